@@ -1,0 +1,24 @@
+//! The nouns and seams that every other crate speaks in.
+//!
+//! Nothing here waits, allocates per byte or knows a provider: a call's [`Endpoint`], what it
+//! consumed ([`Usage`]), what went wrong with one try ([`Fault`]), what the caller is told instead
+//! of an answer ([`Refusal`]), what is written down about it ([`Record`]), and the two seams that
+//! tests replace: [`Clock`] and [`Dice`].
+
+mod clock;
+mod endpoint;
+mod fault;
+mod glob;
+mod record;
+mod refusal;
+mod secret;
+mod usage;
+
+pub use clock::{Clock, Dice};
+pub use endpoint::{Endpoint, Family};
+pub use fault::{Class, Fault, Kind, Told};
+pub use glob::Glob;
+pub use record::{Attempt, AttemptOutcome, Outcome, Record};
+pub use refusal::{Code, Refusal, Row, TYPES};
+pub use secret::{KeyHasher, KeyId, Secret};
+pub use usage::Usage;

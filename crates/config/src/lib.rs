@@ -1,0 +1,3 @@
+//! Configuration: what was written, and what it means.
+mod snapshot;
+pub use snapshot::*;

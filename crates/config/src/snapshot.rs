@@ -1,0 +1,285 @@
+//! What the configuration means: compiled, checked, immutable, swapped whole.
+//!
+//! The gateway sees nothing but this. Everything a request needs is resolved here once, so that
+//! serving it looks nothing up by name but its key and its model.
+
+use std::collections::HashMap;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use base::{Endpoint, Glob, KeyHasher, KeyId, Secret};
+use dialect::{Dialect, Protocol, Score, TokenArrays};
+use http::{HeaderName, HeaderValue};
+
+/// One compiled configuration. A request sees exactly one.
+#[derive(Debug)]
+pub struct Snapshot {
+    /// What concerns the whole process.
+    pub general: General,
+    /// In the order written.
+    pub providers: Vec<Arc<Provider>>,
+    /// In the order written.
+    pub routes: Vec<Arc<Route>>,
+    /// In the order written.
+    pub clients: Vec<Arc<Client>>,
+    /// Client keys.
+    pub keys: KeyTable,
+    /// Keys that are accepted in this file but not in force in this version: their paths.
+    pub not_in_force: Vec<String>,
+    /// Endpoint and model name to the index of a route.
+    pub(crate) by_model: HashMap<Endpoint, HashMap<String, usize>>,
+}
+
+impl Snapshot {
+    /// The route behind a model name on an endpoint.
+    #[must_use]
+    pub fn route(&self, endpoint: Endpoint, model: &str) -> Option<&Arc<Route>> {
+        self.by_model.get(&endpoint)?.get(model).and_then(|at| self.routes.get(*at))
+    }
+
+    /// The client behind a key as presented.
+    #[must_use]
+    pub fn client(&self, presented: &[u8]) -> Option<&Arc<Client>> {
+        self.keys.find(presented).and_then(|at| self.clients.get(at))
+    }
+
+    /// True when some route answers this endpoint, whatever the model.
+    #[must_use]
+    pub fn serves(&self, endpoint: Endpoint) -> bool {
+        self.by_model.get(&endpoint).is_some_and(|models| !models.is_empty())
+    }
+}
+
+/// Process-wide settings.
+#[derive(Clone, Debug)]
+pub struct General {
+    /// `environment`
+    pub environment: String,
+    /// `listen`: the data port.
+    pub listen: SocketAddr,
+    /// `admin.listen`
+    pub admin_listen: SocketAddr,
+    /// `admin.tokens` and `MAI_ADMIN_TOKEN`
+    pub admin_tokens: Vec<AdminToken>,
+    /// `data_dir`
+    pub data_dir: PathBuf,
+    /// `log_level`: error, warn, info, debug, trace
+    pub log_level: String,
+    /// `max_body`, bytes
+    pub max_body: usize,
+    /// `shutdown_grace`
+    pub shutdown_grace: Duration,
+    /// `resolver.refresh`
+    pub resolver_refresh: Duration,
+    /// `tls`: PEM files for the data port, already read.
+    pub tls: Option<TlsPem>,
+}
+
+/// A certificate chain and its key as read from their files.
+#[derive(Clone, Debug)]
+pub struct TlsPem {
+    /// PEM text of the chain.
+    pub cert: Vec<u8>,
+    /// PEM text of the private key.
+    pub key: Secret,
+}
+
+/// What an admin token may do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Role {
+    /// Reads.
+    Viewer,
+    /// Reads and pulls levers.
+    Operator,
+    /// Everything.
+    Admin,
+}
+
+/// One token of the admin port.
+#[derive(Clone, Debug)]
+pub struct AdminToken {
+    /// Who.
+    pub name: String,
+    /// May do what.
+    pub role: Role,
+    /// The token's keyed hash.
+    pub id: KeyId,
+}
+
+/// Where a provider is reached and how it is spoken to.
+#[derive(Debug)]
+pub struct Provider {
+    /// `name`
+    pub name: Arc<str>,
+    /// `protocol`
+    pub protocol: Protocol,
+    /// The protocol's wire format.
+    pub dialect: &'static dyn Dialect,
+    /// Scheme, host and port of `base_url`.
+    pub origin: Origin,
+    /// Path and query of `base_url` as written.
+    pub base_path: String,
+    /// `api_keys` / `api_key`, ready to send; empty when the provider wants none.
+    pub keys: Vec<ApiKey>,
+    /// `headers`: added to every call.
+    pub headers: Vec<(HeaderName, HeaderValue)>,
+    /// `pool`
+    pub pool: Pool,
+    /// `proxy`: an HTTP proxy on the way out.
+    pub proxy: Option<Proxy>,
+    /// `ca`: PEM text of extra roots, already read.
+    pub ca: Option<Arc<[u8]>>,
+    /// `api_version`
+    pub api_version: Option<String>,
+    /// `score`
+    pub score: Score,
+    /// `token_arrays`
+    pub token_arrays: TokenArrays,
+}
+
+/// Scheme, host and port.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Origin {
+    /// https?
+    pub tls: bool,
+    /// Host name or address; an IPv6 address without brackets; lower case.
+    pub host: String,
+    /// TCP port.
+    pub port: u16,
+}
+
+impl Origin {
+    /// As a `Host` header writes it: the port only where it is not the scheme's own.
+    #[must_use]
+    pub fn authority(&self) -> String {
+        let host = if self.host.contains(':') { format!("[{}]", self.host) } else { self.host.clone() };
+        if self.port == if self.tls { 443 } else { 80 } { host } else { format!("{host}:{}", self.port) }
+    }
+}
+
+/// One key of a provider.
+#[derive(Clone, Debug)]
+pub struct ApiKey {
+    /// Its place in the list, from 0: the only name it has in records.
+    pub index: usize,
+    /// Which header carries it.
+    pub header: HeaderName,
+    /// The header's value, marked sensitive.
+    pub value: HeaderValue,
+    /// The key alone, to scrub it out of upstreams' error texts.
+    pub secret: Secret,
+}
+
+/// `pool` of a provider.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Pool {
+    /// Idle connections older than this are not used again.
+    pub idle_timeout: Duration,
+    /// TCP keepalive probes on idle connections.
+    pub tcp_keepalive: Duration,
+    /// Name resolution, TCP and TLS together.
+    pub connect_timeout: Duration,
+    /// Connections to this provider at most, over all workers.
+    pub max_connections: usize,
+}
+
+/// An outbound HTTP proxy.
+#[derive(Clone, Debug)]
+pub struct Proxy {
+    /// Where it listens.
+    pub origin: Origin,
+    /// `proxy-authorization`, from user and password in its URL.
+    pub authorization: Option<HeaderValue>,
+}
+
+/// One upstream of a route.
+#[derive(Debug)]
+pub struct Upstream {
+    /// `name`, by default the provider's.
+    pub name: Arc<str>,
+    /// `provider/model` for records; the provider alone where the caller's model name is sent on.
+    pub label: Arc<str>,
+    /// Who answers.
+    pub provider: Arc<Provider>,
+    /// The model's name there; `None` sends what the caller wrote.
+    pub model: Option<String>,
+    /// 0 first.
+    pub tier: u32,
+    /// Share inside its tier.
+    pub weight: u32,
+    /// Path and query at the provider, by endpoint of the route.
+    pub paths: HashMap<Endpoint, http::uri::PathAndQuery>,
+    /// `space`: the vector space, for embeddings.
+    pub space: Option<String>,
+}
+
+/// One route: the model name that callers write.
+#[derive(Debug)]
+pub struct Route {
+    /// `name`
+    pub name: Arc<str>,
+    /// Endpoints of `match.path`.
+    pub endpoints: Vec<Endpoint>,
+    /// `match.model`
+    pub model: String,
+    /// By tier, then in the order written.
+    pub upstreams: Vec<Arc<Upstream>>,
+    /// `timeout`
+    pub timeout: Timeouts,
+    /// `deadline`
+    pub deadline: Duration,
+    /// `body_timeout`: how long the caller's body may take.
+    pub body_timeout: Duration,
+    /// `dimensions`: of its vectors, where configured.
+    pub dimensions: Option<usize>,
+}
+
+/// `timeout` of a route.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Timeouts {
+    /// One try, whole answer; for streams: up to the first content.
+    pub attempt: Duration,
+    /// Streams: up to the first content.
+    pub first_byte: Duration,
+    /// Streams: between two pieces, comments included.
+    pub stream_idle: Duration,
+    /// Streams: from first content to the end.
+    pub stream_total: Duration,
+}
+
+/// One business team.
+#[derive(Debug)]
+pub struct Client {
+    /// `name`
+    pub name: Arc<str>,
+    /// `routes`; none, no access.
+    pub routes: Vec<Glob>,
+    /// `deadline`: at most this, whatever the route says.
+    pub deadline: Option<Duration>,
+}
+
+impl Client {
+    /// Whether this client may use that route.
+    #[must_use]
+    pub fn may_use(&self, route: &Route) -> bool {
+        self.routes.iter().any(|glob| glob.fits(&route.name))
+    }
+}
+
+/// Client keys by their keyed hash.
+#[derive(Debug)]
+pub struct KeyTable {
+    pub(crate) hasher: KeyHasher,
+    pub(crate) by_id: HashMap<KeyId, usize>,
+}
+
+impl KeyTable {
+    /// The index of the client that owns a presented key. The map is keyed by an HMAC under this
+    /// process's own key and ids are compared in constant time, so timing betrays nothing.
+    #[must_use]
+    pub fn find(&self, presented: &[u8]) -> Option<usize> {
+        self.by_id.get(&self.hasher.of_key(presented)).copied()
+    }
+}

@@ -1,0 +1,8 @@
+//! One file a provider protocol.
+pub mod azure;
+pub mod cohere;
+pub mod jina;
+pub mod ollama;
+pub mod openai;
+pub mod tei;
+pub mod voyage;
