@@ -30,6 +30,10 @@ pub struct Ask {
 pub enum View {
     /// Passed through; only the model is known.
     Pass,
+    /// Embeddings.
+    Embeddings(crate::embeddings::View),
+    /// Rerank.
+    Rerank(crate::rerank::View),
 }
 
 impl Ask {

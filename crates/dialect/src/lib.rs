@@ -171,6 +171,8 @@ pub struct Answer {
     pub usage: Option<Usage>,
     /// True when the body is an SSE stream made of a whole answer.
     pub is_stream: bool,
+    /// Embeddings: the length of every vector, so that vector spaces can be guarded.
+    pub dimension: Option<usize>,
 }
 
 /// One wire format. Pure and synchronous; `&'static` values without state.
@@ -181,6 +183,12 @@ pub trait Dialect: Send + Sync + std::fmt::Debug {
     /// How it wants its key.
     fn auth(&self) -> Auth {
         Auth::Bearer
+    }
+
+    /// The number of inputs (embeddings: texts, rerank: documents) that the provider takes in one
+    /// call by default; `None` where it names no bound.
+    fn max_inputs(&self, _endpoint: Endpoint) -> Option<usize> {
+        None
     }
 
     /// The path and query at the provider: `base` is the configured base URL's path and query as
