@@ -1,21 +1,21 @@
-//! The embeddings endpoint: what a caller asks for and how an answer is judged and given back.
-
+//! placeholder
+use crate::ask::Fields;
 use base::Refusal;
 
-/// What is known of an embeddings request.
+/// Top-level fields that the view reads.
+pub const FIELDS: &[&str] = &["input", "dimensions", "encoding_format"];
+
+/// placeholder
 #[derive(Clone, Debug, Default)]
-pub struct View {
-    /// How many vectors are asked for.
-    pub inputs: usize,
-}
+pub struct View;
 
 impl View {
-    /// Reads a body that is known to be a JSON object.
+    /// placeholder
     ///
     /// # Errors
-    /// `invalid_request` that names the field.
-    pub fn read(body: &[u8]) -> Result<Self, Refusal> {
-        let _ = body;
-        Ok(Self::default())
+    /// `invalid_request`
+    pub fn read(fields: &Fields<'_>) -> Result<Self, Refusal> {
+        fields.required("input")?;
+        Ok(Self)
     }
 }

@@ -1,21 +1,21 @@
-//! The rerank endpoint: the unified request and the unified answer.
-
+//! placeholder
+use crate::ask::Fields;
 use base::Refusal;
 
-/// What is known of a rerank request.
+/// Top-level fields that the view reads.
+pub const FIELDS: &[&str] = &["query", "documents", "texts", "top_n", "top_k", "return_documents"];
+
+/// placeholder
 #[derive(Clone, Debug, Default)]
-pub struct View {
-    /// What the documents are compared with.
-    pub query: String,
-}
+pub struct View;
 
 impl View {
-    /// Reads a body that is known to be a JSON object.
+    /// placeholder
     ///
     /// # Errors
-    /// `invalid_request` that names the field.
-    pub fn read(body: &[u8]) -> Result<Self, Refusal> {
-        let _ = body;
-        Ok(Self::default())
+    /// `invalid_request`
+    pub fn read(fields: &Fields<'_>) -> Result<Self, Refusal> {
+        fields.required("query")?;
+        Ok(Self)
     }
 }

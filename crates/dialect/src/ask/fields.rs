@@ -1,0 +1,89 @@
+//! The top-level fields of a body that the gateway reads, gathered while the body is validated.
+
+use base::{Endpoint, Refusal};
+use smallvec::SmallVec;
+
+use super::{not_json, wrong_kind};
+use crate::json::{self, Kind, Member, Span, Value};
+use crate::{embeddings, rerank};
+
+/// Read on every endpoint.
+const COMMON: &[&str] = &["model", "stream", "mai", "metadata"];
+/// Read beside them where text is generated.
+const CHAT: &[&str] = &["messages", "prompt", "n", "stream_options", "tools", "functions"];
+
+/// The fields that an endpoint's view reads. At most one of each name: a body that gives one twice
+/// is refused, because no two readers would agree on what it means.
+#[derive(Debug)]
+pub struct Fields<'a> {
+    root: Span,
+    members: SmallVec<[Member<'a>; 8]>,
+}
+
+impl<'a> Fields<'a> {
+    /// Validates a whole body and keeps what the endpoint's view reads.
+    ///
+    /// # Errors
+    /// `invalid_json`; `invalid_request` for a body that is no object, and for a doubled field.
+    pub fn read(endpoint: Endpoint, body: &'a [u8]) -> Result<Self, Refusal> {
+        let names = match endpoint {
+            Endpoint::Chat | Endpoint::Completions => CHAT,
+            Endpoint::Embeddings => embeddings::FIELDS,
+            Endpoint::Rerank => rerank::FIELDS,
+            _ => &[],
+        };
+        let mut members: SmallVec<[Member<'a>; 8]> = SmallVec::new();
+        let mut doubled = None;
+        let root = json::scan(body, |member| {
+            if !COMMON.contains(&&*member.key) && !names.contains(&&*member.key) {
+                return;
+            }
+            if members.iter().any(|known| known.key == member.key) {
+                doubled.get_or_insert(member.key);
+            } else {
+                members.push(member);
+            }
+        })
+        .map_err(not_json)?;
+        if root.kind() != Kind::Object {
+            return Err(Refusal::new(
+                base::Code::InvalidRequest,
+                format!("the body must be a JSON object, not {}", root.kind().name()),
+            ));
+        }
+        if let Some(key) = doubled {
+            return Err(Refusal::field(key.to_string(), format!("the field '{key}' stands twice in the body")));
+        }
+        Ok(Self { root: root.span(), members })
+    }
+
+    /// Where the object stands.
+    #[must_use]
+    pub const fn object(&self) -> Span {
+        self.root
+    }
+
+    /// A field with its place, be it null.
+    #[must_use]
+    pub fn member(&self, name: &str) -> Option<&Member<'a>> {
+        self.members.iter().find(|member| member.key == name)
+    }
+
+    /// A field's value; null counts as absent.
+    #[must_use]
+    pub fn get(&self, name: &str) -> Option<Value<'a>> {
+        self.member(name).map(|member| member.value).filter(|value| !value.is_null())
+    }
+
+    /// A field's value.
+    ///
+    /// # Errors
+    /// `invalid_request` where it is absent or null.
+    pub fn required(&self, name: &'static str) -> Result<Value<'a>, Refusal> {
+        match self.member(name) {
+            None => Err(Refusal::field(name, format!("the field '{name}' is missing"))),
+            Some(member) if member.value.is_null() => Err(wrong_kind(name, "given", member.value)),
+            Some(member) => Ok(member.value),
+        }
+    }
+}

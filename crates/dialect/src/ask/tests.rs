@@ -1,0 +1,131 @@
+//! What callers may send, what is refused, and by what name.
+
+use super::*;
+
+fn read(endpoint: Endpoint, body: &str) -> Result<Ask, Refusal> {
+    Ask::read(endpoint, None, Bytes::copy_from_slice(body.as_bytes()))
+}
+
+fn refused(endpoint: Endpoint, body: &str) -> (Code, Option<String>) {
+    let refusal = read(endpoint, body).unwrap_err();
+    (refusal.code, refusal.param.map(Cow::into_owned))
+}
+
+#[test]
+fn a_chat_is_known_by_what_the_gateway_needs() {
+    let body =
+        r#"{"model":"m","messages":[{}],"n":2,"stream":true,"stream_options":{"include_usage":true},"tools":[1]}"#;
+    let ask = read(Endpoint::Chat, body).unwrap();
+    assert_eq!((ask.model.as_str(), ask.stream), ("m", true));
+    let chat = ask.chat().unwrap();
+    assert_eq!((chat.choices, chat.include_usage, chat.has_tools), (2, Some(true), true));
+    assert_eq!(&body[chat.stream_options.unwrap().range()], r#"{"include_usage":true}"#);
+}
+
+#[test]
+fn nulls_and_odd_numbers_are_the_upstreams_business() {
+    let body = r#"{"model":"m","messages":[{}],"stream":null,"stream_options":null,"n":null,"tools":null,"stop":null,
+        "temperature":null,"max_tokens":"100","max_completion_tokens":-1}"#;
+    let ask = read(Endpoint::Chat, body).unwrap();
+    assert!(!ask.stream);
+    assert_eq!(ask.body, body);
+    assert_eq!((ask.chat().unwrap().choices, ask.chat().unwrap().include_usage), (1, None));
+}
+
+#[test]
+fn a_wrong_field_is_refused_by_its_name() {
+    for (body, name) in [
+        (r#"{"messages":[1]}"#, "model"),
+        (r#"{"model":null,"messages":[1]}"#, "model"),
+        (r#"{"model":"","messages":[1]}"#, "model"),
+        (r#"{"model":7,"messages":[1]}"#, "model"),
+        (r#"{"model":"\ud83d","messages":[1]}"#, "model"),
+        (r#"{"model":"a","model":"b","messages":[1]}"#, "model"),
+        (r#"{"model":"a","mod\u0065l":"b","messages":[1]}"#, "model"),
+        (r#"{"model":"a"}"#, "messages"),
+        (r#"{"model":"a","messages":[ ]}"#, "messages"),
+        (r#"{"model":"a","messages":"hi"}"#, "messages"),
+        (r#"{"model":"a","messages":null}"#, "messages"),
+        (r#"{"model":"a","messages":[1],"messages":[1]}"#, "messages"),
+        (r#"{"model":"a","messages":[1],"stream":"yes"}"#, "stream"),
+        (r#"{"model":"a","messages":[1],"mai":"q"}"#, "mai"),
+        (r#"{"model":"a","messages":[1],"mai":{"query":1}}"#, "mai.query"),
+        (r#"{"model":"a","messages":[1],"metadata":{"mai_tag":[]}}"#, "metadata.mai_tag"),
+    ] {
+        assert_eq!(refused(Endpoint::Chat, body), (Code::InvalidRequest, Some(name.into())), "{body}");
+    }
+    let long = format!(r#"{{"model":"{}","messages":[1]}}"#, "x".repeat(MODEL_MAX + 1));
+    assert_eq!(refused(Endpoint::Chat, &long).1.unwrap(), "model");
+    assert_eq!(refused(Endpoint::Completions, r#"{"model":"a"}"#).1.unwrap(), "prompt");
+    assert_eq!(refused(Endpoint::Responses, r#"{"input":"a"}"#).1.unwrap(), "model");
+}
+
+#[test]
+fn what_is_no_json_object_is_refused() {
+    for body in ["", "{", "model=a", "{'model':1}", "\u{fffe}"] {
+        assert_eq!(refused(Endpoint::Chat, body), (Code::InvalidJson, None), "{body}");
+    }
+    for body in ["[]", "null", "\"model\""] {
+        assert_eq!(refused(Endpoint::Chat, body), (Code::InvalidRequest, None), "{body}");
+    }
+    let utf16 = Bytes::from_static(b"\xff\xfe{\0}\0");
+    assert_eq!(Ask::read(Endpoint::Chat, None, utf16).unwrap_err().code, Code::InvalidJson);
+}
+
+#[test]
+fn gateway_only_fields_leave_and_the_rest_stays_to_the_byte() {
+    for (before, after) in [
+        (
+            r#"{"mai":{"query":"q"},"model":"m", "messages":[1],"metadata":{"mai_tag":"t"}}"#,
+            r#"{"model":"m", "messages":[1]}"#,
+        ),
+        (
+            r#"{"model":"m","metadata":{"a":"1", "mai_tag":"t"},"messages":[1.0],"mai":{"query":"q","x":1} }"#,
+            r#"{"model":"m","metadata":{"a":"1"},"messages":[1.0] }"#,
+        ),
+    ] {
+        let ask = read(Endpoint::Chat, before).unwrap();
+        assert_eq!((ask.tag.as_deref(), ask.query.as_deref()), (Some("t"), Some("q")));
+        assert_eq!(ask.body, after);
+        assert_eq!(ask.with_model("other"), after.replace("\"m\"", "\"other\""));
+    }
+    let plain = r#"{"model":"m","metadata":{},"messages":[1],"extra_body":{"mai":1}}"#;
+    assert_eq!(read(Endpoint::Chat, plain).unwrap().body, plain);
+}
+
+#[test]
+fn a_byte_order_mark_is_tolerated() {
+    let ask = read(Endpoint::Chat, "\u{feff}{\"model\":\"m\",\"messages\":[1]}").unwrap();
+    assert_eq!(ask.with_model("你好"), "{\"model\":\"你好\",\"messages\":[1]}");
+}
+
+#[test]
+fn the_same_model_name_is_no_copy() {
+    let ask = read(Endpoint::Chat, r#"{"model":"m","messages":[1]}"#).unwrap();
+    assert_eq!(ask.with_model("m").as_ptr(), ask.body.as_ptr());
+}
+
+#[test]
+fn a_form_is_read_for_its_model_alone() {
+    let form = |model: &str| {
+        format!(
+            "--XX\r\nContent-Disposition: form-data; name=\"file\"; filename=\"model\"\r\n\r\n\0\u{1}\r\n--X\r\n\r\n\
+             --XX\r\ncontent-disposition: form-data; name=\"model\"\r\n\r\n{model}\r\n--XX\r\n\
+             Content-Disposition: form-data; name=stream\r\n\r\ntrue\r\n--XX--\r\n"
+        )
+    };
+    let kind = http::HeaderValue::from_static("multipart/form-data; charset=utf-8; boundary=\"XX\"");
+    let ask = Ask::read(Endpoint::AudioTranscriptions, Some(&kind), form("whisper").into()).unwrap();
+    assert_eq!((ask.model.as_str(), ask.stream), ("whisper", true));
+    assert_eq!(ask.content_type.as_ref(), Some(&kind));
+    assert_eq!(ask.with_model("other-one"), form("other-one"));
+    let none = Ask::read(Endpoint::AudioTranscriptions, Some(&kind), Bytes::from_static(b"--XX--\r\n")).unwrap_err();
+    assert_eq!(none.param.unwrap(), "model");
+}
+
+#[test]
+fn json_of_any_declared_type_is_read_as_json() {
+    let kind = http::HeaderValue::from_static("text/plain");
+    let body = Bytes::from_static(br#"{"model":"tts","input":"hi"}"#);
+    assert_eq!(Ask::read(Endpoint::AudioSpeech, Some(&kind), body).unwrap().model, "tts");
+}
