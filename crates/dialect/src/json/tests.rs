@@ -14,7 +14,7 @@ fn members_come_in_order_with_their_places() {
     let text = r#" { "a" : 1 , "b\u00e9" : [ {"x":null} , "]" ], "a":"z" } "#;
     let mut seen = Vec::new();
     let root = scan(text.as_bytes(), |member| {
-        let raw = &text[member.key_span.range()];
+        let raw = text.get(member.key_span.range()).unwrap();
         seen.push((member.key.to_string(), raw.to_owned(), member.value.raw().to_owned()));
     })
     .unwrap();
