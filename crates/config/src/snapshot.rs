@@ -234,6 +234,8 @@ pub struct Route {
     pub body_timeout: Duration,
     /// `dimensions`: of its vectors, where configured.
     pub dimensions: Option<usize>,
+    /// `batch.max_inputs`: inputs in one upstream call, where configured.
+    pub max_inputs: Option<usize>,
 }
 
 /// `timeout` of a route.

@@ -1,0 +1,55 @@
+//! Who may call.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use base::{Glob, KeyId};
+
+use super::{Compiler, Names};
+use crate::problem::Place;
+use crate::snapshot::{Client, Route};
+use crate::view::View;
+
+pub(super) fn compile(
+    compiler: &mut Compiler<'_>,
+    list: &View<'_>,
+    routes: &[Arc<Route>],
+) -> (Vec<Arc<Client>>, HashMap<KeyId, usize>) {
+    let mut names = Names::of("client");
+    let mut seen: HashMap<KeyId, Place> = HashMap::new();
+    let mut by_id = HashMap::new();
+    let mut clients = Vec::new();
+    for view in list.items() {
+        for key in view.at("keys").items() {
+            let Some(id) = compiler.key_id(&key) else { continue };
+            if let Some(first) = seen.get(&id) {
+                compiler.report(&key, format!("the same key is written at {first}; a key belongs to one client, once"));
+                continue;
+            }
+            seen.insert(id, key.place().clone());
+            by_id.insert(id, clients.len());
+        }
+        let globs = globs(compiler, &view, routes);
+        let name = view.at("name").text().unwrap_or_default();
+        if !name.is_empty() {
+            names.take(compiler, &view.at("name"), name);
+        }
+        let deadline = view.at("deadline").written_duration();
+        clients.push(Arc::new(Client { name: name.into(), routes: globs, deadline }));
+    }
+    (clients, by_id)
+}
+
+fn globs(compiler: &mut Compiler<'_>, client: &View<'_>, routes: &[Arc<Route>]) -> Vec<Glob> {
+    let mut globs = Vec::new();
+    for item in client.at("routes").items() {
+        let Some(text) = item.text().or_else(|| item.at("name").text()) else { continue };
+        let glob = Glob::new(text);
+        // Not an error: routes also come and go through the admin API.
+        if !routes.iter().any(|route| glob.fits(&route.name)) {
+            compiler.warn(&item, "fits no route of this configuration");
+        }
+        globs.push(glob);
+    }
+    globs
+}

@@ -1,0 +1,128 @@
+//! What concerns the whole process.
+
+use std::collections::HashMap;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use base::{Family, KeyId, Secret};
+use rustls_pki_types::pem::PemObject;
+use rustls_pki_types::{CertificateDer, PrivateKeyDer};
+
+use super::{Compiler, Names, is_header_token};
+use crate::problem::{Place, Problem};
+use crate::snapshot::{AdminToken, General, Role, TlsPem};
+use crate::view::View;
+
+pub(super) fn compile(compiler: &mut Compiler<'_>, root: &View<'_>) -> General {
+    let admin = root.at("admin");
+    let overrides = compiler.overrides;
+    let listen = address(compiler, &root.at("listen"), overrides.listen.as_deref(), "MAI_LISTEN");
+    let admin_listen = address(compiler, &admin.at("listen"), overrides.admin_listen.as_deref(), "MAI_ADMIN_LISTEN");
+    if listen == admin_listen && listen.port() != 0 {
+        compiler.report(&admin.at("listen"), format!("is the data port's address ({listen}); the two must differ"));
+    }
+    let data_dir = overrides.data_dir.clone().unwrap_or_else(|| root.at("data_dir").text_or_preset().to_owned());
+    General {
+        environment: root.at("environment").text_or_preset().to_owned(),
+        listen,
+        admin_listen,
+        admin_tokens: admin_tokens(compiler, &admin.at("tokens")),
+        data_dir: PathBuf::from(data_dir),
+        log_level: log_level(compiler, &root.at("log_level")),
+        max_body: root.at("max_body").size(),
+        shutdown_grace: root.at("shutdown_grace").duration(Family::Chat),
+        resolver_refresh: root.at("resolver").at("refresh").duration(Family::Chat),
+        tls: tls(compiler, &root.at("tls")),
+    }
+}
+
+/// Says what is wrong with a value that came from a flag or from the environment.
+fn report_override(compiler: &mut Compiler<'_>, variable: &str, text: &str) {
+    let place = Place::whole("environment or flags");
+    compiler.problems.push(Problem::new(&place, variable, text));
+}
+
+fn address(compiler: &mut Compiler<'_>, view: &View<'_>, given: Option<&str>, variable: &str) -> SocketAddr {
+    let fallback = SocketAddr::from(([0, 0, 0, 0], 0));
+    match given {
+        Some(given) => given.parse().unwrap_or_else(|_| {
+            report_override(compiler, variable, "is not an address to listen on; write one such as `0.0.0.0:8080`");
+            fallback
+        }),
+        // The check has reported what does not parse.
+        None => view.text_or_preset().parse().unwrap_or(fallback),
+    }
+}
+
+fn log_level(compiler: &mut Compiler<'_>, view: &View<'_>) -> String {
+    match &compiler.overrides.log_level {
+        Some(level) if ["error", "warn", "info", "debug", "trace"].contains(&level.as_str()) => level.clone(),
+        Some(_) => {
+            report_override(compiler, "MAI_LOG_LEVEL", "must be `error`, `warn`, `info`, `debug` or `trace`");
+            String::new()
+        }
+        None => view.text_or_preset().to_owned(),
+    }
+}
+
+fn admin_tokens(compiler: &mut Compiler<'_>, list: &View<'_>) -> Vec<AdminToken> {
+    let mut names = Names::of("token");
+    let mut seen: HashMap<KeyId, Place> = HashMap::new();
+    let mut tokens = Vec::new();
+    for view in list.items() {
+        let name = view.at("name").text().unwrap_or_default();
+        if !name.is_empty() {
+            names.take(compiler, &view.at("name"), name);
+        }
+        let role = match view.at("role").text_or_preset() {
+            "admin" => Role::Admin,
+            "operator" => Role::Operator,
+            _ => Role::Viewer,
+        };
+        let token = view.at("token");
+        let Some(id) = compiler.key_id(&token) else { continue };
+        if let Some(first) = seen.insert(id, token.place().clone()) {
+            compiler.report(&token, format!("the same token is written at {first}; tokens must differ"));
+        }
+        tokens.push(AdminToken { name: name.to_owned(), role, id });
+    }
+    if let Some(token) = &compiler.overrides.admin_token {
+        if is_header_token(token.expose()) {
+            let id = compiler.hasher.of_key(token.expose().as_bytes());
+            tokens.push(AdminToken { name: "MAI_ADMIN_TOKEN".into(), role: Role::Admin, id });
+        } else {
+            report_override(compiler, "MAI_ADMIN_TOKEN", "holds characters that nobody can send in a header");
+        }
+    }
+    tokens
+}
+
+fn tls(compiler: &mut Compiler<'_>, view: &View<'_>) -> Option<TlsPem> {
+    let (cert_view, key_view) = (view.at("cert"), view.at("key"));
+    let cert = compiler.file(&cert_view);
+    let key = compiler.file(&key_view);
+    let cert = cert.filter(|pem| {
+        let is_chain = has_certificates(pem);
+        if !is_chain {
+            compiler.report(&cert_view, "the file holds no PEM certificate (`-----BEGIN CERTIFICATE-----`)");
+        }
+        is_chain
+    });
+    let key = key.and_then(|pem| {
+        let text = String::from_utf8(pem).ok().filter(|text| PrivateKeyDer::from_pem_slice(text.as_bytes()).is_ok());
+        if text.is_none() {
+            compiler.report(&key_view, "the file holds no PEM private key (`-----BEGIN PRIVATE KEY-----`)");
+        }
+        text
+    });
+    Some(TlsPem { cert: cert?, key: Secret::new(key?) })
+}
+
+/// True for PEM text with at least one certificate and none that is damaged.
+pub(super) fn has_certificates(pem: &[u8]) -> bool {
+    let mut count = 0;
+    CertificateDer::pem_slice_iter(pem).all(|certificate| {
+        count += 1;
+        certificate.is_ok()
+    }) && count > 0
+}

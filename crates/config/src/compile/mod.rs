@@ -1,0 +1,128 @@
+//! What was written becomes what it means.
+//!
+//! Each part reads its [`View`] and reports what only the whole can tell: names that must differ or
+//! must exist, forms that exclude each other, files, addresses and keys that cannot work.
+
+mod client;
+mod general;
+mod later;
+mod provider;
+mod route;
+
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use base::{KeyHasher, KeyId};
+
+use crate::Overrides;
+use crate::problem::{Place, Problem};
+use crate::snapshot::{KeyTable, Snapshot};
+use crate::sources::read_capped;
+use crate::view::View;
+
+/// Bytes of one named file (certificates, prices) at most.
+const LONGEST_NAMED_FILE: u64 = 4 << 20;
+
+/// What compiling needs besides the tree, and what it finds.
+pub(crate) struct Compiler<'a> {
+    pub hasher: &'a KeyHasher,
+    pub overrides: &'a Overrides,
+    /// Folders that files' own paths are relative to.
+    pub folders: &'a HashMap<Arc<str>, PathBuf>,
+    pub problems: Vec<Problem>,
+    pub warnings: Vec<Problem>,
+    /// Files that were named and read.
+    pub files: Vec<PathBuf>,
+}
+
+impl Compiler<'_> {
+    fn report(&mut self, view: &View<'_>, text: impl Into<String>) {
+        self.problems.push(Problem::new(view.place(), view.path(), text));
+    }
+
+    fn warn(&mut self, view: &View<'_>, text: impl Into<String>) {
+        self.warnings.push(Problem::new(view.place(), view.path(), text));
+    }
+
+    /// The file that a key names, read.
+    fn file(&mut self, view: &View<'_>) -> Option<Vec<u8>> {
+        let folder = self.folders.get(&view.place().file).map_or(Path::new(""), PathBuf::as_path);
+        let path = folder.join(view.text()?);
+        let read = read_capped(&path, LONGEST_NAMED_FILE);
+        self.files.push(path);
+        read.map_err(|error| self.report(view, error)).ok()
+    }
+
+    /// The keyed hash of a key that is written plain or as `sha256:<hex>`.
+    fn key_id(&mut self, view: &View<'_>) -> Option<KeyId> {
+        let text = view.text()?;
+        if let Some(hex) = text.strip_prefix("sha256:") {
+            let Some(digest) = digest(hex) else {
+                self.report(view, "is not a SHA-256: write `sha256:` and 64 hexadecimal digits");
+                return None;
+            };
+            return Some(self.hasher.of_sha256(&digest));
+        }
+        if !is_header_token(text) {
+            self.report(
+                view,
+                "holds characters that no caller can send in a header (blanks, line ends, or letters outside ASCII)",
+            );
+            return None;
+        }
+        Some(self.hasher.of_key(text.as_bytes()))
+    }
+}
+
+/// Compiles a checked tree. What is reported makes the result useless.
+pub(crate) fn compile(compiler: &mut Compiler<'_>, root: &View<'_>) -> Snapshot {
+    let general = general::compile(compiler, root);
+    let mut providers = provider::compile(compiler, &root.at("providers"));
+    let table = route::compile(compiler, &root.at("routes"), &mut providers);
+    let (clients, by_id) = client::compile(compiler, &root.at("clients"), &table.routes);
+    later::check(compiler, root);
+    Snapshot {
+        general,
+        providers,
+        routes: table.routes,
+        clients,
+        keys: KeyTable { hasher: compiler.hasher.clone(), by_id },
+        not_in_force: Vec::new(),
+        by_model: table.by_model,
+    }
+}
+
+/// Names that must differ, and where each was written first.
+struct Names {
+    what: &'static str,
+    seen: HashMap<String, Place>,
+}
+
+impl Names {
+    fn of(what: &'static str) -> Self {
+        Self { what, seen: HashMap::new() }
+    }
+
+    /// Takes the name of one object; reports it when it is taken.
+    fn take(&mut self, compiler: &mut Compiler<'_>, view: &View<'_>, name: &str) {
+        if let Some(first) = self.seen.get(name) {
+            compiler
+                .report(view, format!("another {} of this name is written at {first}; names must differ", self.what));
+        } else {
+            self.seen.insert(name.to_owned(), view.place().clone());
+        }
+    }
+}
+
+/// True for text that is one word of visible ASCII.
+fn is_header_token(text: &str) -> bool {
+    !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_graphic())
+}
+
+fn digest(hex: &str) -> Option<[u8; 32]> {
+    let digits: Vec<u8> =
+        hex.chars().map(|c| c.to_digit(16).and_then(|digit| u8::try_from(digit).ok())).collect::<Option<_>>()?;
+    let bytes: Vec<u8> = digits.chunks(2).map(|pair| pair.iter().fold(0, |byte, digit| byte << 4 | digit)).collect();
+    if digits.len() == 64 { bytes.try_into().ok() } else { None }
+}

@@ -1,0 +1,185 @@
+//! Who answers.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use base::{Family, Secret};
+use base64::Engine as _;
+use base64::prelude::BASE64_STANDARD;
+use dialect::{Auth, Protocol, Score, TokenArrays};
+use http::{HeaderName, HeaderValue, header};
+use percent_encoding::percent_decode_str;
+
+use super::general::has_certificates;
+use super::{Compiler, Names, is_header_token};
+use crate::address;
+use crate::snapshot::{ApiKey, Pool, Provider, Proxy};
+use crate::view::View;
+
+/// Headers that the gateway itself or the connection decides.
+const OWN_HEADERS: [&str; 18] = [
+    "authorization",
+    "host",
+    "content-length",
+    "content-type",
+    "content-encoding",
+    "transfer-encoding",
+    "connection",
+    "keep-alive",
+    "proxy-connection",
+    "proxy-authorization",
+    "te",
+    "trailer",
+    "upgrade",
+    "expect",
+    "accept-encoding",
+    "accept",
+    "x-request-id",
+    "traceparent",
+];
+
+pub(super) fn compile(compiler: &mut Compiler<'_>, list: &View<'_>) -> Vec<Arc<Provider>> {
+    let mut names = Names::of("provider");
+    list.items().iter().filter_map(|view| provider(compiler, view, &mut names)).map(Arc::new).collect()
+}
+
+/// None where the name is missing: everything else has a stand-in, so that what names this provider
+/// is not reported for its faults.
+fn provider(compiler: &mut Compiler<'_>, view: &View<'_>, names: &mut Names) -> Option<Provider> {
+    let protocol = view.at("protocol").text_or_preset();
+    let protocol = Protocol::ALL.into_iter().find(|known| known.as_str() == protocol).unwrap_or(Protocol::OpenAi);
+    let dialect = dialect::dialect(protocol);
+    let base = base_url(compiler, &view.at("base_url"));
+    let keys = keys(compiler, view, dialect.auth());
+    let headers = headers(compiler, &view.at("headers"), dialect.auth());
+    let proxy = proxy(compiler, &view.at("proxy"));
+    let ca = ca(compiler, &view.at("ca"));
+    let name = view.at("name").text()?;
+    names.take(compiler, &view.at("name"), name);
+    Some(Provider {
+        name: name.into(),
+        protocol,
+        dialect,
+        origin: base.origin,
+        base_path: base.path,
+        keys,
+        headers,
+        pool: pool(&view.at("pool")),
+        proxy,
+        ca,
+        api_version: view.at("api_version").text().map(str::to_owned),
+        score: if view.at("score").text_or_preset() == "logit" { Score::Logit } else { Score::Probability },
+        token_arrays: match view.at("token_arrays").text_or_preset() {
+            "pass" => TokenArrays::Pass,
+            "decode" => TokenArrays::Decode,
+            _ => TokenArrays::Auto,
+        },
+    })
+}
+
+/// An address, or a stand-in for one that the check has reported.
+pub(super) fn base_url(compiler: &mut Compiler<'_>, view: &View<'_>) -> address::Address {
+    let parsed = view.text().and_then(|text| address::parse(text, &["https", "http"]).ok());
+    let Some(parsed) = parsed else {
+        let origin = crate::snapshot::Origin { tls: false, host: String::new(), port: 0 };
+        return address::Address { origin, path: "/".into(), user: None };
+    };
+    if parsed.user.is_some() {
+        compiler
+            .report(view, "holds a user or password; remove it and put the credential into the provider's `api_key`");
+    }
+    parsed
+}
+
+pub(super) fn pool(view: &View<'_>) -> Pool {
+    Pool {
+        idle_timeout: view.at("idle_timeout").duration(Family::Chat),
+        tcp_keepalive: view.at("tcp_keepalive").duration(Family::Chat),
+        connect_timeout: view.at("connect_timeout").duration(Family::Chat),
+        max_connections: view.at("max_connections").integer().and_then(|most| usize::try_from(most).ok()).unwrap_or(1),
+    }
+}
+
+fn keys(compiler: &mut Compiler<'_>, view: &View<'_>, auth: Auth) -> Vec<ApiKey> {
+    let (one, several) = (view.at("api_key"), view.at("api_keys"));
+    if one.is_written() && several.is_written() {
+        compiler.report(&one, "is written beside `api_keys`; keep one of the two");
+    }
+    let views = if several.is_written() { several.items() } else { vec![one] };
+    let mut seen = HashSet::new();
+    let mut keys = Vec::new();
+    for view in views {
+        let Some(text) = view.text() else { continue };
+        if !seen.insert(text) {
+            compiler.report(&view, "is the same key as one before it");
+        }
+        let (header, value) = match auth {
+            Auth::Bearer => (header::AUTHORIZATION, format!("Bearer {text}")),
+            Auth::Header(name) => (HeaderName::from_static(name), text.to_owned()),
+        };
+        match HeaderValue::try_from(value) {
+            Ok(mut value) if is_header_token(text) => {
+                value.set_sensitive(true);
+                keys.push(ApiKey { index: keys.len(), header, value, secret: Secret::new(text) });
+            }
+            _ => compiler.report(&view, "holds characters that no header can carry (blanks, line ends, or letters outside ASCII); a line end behind the key is the usual cause"),
+        }
+    }
+    keys
+}
+
+fn headers(compiler: &mut Compiler<'_>, view: &View<'_>, auth: Auth) -> Vec<(HeaderName, HeaderValue)> {
+    let mut headers: Vec<(HeaderName, HeaderValue)> = Vec::new();
+    for (written, view) in view.entries() {
+        let Ok(name) = HeaderName::try_from(written) else {
+            compiler.report(&view, "is not the name of a header");
+            continue;
+        };
+        if name == header::AUTHORIZATION || matches!(auth, Auth::Header(own) if name == own) {
+            compiler.report(&view, "is the header of the key; write the key as `api_key`");
+            continue;
+        }
+        if OWN_HEADERS.contains(&name.as_str()) {
+            compiler.report(&view, "is a header that the gateway sets itself; remove it");
+            continue;
+        }
+        if headers.iter().any(|(known, _)| *known == name) {
+            compiler.report(&view, "is written twice (header names do not tell case); keep one");
+            continue;
+        }
+        let Some(text) = view.text() else { continue };
+        match HeaderValue::from_str(text) {
+            // The value may be a credential of its own.
+            Ok(mut value) => {
+                value.set_sensitive(true);
+                headers.push((name, value));
+            }
+            Err(_) => compiler
+                .report(&view, "holds characters that no header can carry (line ends, or letters outside ASCII)"),
+        }
+    }
+    headers
+}
+
+fn proxy(compiler: &mut Compiler<'_>, view: &View<'_>) -> Option<Proxy> {
+    let parsed = address::parse(view.text()?, &["http"]).ok()?;
+    if parsed.path != "/" {
+        compiler.report(view, "has a path; a proxy is a host and a port");
+    }
+    let authorization = parsed.user.and_then(|user| {
+        let credential: Vec<u8> = percent_decode_str(&user).collect();
+        let mut value = HeaderValue::try_from(format!("Basic {}", BASE64_STANDARD.encode(credential))).ok()?;
+        value.set_sensitive(true);
+        Some(value)
+    });
+    Some(Proxy { origin: parsed.origin, authorization })
+}
+
+fn ca(compiler: &mut Compiler<'_>, view: &View<'_>) -> Option<Arc<[u8]>> {
+    let pem = compiler.file(view)?;
+    if has_certificates(&pem) {
+        return Some(pem.into());
+    }
+    compiler.report(view, "the file holds no PEM certificate (`-----BEGIN CERTIFICATE-----`)");
+    None
+}

@@ -1,0 +1,326 @@
+//! The model names that callers write, and what stands behind each.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use base::{Endpoint, Family};
+use dialect::{Place as Where, Protocol, Score, TokenArrays};
+use http::uri::PathAndQuery;
+
+use super::provider::{base_url, pool};
+use super::{Compiler, Names};
+use crate::problem::{Place, nearest};
+use crate::snapshot::{Provider, Route, Timeouts, Upstream};
+use crate::view::View;
+
+/// Routes, and how they are found.
+#[derive(Default)]
+pub(super) struct Table {
+    pub routes: Vec<Arc<Route>>,
+    pub by_model: HashMap<Endpoint, HashMap<String, usize>>,
+}
+
+/// What a route's upstreams are checked against.
+struct Scope<'a> {
+    endpoints: &'a [Endpoint],
+    model: &'a str,
+}
+
+pub(super) fn compile(compiler: &mut Compiler<'_>, list: &View<'_>, providers: &mut Vec<Arc<Provider>>) -> Table {
+    let mut names = Names::of("route");
+    let mut table = Table::default();
+    let mut matched: HashMap<(Endpoint, String), Place> = HashMap::new();
+    for view in list.items() {
+        let Some(route) = route(compiler, &view, &mut names, providers) else { continue };
+        for endpoint in &route.endpoints {
+            let model = view.at("match").at("model");
+            match matched.insert((*endpoint, route.model.clone()), model.place().clone()) {
+                Some(first) => {
+                    let text =
+                        format!("another route takes model `{}` on /v1/{} ({first})", route.model, endpoint.tail());
+                    compiler.report(&model, text);
+                }
+                None => {
+                    table.by_model.entry(*endpoint).or_default().insert(route.model.clone(), table.routes.len());
+                }
+            }
+        }
+        table.routes.push(Arc::new(route));
+    }
+    table
+}
+
+fn route(
+    compiler: &mut Compiler<'_>,
+    view: &View<'_>,
+    names: &mut Names,
+    providers: &mut Vec<Arc<Provider>>,
+) -> Option<Route> {
+    let endpoints = endpoints(compiler, &view.at("match").at("path"));
+    let name = view.at("name").text()?;
+    names.take(compiler, &view.at("name"), name);
+    let model = view.at("match").at("model").text().unwrap_or(name);
+    let scope = Scope { endpoints: &endpoints, model };
+    let mut upstreams = upstreams(compiler, view, &scope, providers);
+    upstreams.sort_by_key(|upstream| upstream.tier);
+    let family = endpoints.first().map_or(Family::Chat, |endpoint| endpoint.family());
+    Some(Route {
+        name: name.into(),
+        model: model.to_owned(),
+        upstreams,
+        timeout: timeouts(compiler, view, family),
+        deadline: view.at("deadline").duration(family),
+        body_timeout: view.at("body_timeout").duration(family),
+        dimensions: count(&view.at("dimensions")),
+        max_inputs: count(&view.at("batch").at("max_inputs")),
+        endpoints,
+    })
+}
+
+fn count(view: &View<'_>) -> Option<usize> {
+    view.integer().and_then(|count| usize::try_from(count).ok())
+}
+
+/// Endpoints of `match.path`: one path or a list of them.
+fn endpoints(compiler: &mut Compiler<'_>, view: &View<'_>) -> Vec<Endpoint> {
+    let items = view.items();
+    if items.is_empty() && view.node().is_some_and(|node| node.list().is_some()) {
+        compiler.report(view, "is an empty list; name at least one endpoint");
+    }
+    let paths: Vec<(View<'_>, &str)> = if items.is_empty() {
+        vec![(view.clone(), view.text_or_preset())]
+    } else {
+        items.into_iter().filter_map(|item| item.text().map(|text| (item, text))).collect()
+    };
+    let mut endpoints = Vec::new();
+    for (view, path) in paths {
+        match Endpoint::of_path(path) {
+            Some(endpoint) if !path.contains(['?', '#']) => {
+                if !endpoints.contains(&endpoint) {
+                    endpoints.push(endpoint);
+                }
+            }
+            _ => {
+                let text = no_endpoint(&view, path);
+                compiler.report(&view, text);
+            }
+        }
+    }
+    endpoints
+}
+
+fn no_endpoint(view: &View<'_>, path: &str) -> String {
+    let known = Endpoint::ALL.map(|endpoint| format!("/v1/{}", endpoint.tail()));
+    let shown = view.scalar().map(|scalar| scalar.shown()).unwrap_or_default();
+    match nearest(path, known.iter().map(String::as_str)) {
+        Some(near) => format!("{shown} is no endpoint; did you mean `{near}`?"),
+        None => format!("{shown} is no endpoint; the endpoints are {}", known.join(", ")),
+    }
+}
+
+fn timeouts(compiler: &mut Compiler<'_>, view: &View<'_>, family: Family) -> Timeouts {
+    let timeout = view.at("timeout");
+    let short = view.at("upstream").at("timeout");
+    let (bare, attempt) = (timeout.written_duration(), timeout.at("attempt"));
+    if short.is_written() && (bare.is_some() || attempt.is_written()) {
+        compiler.report(&short, "is written beside the route's `timeout`; keep one of the two");
+    }
+    Timeouts {
+        attempt: bare.or_else(|| short.written_duration()).unwrap_or_else(|| attempt.duration(family)),
+        first_byte: timeout.at("first_byte").duration(family),
+        stream_idle: timeout.at("stream_idle").duration(family),
+        stream_total: timeout.at("stream_total").duration(family),
+    }
+}
+
+fn upstreams(
+    compiler: &mut Compiler<'_>,
+    view: &View<'_>,
+    scope: &Scope<'_>,
+    providers: &mut Vec<Arc<Provider>>,
+) -> Vec<Arc<Upstream>> {
+    let (short, list) = (view.at("upstream"), view.at("upstreams"));
+    match (short.is_written(), list.is_written()) {
+        (true, true) => compiler.report(&short, "is written beside `upstreams`; keep one of the two"),
+        (false, false) => {
+            compiler.report(&list, "is missing; write `upstreams: [{ provider: … }]`, or `upstream: { url: … }`")
+        }
+        (true, false) => return short_form(compiler, view, scope, providers).into_iter().map(Arc::new).collect(),
+        (false, true) => {}
+    }
+    let items = list.items();
+    if items.is_empty() && list.node().is_some_and(|node| node.list().is_some()) {
+        compiler.report(&list, "is an empty list; name at least one upstream");
+    }
+    let mut known: HashMap<(String, String), Place> = HashMap::new();
+    let mut upstreams = Vec::new();
+    for item in items {
+        let Some(upstream) = upstream(compiler, &item, scope, providers) else { continue };
+        let identity = (upstream.name.to_string(), upstream.label.to_string());
+        if let Some(first) = known.insert(identity, item.place().clone()) {
+            compiler.report(
+                &item,
+                format!("the same provider and model as at {first}; remove one, or give them a `name` each"),
+            );
+        }
+        upstreams.push(Arc::new(upstream));
+    }
+    upstreams
+}
+
+fn upstream(
+    compiler: &mut Compiler<'_>,
+    view: &View<'_>,
+    scope: &Scope<'_>,
+    providers: &[Arc<Provider>],
+) -> Option<Upstream> {
+    let provider_view = view.at("provider");
+    let wanted = provider_view.text()?;
+    let Some(provider) = providers.iter().find(|provider| &*provider.name == wanted).cloned() else {
+        let shown = provider_view.scalar().map(|scalar| scalar.shown()).unwrap_or_default();
+        let text = match nearest(wanted, providers.iter().map(|provider| &*provider.name)) {
+            Some(near) => format!("{shown} is none of the providers; did you mean `{near}`?"),
+            None => format!("{shown} is none of the providers; add it to `providers`"),
+        };
+        compiler.report(&provider_view, text);
+        return None;
+    };
+    let model = view.at("model").text();
+    let is_embedding = scope.endpoints.contains(&Endpoint::Embeddings);
+    let space = view.at("space").text().or_else(|| is_embedding.then_some(model.unwrap_or(scope.model)));
+    Some(Upstream {
+        name: view.at("name").text().unwrap_or(wanted).into(),
+        label: label(&provider, model),
+        paths: paths(compiler, view, scope, &provider),
+        model: model.map(str::to_owned),
+        tier: small(&view.at("tier")),
+        weight: small(&view.at("weight")),
+        space: space.map(str::to_owned),
+        provider,
+    })
+}
+
+fn small(view: &View<'_>) -> u32 {
+    view.integer().and_then(|number| u32::try_from(number).ok()).unwrap_or_default()
+}
+
+fn label(provider: &Provider, model: Option<&str>) -> Arc<str> {
+    model.map_or_else(|| Arc::clone(&provider.name), |model| format!("{}/{model}", provider.name).into())
+}
+
+/// Where each endpoint of the route is at the provider.
+fn paths(
+    compiler: &mut Compiler<'_>,
+    view: &View<'_>,
+    scope: &Scope<'_>,
+    provider: &Provider,
+) -> HashMap<Endpoint, PathAndQuery> {
+    let mut paths = HashMap::new();
+    // A provider whose address was refused has a stand-in, of which nothing more can be said.
+    if provider.origin.host.is_empty() {
+        return paths;
+    }
+    let model = view.at("model").text().unwrap_or(scope.model);
+    for endpoint in scope.endpoints.iter().copied() {
+        if !provider.dialect.speaks(endpoint) {
+            compiler.report(view, speechless(provider, endpoint));
+            continue;
+        }
+        let place = Where { endpoint, model, api_version: provider.api_version.as_deref() };
+        let path = provider.dialect.path(&provider.base_path, &place);
+        match path.map(|path| path.parse::<PathAndQuery>()) {
+            Ok(Ok(path)) => {
+                paths.insert(endpoint, path);
+            }
+            Ok(Err(_)) => compiler.report(view, "makes a path that HTTP cannot carry; percent-encode the model's name"),
+            Err(reason) => compiler.report(
+                view,
+                format!("cannot reach /v1/{} at provider `{}`: {reason}", endpoint.tail(), provider.name),
+            ),
+        }
+    }
+    paths
+}
+
+fn speechless(provider: &Provider, endpoint: Endpoint) -> String {
+    let speaks: Vec<String> = Endpoint::ALL
+        .into_iter()
+        .filter(|known| provider.dialect.speaks(*known))
+        .map(|known| format!("/v1/{}", known.tail()))
+        .collect();
+    format!(
+        "provider `{}` speaks `{}`, which has no /v1/{}; it has {}",
+        provider.name,
+        provider.protocol.as_str(),
+        endpoint.tail(),
+        speaks.join(", ")
+    )
+}
+
+/// `upstream: { url }` makes a provider named after the route; the address is used as written.
+fn short_form(
+    compiler: &mut Compiler<'_>,
+    view: &View<'_>,
+    scope: &Scope<'_>,
+    providers: &mut Vec<Arc<Provider>>,
+) -> Option<Upstream> {
+    let (short, name) = (view.at("upstream"), view.at("name").text()?);
+    let url = short.at("url");
+    let base = base_url(compiler, &url);
+    if base.origin.host.is_empty() {
+        return None;
+    }
+    let bare_path = base.path.split('?').next().unwrap_or_default();
+    if bare_path == "/" {
+        compiler
+            .report(&url, "has no path; write the endpoint's whole address, such as `http://host:8000/v1/embeddings`");
+    } else if bare_path.contains("//") {
+        compiler.report(&url, "has a doubled slash in its path; write one");
+    }
+    if scope.endpoints.len() > 1 {
+        compiler.report(
+            &url,
+            "is the address of one endpoint, but `match.path` names several; use a provider with a `base_url`",
+        );
+    }
+    if let Some(known) = providers.iter().find(|provider| &*provider.name == name) {
+        let text =
+            format!("makes a provider named after the route, but `{}` is one already; rename either", known.name);
+        compiler.report(&short, text);
+    }
+    let paths = scope.endpoints.iter().filter_map(|endpoint| Some((*endpoint, base.path.parse().ok()?))).collect();
+    let provider = Arc::new(short_provider(name, base));
+    providers.push(Arc::clone(&provider));
+    let model = short.at("model").text();
+    Some(Upstream {
+        name: name.into(),
+        label: label(&provider, model),
+        provider,
+        tier: 0,
+        weight: 1,
+        paths,
+        space: scope.endpoints.contains(&Endpoint::Embeddings).then(|| model.unwrap_or(scope.model).to_owned()),
+        model: model.map(str::to_owned),
+    })
+}
+
+fn short_provider(name: &str, base: crate::address::Address) -> Provider {
+    let branch = crate::shape::Branch::root();
+    let nothing = crate::node::Node::nothing();
+    let defaults = View::root(&branch, &nothing).at("providers").one();
+    Provider {
+        name: name.into(),
+        protocol: Protocol::OpenAi,
+        dialect: dialect::dialect(Protocol::OpenAi),
+        origin: base.origin,
+        base_path: base.path,
+        keys: Vec::new(),
+        headers: Vec::new(),
+        pool: pool(&defaults.at("pool")),
+        proxy: None,
+        ca: None,
+        api_version: None,
+        score: Score::default(),
+        token_arrays: TokenArrays::default(),
+    }
+}

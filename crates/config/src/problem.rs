@@ -1,0 +1,124 @@
+//! What is wrong with a configuration, said so that a person can mend it.
+
+use std::fmt;
+use std::sync::Arc;
+
+/// Where something is written. Lines and columns count from 1, columns in characters.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Place {
+    /// The file as it was named; `environment` or `flags` for what comes from there.
+    pub file: Arc<str>,
+    /// 0 where the file as a whole is meant.
+    pub line: usize,
+    /// 0 where the line as a whole is meant.
+    pub column: usize,
+}
+
+impl Place {
+    /// A file as a whole, or another source without lines.
+    #[must_use]
+    pub fn whole(file: &str) -> Self {
+        Self { file: clean(file).into(), line: 0, column: 0 }
+    }
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.file)?;
+        match (self.line, self.column) {
+            (0, _) => Ok(()),
+            (line, 0) => write!(f, ":{line}"),
+            (line, column) => write!(f, ":{line}:{column}"),
+        }
+    }
+}
+
+/// One error or warning. It never holds the value of a secret or of a variable.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Problem {
+    /// Where it is written.
+    pub place: Place,
+    /// The key in question, such as `routes[rag-chat].timeout.attempt`; empty when none is.
+    pub path: String,
+    /// What is wrong and what to do.
+    pub text: String,
+}
+
+impl Problem {
+    pub(crate) fn new(place: &Place, path: impl Into<String>, text: impl Into<String>) -> Self {
+        Self { place: place.clone(), path: path.into(), text: text.into() }
+    }
+}
+
+/// `FILE:LINE:COL: PATH.IN.CONFIG: what is wrong, what to do`
+impl fmt::Display for Problem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: ", self.place)?;
+        if !self.path.is_empty() {
+            write!(f, "{}: ", self.path)?;
+        }
+        f.write_str(&self.text)
+    }
+}
+
+/// Everything that keeps a configuration from being used, at once; never empty.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ConfigErrors {
+    /// In the order of the text where there is one.
+    pub problems: Vec<Problem>,
+}
+
+impl fmt::Display for ConfigErrors {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (at, problem) in self.problems.iter().enumerate() {
+            if at > 0 {
+                f.write_str("\n")?;
+            }
+            write!(f, "{problem}")?;
+        }
+        Ok(())
+    }
+}
+
+impl std::error::Error for ConfigErrors {}
+
+/// At most this many characters of a written word are repeated in a problem.
+const LONGEST_WORD: usize = 128;
+
+/// A written word made fit for one line of a terminal: no control characters, of bounded length.
+pub(crate) fn clean(word: &str) -> String {
+    let mut out = String::with_capacity(word.len().min(LONGEST_WORD));
+    for (at, c) in word.chars().enumerate() {
+        if at == LONGEST_WORD {
+            out.push('…');
+            break;
+        }
+        if c.is_control() || matches!(c, '\u{2028}' | '\u{2029}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}') {
+            out.extend(c.escape_unicode());
+        } else {
+            out.push(c);
+        }
+    }
+    out
+}
+
+/// The word of `known` that `written` was probably meant to be: the same but for case and
+/// hyphens, or a few letters away.
+pub(crate) fn nearest<'a>(written: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+    let written = fold(written);
+    known
+        .into_iter()
+        .map(|word| (strsim::damerau_levenshtein(&written, &fold(word)), word))
+        .filter(|(distance, word)| *distance <= (word.chars().count() / 3).max(1))
+        .min_by_key(|(distance, _)| *distance)
+        .map(|(_, word)| word)
+}
+
+/// Lower case without the separators that people mix up, of bounded length.
+fn fold(word: &str) -> String {
+    word.chars()
+        .filter(|c| !matches!(c, '_' | '-' | ' ' | '.'))
+        .flat_map(char::to_lowercase)
+        .take(LONGEST_WORD)
+        .collect()
+}

@@ -1,0 +1,174 @@
+//! Files to one tree: reading, folders, merging.
+
+use std::collections::HashMap;
+use std::fs::File;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use crate::node::{Entry, Map, Node, Value, join};
+use crate::problem::{Place, Problem, clean};
+use crate::yaml;
+
+/// Files of one folder at most.
+const MOST_FILES: usize = 1_000;
+
+/// Where a configuration is.
+#[derive(Clone, Debug)]
+pub enum Source {
+    /// A file, or a folder of `*.yaml`, `*.yml` and `*.json` files that are merged.
+    Path(PathBuf),
+    /// Text that stands in no file; files that it names are relative to the working directory.
+    Text {
+        /// What messages call it.
+        name: String,
+        /// YAML or JSON.
+        text: String,
+    },
+}
+
+/// What was read.
+#[derive(Debug)]
+pub(crate) struct Written {
+    pub root: Node,
+    /// The folder that each file's own paths are relative to, by the file's name in [`Place`]s.
+    pub folders: HashMap<Arc<str>, PathBuf>,
+    /// What to watch.
+    pub files: Vec<PathBuf>,
+}
+
+/// Reads and merges everything behind a source.
+///
+/// # Errors
+/// Everything that cannot be read, is not YAML, or contradicts itself between files.
+pub(crate) fn read(source: &Source) -> Result<Written, Vec<Problem>> {
+    match source {
+        Source::Text { name, text } => {
+            let file: Arc<str> = clean(name).into();
+            let root = parse(text.as_bytes(), &file).map_err(|problem| vec![problem])?;
+            Ok(Written { root, folders: HashMap::from([(file, PathBuf::new())]), files: Vec::new() })
+        }
+        Source::Path(path) if path.is_dir() => read_folder(path),
+        Source::Path(path) => {
+            let mut written = read_files(std::slice::from_ref(path))?;
+            written.files.push(path.clone());
+            Ok(written)
+        }
+    }
+}
+
+fn read_folder(folder: &Path) -> Result<Written, Vec<Problem>> {
+    let place = Place::whole(&folder.display().to_string());
+    let problem = |text: String| vec![Problem::new(&place, "", text)];
+    let entries = std::fs::read_dir(folder).map_err(|error| problem(format!("the folder cannot be read: {error}")))?;
+    let mut paths: Vec<PathBuf> = entries.flatten().map(|entry| entry.path()).filter(|path| is_wanted(path)).collect();
+    paths.sort();
+    if paths.is_empty() {
+        return Err(problem("the folder holds no *.yaml, *.yml or *.json file".into()));
+    }
+    if paths.len() > MOST_FILES {
+        return Err(problem(format!("the folder holds more than {MOST_FILES} configuration files")));
+    }
+    let mut written = read_files(&paths)?;
+    // The folder itself is watched too: files come and go in it.
+    written.files.push(folder.to_owned());
+    written.files.extend(paths);
+    Ok(written)
+}
+
+/// A file of a configuration folder. Hidden names are skipped: editors keep their backups there,
+/// and Kubernetes the folders (`..data`) that its visible links point into.
+fn is_wanted(path: &Path) -> bool {
+    let is_hidden = path.file_name().is_none_or(|name| name.as_encoded_bytes().starts_with(b"."));
+    let is_ours = path.extension().is_some_and(|end| ["yaml", "yml", "json"].iter().any(|ours| end == *ours));
+    !is_hidden && is_ours && path.is_file()
+}
+
+fn read_files(paths: &[PathBuf]) -> Result<Written, Vec<Problem>> {
+    let mut folders = HashMap::new();
+    let mut problems = Vec::new();
+    let mut merged: Option<Node> = None;
+    for path in paths {
+        let file: Arc<str> = clean(&path.display().to_string()).into();
+        folders.insert(Arc::clone(&file), path.parent().unwrap_or(Path::new("")).to_owned());
+        let read = read_capped(path, yaml::LONGEST_FILE)
+            .map_err(|text| Problem::new(&Place::whole(&file), "", text))
+            .and_then(|bytes| parse(&bytes, &file));
+        match (read, merged.as_mut()) {
+            (Err(problem), _) => problems.push(problem),
+            (Ok(root), None) => merged = Some(root),
+            (Ok(root), Some(merged)) => merge(merged, root, "", &mut problems),
+        }
+    }
+    match merged {
+        Some(root) if problems.is_empty() => Ok(Written { root, folders, files: Vec::new() }),
+        _ => Err(problems),
+    }
+}
+
+/// A whole regular file, up to a bound.
+///
+/// # Errors
+/// A sentence that says why not.
+pub(crate) fn read_capped(path: &Path, most: u64) -> Result<Vec<u8>, String> {
+    let unreadable = |error: std::io::Error| format!("the file cannot be read: {error}");
+    // A pipe or a device would be waited for without end.
+    if !std::fs::metadata(path).map_err(unreadable)?.is_file() {
+        return Err("cannot be read: it is not a regular file".into());
+    }
+    let mut bytes = Vec::new();
+    File::open(path).and_then(|file| file.take(most + 1).read_to_end(&mut bytes)).map_err(unreadable)?;
+    if bytes.len() as u64 > most {
+        return Err(format!("the file is larger than {} MiB", most >> 20));
+    }
+    Ok(bytes)
+}
+
+fn parse(bytes: &[u8], file: &Arc<str>) -> Result<Node, Problem> {
+    let text = std::str::from_utf8(bytes).map_err(|error| {
+        let line = 1 + bytes.iter().take(error.valid_up_to()).filter(|byte| **byte == b'\n').count();
+        let place = Place { file: Arc::clone(file), line, column: 0 };
+        Problem::new(&place, "", "the file is not UTF-8; save it as UTF-8")
+    })?;
+    if text.len() as u64 > yaml::LONGEST_FILE {
+        return Err(Problem::new(&Place::whole(file), "", "the text is larger than 8 MiB"));
+    }
+    Ok(alone(yaml::parse(text, file)?))
+}
+
+/// A route's own mapping, as it is posted to the admin API, is a configuration of that one route.
+fn alone(root: Node) -> Node {
+    let is_route = root.map().is_some_and(|map| {
+        map.contains_key("name") && ["match", "upstream", "upstreams"].iter().any(|key| map.contains_key(*key))
+    });
+    if !is_route {
+        return root;
+    }
+    let place = root.place.clone();
+    let routes = Node { value: Value::List(vec![root]), place: place.clone() };
+    let map = Map::from([("routes".to_owned(), Entry { place: place.clone(), node: routes })]);
+    Node { value: Value::Map(map), place }
+}
+
+/// Lists follow each other, mappings grow together, and two different scalars are a contradiction.
+fn merge(into: &mut Node, from: Node, path: &str, problems: &mut Vec<Problem>) {
+    let place = from.place.clone();
+    match (&mut into.value, from.value) {
+        (Value::List(items), Value::List(more)) => items.extend(more),
+        (Value::Map(entries), Value::Map(more)) => {
+            for (key, entry) in more {
+                let path = join(path, &key);
+                match entries.get_mut(&key) {
+                    Some(known) => merge(&mut known.node, entry.node, &path, problems),
+                    None => {
+                        entries.insert(key, entry);
+                    }
+                }
+            }
+        }
+        (Value::Scalar(one), Value::Scalar(other)) if *one == other => {}
+        _ => {
+            problems.push(Problem::new(&place, path, format!("is also written at {}, otherwise; keep one", into.place)))
+        }
+    }
+}

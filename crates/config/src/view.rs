@@ -1,0 +1,130 @@
+//! What was written, seen through the table: a missing key shows its default.
+//!
+//! Reading is lenient, because the check has reported what is wrong already: a value of the wrong
+//! form reads as if it were not written, so that one pass finds every problem.
+
+use std::time::Duration;
+
+use base::Family;
+
+use crate::node::{Node, Scalar, item_path, join};
+use crate::problem::Place;
+use crate::shape::Branch;
+use crate::units;
+
+/// One place of a configuration.
+#[derive(Clone, Debug)]
+pub(crate) struct View<'a> {
+    branch: &'a Branch,
+    node: Option<&'a Node>,
+    /// Of the value, or of the nearest thing around it that is written.
+    place: &'a Place,
+    path: String,
+}
+
+impl<'a> View<'a> {
+    pub fn root(branch: &'a Branch, node: &'a Node) -> Self {
+        Self { branch, node: Some(node), place: &node.place, path: String::new() }
+    }
+
+    /// One key of a table. The table of keys must have a row for it.
+    pub fn at(&self, name: &str) -> Self {
+        let branch = self.branch.child(name);
+        debug_assert!(branch.is_some(), "{}.{name} has no row in the table of keys", self.path);
+        let node = self.node.and_then(|node| node.get(name));
+        Self {
+            branch: branch.unwrap_or(self.branch),
+            node,
+            place: node.map_or(self.place, |node| &node.place),
+            path: join(&self.path, name),
+        }
+    }
+
+    /// The items of a list; none where it is not one.
+    pub fn items(&self) -> Vec<Self> {
+        let branch = self.branch.item.as_deref().unwrap_or(self.branch);
+        let items = self.node.and_then(Node::list).unwrap_or_default();
+        let item = |(index, node)| Self {
+            branch,
+            node: Some(node),
+            place: &node.place,
+            path: item_path(&self.path, node, index),
+        };
+        items.iter().enumerate().map(item).collect()
+    }
+
+    /// An item of a list that is not written, for its defaults.
+    pub fn one(&self) -> Self {
+        Self { branch: self.branch.item.as_deref().unwrap_or(self.branch), node: None, ..self.clone() }
+    }
+
+    /// The entries of a mapping with free keys.
+    pub fn entries(&self) -> Vec<(&'a str, Self)> {
+        let Some(entries) = self.node.and_then(Node::map) else { return Vec::new() };
+        let view = |node: &'a Node, key: &str| Self {
+            branch: self.branch,
+            node: Some(node),
+            place: &node.place,
+            path: join(&self.path, key),
+        };
+        entries.iter().map(|(key, entry)| (key.as_str(), view(&entry.node, key))).collect()
+    }
+
+    pub fn is_written(&self) -> bool {
+        self.node.is_some()
+    }
+
+    pub fn place(&self) -> &'a Place {
+        self.place
+    }
+
+    pub fn path(&self) -> &str {
+        &self.path
+    }
+
+    pub fn node(&self) -> Option<&'a Node> {
+        self.node
+    }
+
+    /// The scalar as written.
+    pub fn scalar(&self) -> Option<&'a Scalar> {
+        self.node.and_then(Node::scalar)
+    }
+
+    /// Text as written; none where it is not written, or empty.
+    pub fn text(&self) -> Option<&'a str> {
+        self.scalar().and_then(Scalar::as_text).filter(|text| !text.is_empty())
+    }
+
+    /// Text as written, else the default.
+    pub fn text_or_preset(&self) -> &'a str {
+        self.text().or_else(|| self.preset(Family::Chat)).unwrap_or_default()
+    }
+
+    /// A length of time; the default is zero where the table has none.
+    pub fn duration(&self, family: Family) -> Duration {
+        self.written_duration().or_else(|| units::duration(self.preset(family)?)).unwrap_or_default()
+    }
+
+    pub fn written_duration(&self) -> Option<Duration> {
+        self.scalar()?.as_quantity(units::duration)
+    }
+
+    /// Bytes.
+    pub fn size(&self) -> usize {
+        let size = self.read(|scalar| scalar.as_quantity(units::size)).unwrap_or_default();
+        usize::try_from(size).unwrap_or(usize::MAX)
+    }
+
+    pub fn integer(&self) -> Option<u64> {
+        self.read(Scalar::as_integer)
+    }
+
+    fn read<T>(&self, read: impl Fn(&Scalar) -> Option<T>) -> Option<T> {
+        self.scalar().and_then(&read).or_else(|| read(&Scalar::preset(self.preset(Family::Chat)?)))
+    }
+
+    fn preset(&self, family: Family) -> Option<&'static str> {
+        self.branch.key?.preset.value(family)
+    }
+}

@@ -1,0 +1,232 @@
+//! YAML text to [`Node`]s, with bounds on everything that a file could make grow.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use indexmap::map;
+use saphyr_parser::{Event, Marker, Parser, ScalarStyle, Span};
+
+use crate::node::{Entry, Map, Node, Scalar, Style, Value};
+use crate::problem::{Place, Problem, clean};
+
+/// Bytes of one configuration file at most.
+pub(crate) const LONGEST_FILE: u64 = 8 << 20;
+
+/// Levels of nesting at most; the deepest key of the table needs a quarter of it.
+const DEEPEST: usize = 64;
+
+/// What anchors and aliases may add to a file: bytes of text plus 64 for every value.
+const MOST_COPIED: usize = 16 << 20;
+
+/// Reads one document.
+///
+/// # Errors
+/// The first thing that is not YAML, or is beyond a bound.
+pub(crate) fn parse(text: &str, file: &Arc<str>) -> Result<Node, Problem> {
+    let mut reader = Reader { file, open: Vec::new(), root: None, documents: 0, anchored: HashMap::new(), copied: 0 };
+    let mut parser = Parser::new_from_str(text.strip_prefix('\u{feff}').unwrap_or(text));
+    while let Some(step) = parser.next_event() {
+        let (event, span) = step.map_err(|error| reader.unreadable(error.marker(), error.info()))?;
+        reader.take(event, span)?;
+    }
+    reader.root.ok_or_else(|| empty(file))
+}
+
+/// An empty file is an error and not a wish for the defaults: it is what a failed template or a
+/// half-finished copy looks like.
+fn empty(file: &Arc<str>) -> Problem {
+    Problem::new(&Place::whole(file), "", "the file is empty; write at least one provider and one route")
+}
+
+/// A list or mapping whose end has not come yet.
+struct Open {
+    place: Place,
+    anchor: usize,
+    form: Form,
+}
+
+enum Form {
+    List(Vec<Node>),
+    Map { entries: Map, key: Option<(String, Place)>, merged: Vec<Node> },
+}
+
+struct Reader<'a> {
+    file: &'a Arc<str>,
+    open: Vec<Open>,
+    root: Option<Node>,
+    documents: usize,
+    anchored: HashMap<usize, Node>,
+    copied: usize,
+}
+
+impl Reader<'_> {
+    fn place(&self, mark: &Marker) -> Place {
+        Place { file: Arc::clone(self.file), line: mark.line().max(1), column: mark.col() + 1 }
+    }
+
+    fn problem(&self, mark: &Marker, text: impl Into<String>) -> Problem {
+        Problem { place: self.place(mark), path: String::new(), text: text.into() }
+    }
+
+    fn unreadable(&self, mark: &Marker, info: &str) -> Problem {
+        let hint = "check the indentation, and put text that holds any of `: # { } [ ] , & * ! |` (so also \
+                    `${VAR}` inside `{ }` or `[ ]`) into quotes";
+        self.problem(mark, format!("this is not YAML: {}; {hint}", clean(info)))
+    }
+
+    fn take(&mut self, event: Event<'_>, span: Span) -> Result<(), Problem> {
+        let mark = &span.start;
+        match event {
+            Event::DocumentStart(_) => {
+                self.documents += 1;
+                if self.documents > 1 {
+                    return Err(
+                        self.problem(mark, "a second document begins here (`---`); put it into a file of its own")
+                    );
+                }
+                Ok(())
+            }
+            Event::Scalar(text, style, anchor, tag) => {
+                let mut style = if style == ScalarStyle::Plain { Style::Plain } else { Style::Quoted };
+                match tag {
+                    None => {}
+                    Some(tag) if tag.is_yaml_core_schema() && tag.suffix == "str" => style = Style::Quoted,
+                    Some(_) => return Err(self.tagged(mark)),
+                }
+                let value = Value::Scalar(Scalar { text: text.into_owned(), style });
+                self.put(Node { value, place: self.place(mark) }, anchor)
+            }
+            Event::SequenceStart(anchor, tag) => {
+                if tag.is_some() {
+                    return Err(self.tagged(mark));
+                }
+                self.push(mark, anchor, Form::List(Vec::new()))
+            }
+            Event::MappingStart(anchor, tag) => {
+                if tag.is_some() {
+                    return Err(self.tagged(mark));
+                }
+                self.push(mark, anchor, Form::Map { entries: Map::new(), key: None, merged: Vec::new() })
+            }
+            Event::SequenceEnd | Event::MappingEnd => self.close(),
+            Event::Alias(id) => {
+                // An alias to what is still open would be endless; the parser knows the name, we do not keep it yet.
+                let Some(node) = self.anchored.get(&id).cloned() else {
+                    return Err(self.problem(mark, "this alias stands inside its own anchor; write the value out"));
+                };
+                self.count(&node)?;
+                self.put(node, 0)
+            }
+            Event::Nothing | Event::StreamStart | Event::StreamEnd | Event::DocumentEnd => Ok(()),
+        }
+    }
+
+    fn tagged(&self, mark: &Marker) -> Problem {
+        self.problem(mark, "tags (`!…`) are not understood here; leave the tag out")
+    }
+
+    fn push(&mut self, mark: &Marker, anchor: usize, form: Form) -> Result<(), Problem> {
+        let place = self.place(mark);
+        if self.open.len() == DEEPEST {
+            return Err(Problem::new(&place, "", format!("nested deeper than {DEEPEST} levels")));
+        }
+        if let Some(Open { form: Form::Map { key: None, .. }, .. }) = self.open.last() {
+            return Err(Problem::new(
+                &place,
+                "",
+                "a key must be text, not a list or mapping; `{{ x }}` of a template must be in quotes",
+            ));
+        }
+        self.open.push(Open { place, anchor, form });
+        Ok(())
+    }
+
+    fn close(&mut self) -> Result<(), Problem> {
+        let Some(Open { place, anchor, form }) = self.open.pop() else { return Ok(()) };
+        let value = match form {
+            Form::List(items) => Value::List(items),
+            Form::Map { mut entries, merged, .. } => {
+                for source in merged {
+                    self.merge(&mut entries, source)?;
+                }
+                Value::Map(entries)
+            }
+        };
+        self.put(Node { value, place }, anchor)
+    }
+
+    /// `<<: *other`: keys of the other mapping, unless written here.
+    fn merge(&mut self, entries: &mut Map, source: Node) -> Result<(), Problem> {
+        match source.value {
+            Value::Map(other) => {
+                for (key, entry) in other {
+                    entries.entry(key).or_insert(entry);
+                }
+                Ok(())
+            }
+            Value::List(sources) if sources.iter().all(|source| source.map().is_some()) => {
+                sources.into_iter().try_for_each(|source| self.merge(entries, source))
+            }
+            _ => Err(Problem::new(&source.place, "", "`<<` takes a mapping or a list of mappings")),
+        }
+    }
+
+    /// A finished value finds its place in what is open.
+    fn put(&mut self, node: Node, anchor: usize) -> Result<(), Problem> {
+        if anchor != 0 {
+            self.count(&node)?;
+            self.anchored.insert(anchor, node.clone());
+        }
+        match self.open.last_mut().map(|open| &mut open.form) {
+            None => self.root = Some(node),
+            Some(Form::List(items)) => items.push(node),
+            Some(Form::Map { entries, key, merged }) => match key.take() {
+                None => *key = Some(as_key(node)?),
+                Some((name, _)) if name == "<<" => merged.push(node),
+                Some((name, place)) => insert(entries, name, Entry { place, node })?,
+            },
+        }
+        Ok(())
+    }
+
+    /// Keeps copies within bounds: a few lines of aliases of aliases are a bomb otherwise.
+    fn count(&mut self, node: &Node) -> Result<(), Problem> {
+        self.copied = self.copied.saturating_add(weight(node));
+        if self.copied > MOST_COPIED {
+            return Err(Problem::new(
+                &node.place,
+                "",
+                "anchors and aliases expand to more than 16 MiB; write the values out",
+            ));
+        }
+        Ok(())
+    }
+}
+
+fn as_key(node: Node) -> Result<(String, Place), Problem> {
+    match node.value {
+        Value::Scalar(scalar) => Ok((scalar.text, node.place)),
+        _ => Err(Problem::new(&node.place, "", "a key must be text")),
+    }
+}
+
+fn insert(entries: &mut Map, name: String, entry: Entry) -> Result<(), Problem> {
+    match entries.entry(name) {
+        map::Entry::Vacant(free) => {
+            free.insert(entry);
+            Ok(())
+        }
+        map::Entry::Occupied(taken) => {
+            let text = format!("`{}` is written twice (first at {}); keep one", clean(taken.key()), taken.get().place);
+            Err(Problem::new(&entry.place, "", text))
+        }
+    }
+}
+
+fn weight(node: &Node) -> usize {
+    64 + match &node.value {
+        Value::Scalar(scalar) => scalar.text.len(),
+        Value::List(items) => items.iter().map(weight).sum(),
+        Value::Map(entries) => entries.iter().map(|(key, entry)| key.len() + weight(&entry.node)).sum(),
+    }
+}
