@@ -1,1 +1,38 @@
-//! placeholder
+//! The story of one request. Read in this order:
+//!
+//! | step | what it does |
+//! | --- | --- |
+//! | [`serve`] | the spine: the only module that knows the steps and their order |
+//! | [`worker`] | connections, hyper, one thread each |
+//! | [`identify`] | from a key to the client behind it |
+//! | [`understand`] | reads the body once; finds the route behind the model name |
+//! | [`plan`] | the route's upstreams in order |
+//! | [`pursue`] | try, judge, move on; [`attempt`] is one try up to the first content |
+//! | [`relay`] | a stream on its way to the caller |
+//! | [`refuse`] | a refusal as a response |
+//! | [`trail`] | what happened, turned into exactly one record |
+//! | [`live`] | what outlives requests and reloads |
+//!
+//! Around it: [`net`] reaches upstreams, [`caller_io`] watches the caller's socket, [`wire`] moves
+//! bodies, [`metrics`] and [`log`] write things down. Steps import those and never each other.
+
+pub mod attempt;
+pub mod caller_io;
+pub mod head;
+pub mod identify;
+pub mod inflate;
+pub mod live;
+pub mod log;
+pub mod metrics;
+pub mod models;
+pub mod net;
+pub mod plan;
+pub mod pursue;
+pub mod raw;
+pub mod refuse;
+pub mod relay;
+pub mod serve;
+pub mod trail;
+pub mod understand;
+pub mod wire;
+pub mod worker;

@@ -1,0 +1,425 @@
+//! One try at one upstream, up to a whole answer or the first content of a stream.
+
+use std::time::Instant;
+
+use base::{Class, Endpoint, Fault, Kind};
+use bytes::{Bytes, BytesMut};
+use config::Upstream;
+use dialect::{Added, Answer, Ask, Decode, Refused, Target};
+use http::{HeaderMap, HeaderValue, Method, Response, header};
+use http_body_util::Full;
+use rules::pursuit::{Circumstances, Step};
+
+use crate::head;
+use crate::inflate::Inflate;
+use crate::live::UpstreamState;
+use crate::net::{Checkout, Flow, Outgoing, SendFault};
+use crate::raw::Raw;
+use crate::worker::Worker;
+
+/// A whole answer is held in memory up to here.
+const LARGEST_ANSWER: usize = 128 << 20;
+/// Of a refusal's body this much is read.
+const LARGEST_REFUSAL: usize = 64 << 10;
+/// What a compressed stream may unfold to in one piece.
+const LARGEST_PIECE: usize = 16 << 20;
+
+/// What goes into every try of one call.
+#[derive(Clone, Copy, Debug)]
+pub struct Errand<'a> {
+    /// The request.
+    pub ask: &'a Ask,
+    /// Sent upstream as `x-request-id`.
+    pub request_id: &'a str,
+    /// Sent upstream where the caller sent one.
+    pub traceparent: Option<&'a HeaderValue>,
+}
+
+/// A stream whose first content is here.
+pub struct Opened {
+    /// The rest of it.
+    pub flow: Option<Flow>,
+    /// Reads it.
+    pub decoder: Box<dyn Decode>,
+    /// Decompresses it.
+    pub inflate: Option<Inflate>,
+    /// What the caller gets first.
+    pub first: Bytes,
+    /// `content-type` where it is not SSE.
+    pub raw: Option<HeaderValue>,
+}
+
+/// What a successful try brings.
+pub enum Landed {
+    /// Everything at once.
+    Whole(Answer, Option<HeaderValue>),
+    /// A stream.
+    Stream(Box<Opened>),
+}
+
+/// Why it failed, and what else is to be known about it.
+pub struct Missed {
+    /// The fault.
+    pub fault: Fault,
+    /// For the pursuit.
+    pub facts: Circumstances,
+}
+
+/// Makes the try that `step` names. `until` is its clock; dropping the future closes the connection.
+///
+/// # Errors
+/// Whatever went wrong, classed.
+pub async fn attempt(
+    worker: &Worker,
+    errand: Errand<'_>,
+    (upstream, state): (&Upstream, &UpstreamState),
+    step: &Step,
+    until: Instant,
+) -> Result<Landed, Missed> {
+    let mut facts = Circumstances::default();
+    let trying = exchange(worker, errand, (upstream, state), step, &mut facts);
+    let outcome = tokio::time::timeout_at(until.into(), trying).await;
+    match outcome {
+        Ok(Ok(landed)) => Ok(landed),
+        Ok(Err(fault)) => Err(Missed { fault, facts }),
+        Err(_elapsed) => {
+            let kind = if errand.ask.stream { Kind::FirstByte } else { Kind::Timeout };
+            let fault = Fault::upstream(kind, "the upstream did not answer in time");
+            Err(Missed { fault, facts: Circumstances { stale: false, ..facts } })
+        }
+    }
+}
+
+async fn exchange(
+    worker: &Worker,
+    errand: Errand<'_>,
+    (upstream, state): (&Upstream, &UpstreamState),
+    step: &Step,
+    facts: &mut Circumstances,
+) -> Result<Landed, Fault> {
+    let target = target(errand.ask, upstream, state, step);
+    let (request, added) = request(errand, upstream, &target, step.target.key)?;
+    facts.added_stream_options = added.stream_options;
+    facts.carried_token_arrays = added.token_arrays && upstream.provider.token_arrays == dialect::TokenArrays::Auto;
+    let how = if step.manner.fresh { Checkout::Fresh } else { Checkout::Any };
+    let link = worker.transport.checkout(&upstream.provider, how).await?;
+    let reused = link.reused;
+    let (response, flow) = match link.send(request).await {
+        Ok(answer) => answer,
+        Err(fault) => {
+            facts.stale = reused && !matches!(fault, SendFault::NotHttp(_));
+            return Err(unsent(&fault));
+        }
+    };
+    let call = Exchange { worker, ask: errand.ask, upstream, target };
+    if response.status().is_success() { call.land(response, flow).await } else { Err(call.refused(response, flow).await) }
+}
+
+fn unsent(fault: &SendFault) -> Fault {
+    match fault {
+        SendFault::NotSent => {
+            Fault { maybe_processed: false, ..Fault::upstream(Kind::Reset, "the connection was closed before the call") }
+        }
+        SendFault::NoAnswer(_) => Fault::upstream(Kind::Reset, "the upstream closed the connection without an answer"),
+        SendFault::NotHttp(_) => Fault::upstream(Kind::BadResponse, "the upstream's answer is not HTTP"),
+    }
+}
+
+fn target<'a>(ask: &'a Ask, upstream: &'a Upstream, state: &UpstreamState, step: &Step) -> Target<'a> {
+    use std::sync::atomic::Ordering::Relaxed;
+    let provider = &upstream.provider;
+    Target {
+        model: upstream.model.as_deref().unwrap_or(&ask.model),
+        score: provider.score,
+        ask_usage: !step.manner.without_stream_options && !state.learned.refuses_stream_options.load(Relaxed),
+        decode_tokens: match provider.token_arrays {
+            dialect::TokenArrays::Decode => true,
+            dialect::TokenArrays::Pass => false,
+            dialect::TokenArrays::Auto => {
+                step.manner.decode_tokens || state.learned.refuses_token_arrays.load(Relaxed)
+            }
+        },
+        base_path: &provider.base_path,
+    }
+}
+
+fn request(
+    errand: Errand<'_>,
+    upstream: &Upstream,
+    target: &Target<'_>,
+    key: Option<usize>,
+) -> Result<(Outgoing, Added), Fault> {
+    let ask = errand.ask;
+    let provider = &upstream.provider;
+    let encoded = provider.dialect.encode(ask, target).map_err(untranslatable)?;
+    let Some(path) = upstream.paths.get(&ask.endpoint) else {
+        return Err(Fault::upstream(Kind::Connect, "the upstream does not serve this endpoint"));
+    };
+    let mut request = http::Request::new(Full::new(encoded.body));
+    *request.method_mut() = Method::POST;
+    *request.uri_mut() = uri(upstream, path.clone())?;
+    let headers = request.headers_mut();
+    headers.reserve(10);
+    for (name, value) in &provider.headers {
+        headers.insert(name.clone(), value.clone());
+    }
+    let authority = HeaderValue::from_str(&provider.origin.authority());
+    headers.insert(header::HOST, authority.unwrap_or(HeaderValue::from_static("upstream")));
+    let json = HeaderValue::from_static("application/json");
+    headers.insert(header::CONTENT_TYPE, ask.content_type.clone().unwrap_or(json));
+    let accept = if ask.stream { "text/event-stream, application/json" } else { "application/json, */*" };
+    headers.insert(header::ACCEPT, HeaderValue::from_static(accept));
+    headers.insert(header::ACCEPT_ENCODING, HeaderValue::from_static("identity"));
+    headers.insert(header::USER_AGENT, HeaderValue::from_static(concat!("mai-gateway/", env!("CARGO_PKG_VERSION"))));
+    if let Some(key) = key.and_then(|at| provider.keys.get(at)) {
+        headers.insert(key.header.clone(), key.value.clone());
+    }
+    if let Ok(id) = HeaderValue::from_str(errand.request_id) {
+        headers.insert(head::REQUEST_ID, id);
+    }
+    if let Some(parent) = errand.traceparent {
+        headers.insert(head::TRACEPARENT, parent.clone());
+    }
+    if let (Some(proxy), false) = (&provider.proxy, provider.origin.tls)
+        && let Some(authorization) = &proxy.authorization
+    {
+        headers.insert(header::PROXY_AUTHORIZATION, authorization.clone());
+    }
+    Ok((request, encoded.added))
+}
+
+/// A plain-HTTP proxy wants the whole address (RFC 9112, section 3.2.2), everyone else the path.
+fn uri(upstream: &Upstream, path: http::uri::PathAndQuery) -> Result<http::Uri, Fault> {
+    let mut parts = http::uri::Parts::default();
+    parts.path_and_query = Some(path);
+    let provider = &upstream.provider;
+    if provider.proxy.is_some() && !provider.origin.tls {
+        parts.scheme = Some(http::uri::Scheme::HTTP);
+        parts.authority = provider.origin.authority().parse().ok();
+    }
+    http::Uri::from_parts(parts).map_err(|error| Fault::upstream(Kind::Connect, error.to_string()))
+}
+
+/// The caller's body cannot be said in this upstream's protocol: the caller's fault.
+fn untranslatable(refusal: base::Refusal) -> Fault {
+    let told = base::Told {
+        status: refusal.status(),
+        message: refusal.message.into_owned(),
+        kind: Some(refusal.code.row().kind.to_owned()),
+        param: refusal.param.map(std::borrow::Cow::into_owned),
+        code: Some(refusal.code.row().code.to_owned()),
+    };
+    Fault {
+        class: Class::Caller,
+        told: Some(Box::new(told)),
+        maybe_processed: false,
+        ..Fault::upstream(Kind::Status, "the call cannot be put into the upstream's protocol")
+    }
+}
+
+/// One answer being read.
+struct Exchange<'a> {
+    worker: &'a Worker,
+    ask: &'a Ask,
+    upstream: &'a Upstream,
+    target: Target<'a>,
+}
+
+impl Exchange<'_> {
+    async fn land(&self, response: Response<()>, flow: Flow) -> Result<Landed, Fault> {
+        let (head, ()) = response.into_parts();
+        let kind = head.headers.get(header::CONTENT_TYPE);
+        match shape(self.ask, kind) {
+            Shape::Events => {
+                let decoder = self.upstream.provider.dialect.decoder(self.ask, &self.target);
+                let inflate = inflate(&head.headers, LARGEST_PIECE)?;
+                self.open(flow, decoder, inflate, None).await
+            }
+            Shape::Bytes => {
+                let raw = kind.cloned().unwrap_or(HeaderValue::from_static("application/octet-stream"));
+                let inflate = inflate(&head.headers, LARGEST_PIECE)?;
+                self.open(flow, Box::new(Raw::default()), inflate, Some(raw)).await
+            }
+            Shape::Json => {
+                let body = self.read_whole(flow, &head.headers, LARGEST_ANSWER).await?;
+                let answer = self.upstream.provider.dialect.answer(self.ask, &self.target, &head.headers, body)?;
+                Ok(Landed::Whole(answer, None))
+            }
+        }
+    }
+
+    /// Reads a stream up to its first content.
+    async fn open(
+        &self,
+        mut flow: Flow,
+        mut decoder: Box<dyn Decode>,
+        mut inflate: Option<Inflate>,
+        raw: Option<HeaderValue>,
+    ) -> Result<Landed, Fault> {
+        let mut gathered = BytesMut::new();
+        let mut first = Bytes::new();
+        let ended = loop {
+            let (piece, ended) = match flow.piece().await {
+                Some(Ok(piece)) => (unfold(&mut inflate, piece)?, false),
+                Some(Err(_broken)) => return Err(Fault::upstream(Kind::Reset, "the stream broke off before its first content")),
+                None => (unfold_rest(&mut inflate)?, true),
+            };
+            let mut out = decoder.feed(piece);
+            if ended {
+                out = joined(out, decoder.finish());
+            }
+            if let Some(fault) = decoder.progress().fault.clone() {
+                return Err(self.scrubbed(fault));
+            }
+            if gathered.is_empty() && first.is_empty() {
+                first = out;
+            } else {
+                if gathered.is_empty() {
+                    gathered.extend_from_slice(&first);
+                }
+                gathered.extend_from_slice(&out);
+            }
+            if decoder.progress().content || ended {
+                break ended;
+            }
+        };
+        if !gathered.is_empty() {
+            first = gathered.freeze();
+        }
+        let flow = if ended {
+            self.put_back(flow);
+            None
+        } else {
+            Some(flow)
+        };
+        Ok(Landed::Stream(Box::new(Opened { flow, decoder, inflate, first, raw })))
+    }
+
+    async fn refused(&self, response: Response<()>, flow: Flow) -> Fault {
+        let (head, ()) = response.into_parts();
+        // A refusal whose body cannot be read is still a refusal.
+        let body = self.read_whole(flow, &head.headers, LARGEST_REFUSAL).await.unwrap_or_default();
+        let refused = Refused {
+            status: head.status.as_u16(),
+            headers: &head.headers,
+            body: &body,
+            wall: self.worker.live.clock.wall(),
+        };
+        self.scrubbed(self.upstream.provider.dialect.fault(self.ask, &refused))
+    }
+
+    /// An upstream's words may repeat its key or its address: neither leaves the gateway.
+    fn scrubbed(&self, mut fault: Fault) -> Fault {
+        let provider = &self.upstream.provider;
+        let secrets: smallvec::SmallVec<[&str; 2]> = provider.keys.iter().map(|key| key.secret.expose()).collect();
+        let authority = provider.origin.authority();
+        let hosts = [authority.as_str(), provider.origin.host.as_str()];
+        fault.message = dialect::errors::scrub(&fault.message, &secrets, &hosts);
+        if let Some(told) = fault.told.as_deref_mut() {
+            told.message = dialect::errors::scrub(&told.message, &secrets, &hosts);
+        }
+        fault
+    }
+
+    async fn read_whole(&self, mut flow: Flow, headers: &HeaderMap, most: usize) -> Result<Bytes, Fault> {
+        let mut inflate = inflate(headers, most)?;
+        let announced = flow.size_hint().and_then(|size| usize::try_from(size).ok()).unwrap_or(0);
+        let mut first = Bytes::new();
+        let mut gathered = BytesMut::new();
+        while let Some(piece) = flow.piece().await {
+            let piece = piece.map_err(|_broken| Fault::upstream(Kind::Reset, "the answer broke off"))?;
+            let piece = unfold(&mut inflate, piece)?;
+            if gathered.is_empty() && first.is_empty() {
+                first = piece;
+                continue;
+            }
+            if gathered.is_empty() {
+                gathered.reserve(announced.min(most).max(first.len() + piece.len()));
+                gathered.extend_from_slice(&first);
+            }
+            if gathered.len() + piece.len() > most {
+                return Err(Fault::upstream(Kind::BadResponse, "the answer is too large to be one"));
+            }
+            gathered.extend_from_slice(&piece);
+        }
+        let rest = unfold_rest(&mut inflate)?;
+        self.put_back(flow);
+        let whole = if gathered.is_empty() { first } else { gathered.freeze() };
+        Ok(joined(whole, rest))
+    }
+
+    fn put_back(&self, flow: Flow) {
+        if let Some(link) = flow.into_link(self.worker.live.clock.now()) {
+            self.worker.transport.put_back(&self.upstream.provider, link);
+        }
+    }
+}
+
+/// What kind of answer is coming.
+#[derive(PartialEq, Eq)]
+enum Shape {
+    Json,
+    Events,
+    Bytes,
+}
+
+fn shape(ask: &Ask, kind: Option<&HeaderValue>) -> Shape {
+    let kind = kind.map(|kind| kind.as_bytes().to_ascii_lowercase()).unwrap_or_default();
+    let is = |name: &[u8]| kind.starts_with(name);
+    let json = is(b"application/json") || kind.ends_with(b"+json");
+    if ask.stream && !json {
+        // Some servers mislabel their event streams, none mislabels JSON as anything else.
+        return Shape::Events;
+    }
+    if ask.endpoint.is_understood() || json || ask.endpoint == Endpoint::Moderations {
+        return Shape::Json;
+    }
+    if is(b"text/event-stream") { Shape::Events } else { Shape::Bytes }
+}
+
+fn inflate(headers: &HeaderMap, bound: usize) -> Result<Option<Inflate>, Fault> {
+    Inflate::of(headers, bound)
+        .map_err(|coding| Fault::upstream(Kind::BadResponse, format!("the answer's coding `{coding}` is not known")))
+}
+
+/// Decompresses one piece.
+///
+/// # Errors
+/// A fault when it is not of its coding.
+pub fn unfold(inflate: &mut Option<Inflate>, piece: Bytes) -> Result<Bytes, Fault> {
+    match inflate {
+        None => Ok(piece),
+        Some(inflate) => inflate.feed(&piece).map_err(unreadable),
+    }
+}
+
+/// What a decompressor still holds.
+///
+/// # Errors
+/// A fault when the data stopped half-way.
+pub fn unfold_rest(inflate: &mut Option<Inflate>) -> Result<Bytes, Fault> {
+    match inflate {
+        None => Ok(Bytes::new()),
+        Some(inflate) => inflate.finish().map_err(unreadable),
+    }
+}
+
+#[expect(clippy::needless_pass_by_value, reason = "the form that map_err wants")]
+fn unreadable(error: std::io::Error) -> Fault {
+    Fault::upstream(Kind::BadResponse, format!("the answer's compression is broken: {error}"))
+}
+
+/// Two pieces as one, copied only where both hold something.
+#[must_use]
+pub fn joined(one: Bytes, two: Bytes) -> Bytes {
+    if two.is_empty() {
+        return one;
+    }
+    if one.is_empty() {
+        return two;
+    }
+    let mut both = BytesMut::with_capacity(one.len() + two.len());
+    both.extend_from_slice(&one);
+    both.extend_from_slice(&two);
+    both.freeze()
+}

@@ -1,0 +1,136 @@
+//! Header names and values: what is taken from callers, what is told them.
+
+use std::time::Duration;
+
+use base::{Dice, Refusal};
+use http::{HeaderMap, HeaderName, HeaderValue};
+use percent_encoding::{AsciiSet, CONTROLS, utf8_percent_encode};
+
+/// `x-request-id`
+pub const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
+/// `x-mai-route`
+pub const ROUTE: HeaderName = HeaderName::from_static("x-mai-route");
+/// `x-mai-upstream`
+pub const UPSTREAM: HeaderName = HeaderName::from_static("x-mai-upstream");
+/// `x-mai-attempts`
+pub const ATTEMPTS: HeaderName = HeaderName::from_static("x-mai-attempts");
+/// `x-mai-overhead-ms`
+pub const OVERHEAD: HeaderName = HeaderName::from_static("x-mai-overhead-ms");
+/// `x-should-retry`, which OpenAI's SDKs obey (openai-python, `_base_client.py`, `_should_retry`)
+pub const SHOULD_RETRY: HeaderName = HeaderName::from_static("x-should-retry");
+/// `x-accel-buffering`, which tells nginx not to gather a stream
+pub const ACCEL_BUFFERING: HeaderName = HeaderName::from_static("x-accel-buffering");
+/// `traceparent` (W3C Trace Context)
+pub const TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
+/// `x-mai-timeout-ms`
+pub const TIMEOUT: HeaderName = HeaderName::from_static("x-mai-timeout-ms");
+/// `x-mai-side-effects`
+pub const SIDE_EFFECTS: HeaderName = HeaderName::from_static("x-mai-side-effects");
+
+/// A caller's id longer than this is replaced.
+const LONGEST_ID: usize = 128;
+
+/// The caller's request id where it is one that may travel in headers and logs, else a new one.
+#[must_use]
+pub fn request_id(headers: &HeaderMap, dice: &Dice) -> Box<str> {
+    let written = headers.get(REQUEST_ID).and_then(|value| value.to_str().ok()).map(str::trim);
+    match written {
+        Some(id) if !id.is_empty() && id.len() <= LONGEST_ID => id.into(),
+        _ => format!("mai-{:016x}{:016x}", dice.bits(), dice.bits()).into(),
+    }
+}
+
+/// A `traceparent` of the form that may be sent on: `00-<32 hex>-<16 hex>-<2 hex>`.
+#[must_use]
+pub fn traceparent(headers: &HeaderMap) -> Option<&HeaderValue> {
+    let value = headers.get(TRACEPARENT)?;
+    let parts: smallvec::SmallVec<[&str; 5]> = value.to_str().ok()?.split('-').collect();
+    let hex = |part: &str, digits: usize| part.len() == digits && part.bytes().all(|byte| byte.is_ascii_hexdigit());
+    match parts.as_slice() {
+        [version, trace, span, flags] if hex(version, 2) && hex(trace, 32) && hex(span, 16) && hex(flags, 2) => {
+            Some(value)
+        }
+        _ => None,
+    }
+}
+
+/// `x-mai-timeout-ms`: a shorter deadline.
+///
+/// # Errors
+/// `invalid_request` naming the header when it is no positive number of milliseconds.
+pub fn timeout(headers: &HeaderMap) -> Result<Option<Duration>, Refusal> {
+    let Some(value) = headers.get(TIMEOUT) else { return Ok(None) };
+    match value.to_str().ok().and_then(|text| text.trim().parse::<u64>().ok()) {
+        Some(millis) if millis > 0 => Ok(Some(Duration::from_millis(millis))),
+        _ => Err(Refusal::field("x-mai-timeout-ms", "x-mai-timeout-ms takes a positive whole number of milliseconds")),
+    }
+}
+
+/// Whether the caller marks the call as one that must not run twice.
+#[must_use]
+pub fn side_effects(headers: &HeaderMap) -> bool {
+    headers.get(SIDE_EFFECTS).is_some_and(|value| value.as_bytes().eq_ignore_ascii_case(b"true"))
+}
+
+/// Everything but visible ASCII, and the escape's own sign, is percent-encoded (RFC 9110, section
+/// 5.5 has field values be visible ASCII).
+const IN_HEADER: &AsciiSet = &CONTROLS.add(b'%').add(b' ');
+
+/// A configured name as a header value.
+#[must_use]
+pub fn named(name: &str) -> HeaderValue {
+    let plain = name.bytes().all(|byte| byte.is_ascii_graphic() && byte != b'%');
+    let value = if plain {
+        HeaderValue::from_str(name)
+    } else {
+        HeaderValue::from_str(&utf8_percent_encode(name, IN_HEADER).to_string())
+    };
+    value.unwrap_or(HeaderValue::from_static("unknown"))
+}
+
+/// Milliseconds with two digits behind the point.
+#[must_use]
+pub fn millis(duration: Duration) -> HeaderValue {
+    let hundredths = duration.as_micros() / 10;
+    let text = format!("{}.{:02}", hundredths / 100, hundredths % 100);
+    HeaderValue::from_str(&text).unwrap_or(HeaderValue::from_static("0"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_chinese_name_becomes_visible_ascii() {
+        assert_eq!(named("问答"), "%E9%97%AE%E7%AD%94");
+        assert_eq!(named("BAAI/bge-m3"), "BAAI/bge-m3");
+        assert_eq!(named("a b\n"), "a%20b%0A");
+    }
+
+    #[test]
+    fn an_id_that_cannot_travel_is_replaced() {
+        let dice = Dice::loaded(1);
+        let mut headers = HeaderMap::new();
+        headers.insert(REQUEST_ID, HeaderValue::from_static("abc-1"));
+        assert_eq!(&*request_id(&headers, &dice), "abc-1");
+        headers.insert(REQUEST_ID, HeaderValue::from_bytes("é".as_bytes()).unwrap());
+        assert!(request_id(&headers, &dice).starts_with("mai-"));
+        headers.insert(REQUEST_ID, HeaderValue::from_str(&"x".repeat(500)).unwrap());
+        assert_eq!(request_id(&headers, &dice).len(), 36);
+    }
+
+    #[test]
+    fn only_a_true_traceparent_travels() {
+        let mut headers = HeaderMap::new();
+        headers.insert(TRACEPARENT, HeaderValue::from_static("00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"));
+        assert!(traceparent(&headers).is_some());
+        headers.insert(TRACEPARENT, HeaderValue::from_static("sk-secret"));
+        assert!(traceparent(&headers).is_none());
+    }
+
+    #[test]
+    fn overhead_is_told_in_hundredths_of_a_millisecond() {
+        assert_eq!(millis(Duration::from_micros(1234)), "1.23");
+        assert_eq!(millis(Duration::from_micros(7)), "0.00");
+    }
+}

@@ -1,0 +1,253 @@
+//! What Prometheus sees, and the one table of it.
+//!
+//! Labels come from the configuration and from closed sets, never from what callers send. The
+//! handles that a call needs are looked up once and kept, so that counting costs an atomic.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use base::{Attempt, Record};
+use prometheus::{
+    Encoder, Histogram, HistogramOpts, HistogramVec, IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Opts, Registry,
+    TextEncoder,
+};
+
+/// One row of the table of metrics.
+#[derive(Clone, Copy, Debug)]
+pub struct Metric {
+    /// The name, unit at its end.
+    pub name: &'static str,
+    /// `counter`, `gauge` or `histogram`.
+    pub kind: &'static str,
+    /// Its labels; none holds anything that a caller wrote.
+    pub labels: &'static [&'static str],
+    /// What it says.
+    pub meaning: &'static str,
+}
+
+macro_rules! metrics {
+    ($($id:ident: $kind:literal $name:literal [$($label:literal),*] $meaning:literal;)*) => {
+        $(const $id: Metric = Metric { name: $name, kind: $kind, labels: &[$($label),*], meaning: $meaning };)*
+        /// Every metric of this version, in the order of the reference.
+        pub const METRICS: &[Metric] = &[$($id),*];
+    };
+}
+
+metrics! {
+    REQUESTS: "counter" "mai_requests_total" ["route", "client", "status", "outcome", "cache"]
+        "Requests by how they ended; `unknown` where no configured route or client was named.";
+    DURATION: "histogram" "mai_request_duration_seconds" ["route"]
+        "From a request's arrival to the last byte of its answer.";
+    FIRST_TOKEN: "histogram" "mai_time_to_first_token_seconds" ["route"]
+        "From a streaming request's arrival to its first content.";
+    ATTEMPTS: "counter" "mai_upstream_attempts_total" ["route", "upstream", "outcome"]
+        "Tries at upstreams by how they ended.";
+    UPSTREAM_DURATION: "histogram" "mai_upstream_duration_seconds" ["upstream"]
+        "From the start of a try to its end; a stream's: to its last byte.";
+    TOKENS: "counter" "mai_tokens_total" ["route", "client", "kind"]
+        "Tokens by kind: prompt (cached ones included), completion, cached.";
+    REJECTED: "counter" "mai_rejected_total" ["client", "reason"]
+        "Requests that the gateway refused before any upstream was tried, by outcome.";
+    INFLIGHT: "gauge" "mai_inflight_requests" ["route"]
+        "Requests whose answer has not ended.";
+    OVERHEAD: "histogram" "mai_overhead_seconds" []
+        "Time of a request not spent waiting for an upstream or in a queue, up to the first byte of its answer.";
+    RELOADS: "counter" "mai_config_reloads_total" ["result"]
+        "Configuration reloads: ok, rejected.";
+    DIMENSION: "counter" "mai_embedding_dimension_mismatch_total" ["route", "upstream"]
+        "Answers withheld because their vectors have another dimension than the route's.";
+    CONNECTIONS: "gauge" "mai_connections" []
+        "Open connections of callers.";
+    LOG_LOST: "gauge" "mai_log_lines_lost" []
+        "Access-log lines that could not be written since the start.";
+}
+
+/// Seconds: a model call takes from a millisecond (cache, refusal) to minutes (long streams).
+const CALLS: &[f64] = &[0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0];
+/// Seconds: what the gateway itself adds, from 10 µs.
+const OWN: &[f64] = &[0.000_01, 0.000_025, 0.000_05, 0.000_1, 0.000_25, 0.000_5, 0.001, 0.0025, 0.005, 0.01, 0.05, 0.25, 1.0];
+
+/// What stands for a route or client that is not configured.
+const UNKNOWN: &str = "unknown";
+
+/// The counters of one route used by one client.
+#[derive(Debug)]
+struct Pair {
+    ok: IntCounter,
+    prompt: IntCounter,
+    completion: IntCounter,
+    cached: IntCounter,
+    duration: Histogram,
+}
+
+/// All metrics of a process.
+#[derive(Debug)]
+pub struct Metrics {
+    registry: Registry,
+    requests: IntCounterVec,
+    duration: HistogramVec,
+    first_token: HistogramVec,
+    attempts: IntCounterVec,
+    upstream_duration: HistogramVec,
+    tokens: IntCounterVec,
+    rejected: IntCounterVec,
+    inflight: IntGaugeVec,
+    overhead: Histogram,
+    reloads: IntCounterVec,
+    dimension: IntCounterVec,
+    log_lost: IntGauge,
+    /// Open connections of callers.
+    pub connections: IntGauge,
+    /// Bounded by configured routes times configured clients.
+    pairs: Mutex<HashMap<(Arc<str>, Arc<str>), Arc<Pair>>>,
+}
+
+impl Metrics {
+    /// Registers the table.
+    ///
+    /// # Errors
+    /// Only when the table itself is unsound, which a test rules out.
+    pub fn new() -> Result<Self, prometheus::Error> {
+        let registry = Registry::new();
+        let counter = |row: &Metric| {
+            let vec = IntCounterVec::new(Opts::new(row.name, row.meaning), row.labels)?;
+            registry.register(Box::new(vec.clone())).map(|()| vec)
+        };
+        let gauge = |row: &Metric| {
+            let vec = IntGaugeVec::new(Opts::new(row.name, row.meaning), row.labels)?;
+            registry.register(Box::new(vec.clone())).map(|()| vec)
+        };
+        let histogram = |row: &Metric, buckets: &[f64]| {
+            let options = HistogramOpts::new(row.name, row.meaning).buckets(buckets.to_vec());
+            let vec = HistogramVec::new(options, row.labels)?;
+            registry.register(Box::new(vec.clone())).map(|()| vec)
+        };
+        let metrics = Self {
+            requests: counter(&REQUESTS)?,
+            duration: histogram(&DURATION, CALLS)?,
+            first_token: histogram(&FIRST_TOKEN, CALLS)?,
+            attempts: counter(&ATTEMPTS)?,
+            upstream_duration: histogram(&UPSTREAM_DURATION, CALLS)?,
+            tokens: counter(&TOKENS)?,
+            rejected: counter(&REJECTED)?,
+            inflight: gauge(&INFLIGHT)?,
+            overhead: histogram(&OVERHEAD, OWN)?.with_label_values::<&str>(&[]),
+            reloads: counter(&RELOADS)?,
+            dimension: counter(&DIMENSION)?,
+            connections: gauge(&CONNECTIONS)?.with_label_values::<&str>(&[]),
+            log_lost: gauge(&LOG_LOST)?.with_label_values::<&str>(&[]),
+            pairs: Mutex::default(),
+            registry,
+        };
+        for result in ["ok", "rejected"] {
+            metrics.reloads.with_label_values(&[result]);
+        }
+        Ok(metrics)
+    }
+
+    /// The exposition in Prometheus' text format, version 0.0.4.
+    #[must_use]
+    pub fn text(&self, log_lines_lost: u64) -> Vec<u8> {
+        self.log_lost.set(i64::try_from(log_lines_lost).unwrap_or(i64::MAX));
+        let mut out = Vec::with_capacity(16 << 10);
+        // Writing to a Vec does not fail, and a family that cannot be encoded is left out.
+        let _ = TextEncoder::new().encode(&self.registry.gather(), &mut out);
+        out
+    }
+
+    /// A reload has ended so.
+    pub fn reloaded(&self, ok: bool) {
+        self.reloads.with_label_values(&[if ok { "ok" } else { "rejected" }]).inc();
+    }
+
+    /// The gauge of a route's running requests.
+    #[must_use]
+    pub fn inflight(&self, route: &str) -> IntGauge {
+        self.inflight.with_label_values(&[route])
+    }
+
+    /// A vector of another dimension was withheld.
+    pub fn dimension_mismatch(&self, route: &str, upstream: &str) {
+        self.dimension.with_label_values(&[route, upstream]).inc();
+    }
+
+    /// Counts one request's end.
+    pub fn count(&self, record: &Record) {
+        self.overhead.observe(record.overhead.as_secs_f64());
+        let route = record.route.as_deref().unwrap_or(UNKNOWN);
+        for attempt in &record.attempts {
+            self.count_attempt(route, attempt);
+        }
+        if let Some(first) = record.first_content {
+            self.first_token.with_label_values(&[route]).observe(first.as_secs_f64());
+        }
+        let ok = record.status == 200 && record.outcome == base::Outcome::Ok;
+        if let (true, Some(route), Some(client)) = (ok, &record.route, &record.client) {
+            let pair = self.pair(route, client);
+            pair.ok.inc();
+            pair.duration.observe(record.took.as_secs_f64());
+            if let Some(usage) = record.usage {
+                pair.prompt.inc_by(usage.prompt);
+                pair.completion.inc_by(usage.completion);
+                pair.cached.inc_by(usage.cached);
+            }
+            return;
+        }
+        self.count_other(record, route);
+    }
+
+    fn count_other(&self, record: &Record, route: &str) {
+        let client = record.client.as_deref().unwrap_or(UNKNOWN);
+        let mut digits = itoa::Buffer::new();
+        let status = digits.format(record.status);
+        let outcome = record.outcome.as_str();
+        self.requests.with_label_values(&[route, client, status, outcome, ""]).inc();
+        self.duration.with_label_values(&[route]).observe(record.took.as_secs_f64());
+        if record.attempts.is_empty() && record.outcome != base::Outcome::Ok {
+            self.rejected.with_label_values(&[client, outcome]).inc();
+        }
+        if let Some(usage) = record.usage {
+            for (kind, count) in
+                [("prompt", usage.prompt), ("completion", usage.completion), ("cached", usage.cached)]
+            {
+                self.tokens.with_label_values(&[route, client, kind]).inc_by(count);
+            }
+        }
+    }
+
+    fn count_attempt(&self, route: &str, attempt: &Attempt) {
+        let upstream: &str = &attempt.upstream;
+        self.attempts.with_label_values(&[route, upstream, attempt.outcome.as_str()]).inc();
+        self.upstream_duration.with_label_values(&[upstream]).observe(attempt.took.as_secs_f64());
+    }
+
+    fn pair(&self, route: &Arc<str>, client: &Arc<str>) -> Arc<Pair> {
+        let mut pairs = self.pairs.lock().unwrap_or_else(PoisonError::into_inner);
+        let pair = pairs.entry((route.clone(), client.clone())).or_insert_with(|| {
+            let tokens = |kind| self.tokens.with_label_values(&[&**route, &**client, kind]);
+            Arc::new(Pair {
+                ok: self.requests.with_label_values(&[&**route, &**client, "200", "ok", ""]),
+                prompt: tokens("prompt"),
+                completion: tokens("completion"),
+                cached: tokens("cached"),
+                duration: self.duration.with_label_values(&[&**route]),
+            })
+        });
+        pair.clone()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_table_is_sound_and_every_name_is_its_own() {
+        let metrics = Metrics::new().unwrap();
+        let names: std::collections::HashSet<_> = METRICS.iter().map(|row| row.name).collect();
+        assert_eq!(names.len(), METRICS.len());
+        let text = String::from_utf8(metrics.text(0)).unwrap();
+        assert!(text.contains("# TYPE mai_config_reloads_total counter"));
+        assert!(text.contains("mai_config_reloads_total{result=\"rejected\"} 0"));
+    }
+}

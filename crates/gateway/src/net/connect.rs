@@ -1,0 +1,164 @@
+//! Opening a socket to a provider: name, TCP, proxy, TLS, all within one connect timeout.
+
+use std::future::Future;
+use std::io;
+use std::mem::MaybeUninit;
+use std::net::{IpAddr, SocketAddr};
+use std::pin::Pin;
+use std::sync::Arc;
+
+use base::{Fault, Kind};
+use config::{Origin, Provider, Proxy};
+use socket2::{SockRef, TcpKeepalive};
+use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
+use tokio::net::TcpStream;
+
+use super::{Resolver, Roots};
+
+/// Anything that HTTP can be spoken on.
+pub trait Io: AsyncRead + AsyncWrite + Send + Unpin {}
+impl<T: AsyncRead + AsyncWrite + Send + Unpin> Io for T {}
+
+/// An open socket.
+pub struct Dialed {
+    /// The byte stream.
+    pub io: Box<dyn Io>,
+    /// Asks the kernel, without waiting, whether the connection is open and silent.
+    pub probe: Box<dyn Fn() -> bool + Send + Sync>,
+    /// Where it leads.
+    pub peer: Option<IpAddr>,
+}
+
+impl std::fmt::Debug for Dialed {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Dialed").field("peer", &self.peer).finish_non_exhaustive()
+    }
+}
+
+/// What [`Connect::dial`] returns.
+pub type Dialing<'a> = Pin<Box<dyn Future<Output = Result<Dialed, Fault>> + Send + 'a>>;
+
+/// The seam that story tests replace by a scripted network.
+pub trait Connect: Send + Sync {
+    /// Opens a socket to the provider. The caller bounds the wait.
+    fn dial<'a>(&'a self, provider: &'a Provider) -> Dialing<'a>;
+}
+
+/// Real sockets.
+#[derive(Debug)]
+pub struct Dialer {
+    resolver: Arc<Resolver>,
+    roots: Arc<Roots>,
+}
+
+impl Dialer {
+    /// Real sockets by that resolver, trusting those roots.
+    #[must_use]
+    pub fn new(resolver: Arc<Resolver>, roots: Arc<Roots>) -> Self {
+        Self { resolver, roots }
+    }
+
+    async fn open(&self, provider: &Provider) -> Result<Dialed, Fault> {
+        let first_hop = provider.proxy.as_ref().map_or(&provider.origin, |proxy| &proxy.origin);
+        let stream = self.tcp(first_hop, provider).await?;
+        let peer = if provider.proxy.is_some() { None } else { stream.peer_addr().ok().map(|addr| addr.ip()) };
+        let probe = probe_of(&stream)?;
+        let mut io: Box<dyn Io> = Box::new(stream);
+        if let Some(proxy) = &provider.proxy {
+            if proxy.origin.tls {
+                io = self.tls(io, &proxy.origin, provider).await?;
+            }
+            if provider.origin.tls {
+                tunnel(&mut io, &provider.origin, proxy).await?;
+            }
+        }
+        if provider.origin.tls {
+            io = self.tls(io, &provider.origin, provider).await?;
+        }
+        Ok(Dialed { io, probe, peer })
+    }
+
+    async fn tcp(&self, origin: &Origin, provider: &Provider) -> Result<TcpStream, Fault> {
+        let addresses = self.resolver.lookup(&origin.host).await.map_err(|error| {
+            Fault::upstream(Kind::Connect, format!("the name of provider `{}` does not resolve: {error}", provider.name))
+        })?;
+        let mut last = None;
+        // An address that does not answer must not eat the time of the ones behind it.
+        let share = provider.pool.connect_timeout / u32::try_from(addresses.len()).unwrap_or(u32::MAX).max(1);
+        for address in addresses.iter() {
+            match tokio::time::timeout(share, TcpStream::connect(SocketAddr::new(*address, origin.port))).await {
+                Ok(Ok(stream)) => {
+                    let keepalive = TcpKeepalive::new()
+                        .with_time(provider.pool.tcp_keepalive)
+                        .with_interval(provider.pool.tcp_keepalive);
+                    // Neither option can fail on a fresh TCP socket in a way that matters to the call.
+                    let _ = SockRef::from(&stream).set_tcp_keepalive(&keepalive);
+                    let _ = stream.set_nodelay(true);
+                    return Ok(stream);
+                }
+                Ok(Err(error)) => last = Some(error),
+                Err(_elapsed) => last = Some(io::Error::from(io::ErrorKind::TimedOut)),
+            }
+        }
+        let why = last.map_or_else(|| "no address".to_owned(), |error| error.kind().to_string());
+        Err(Fault::upstream(Kind::Connect, format!("no connection to provider `{}`: {why}", provider.name)))
+    }
+
+    async fn tls(&self, io: Box<dyn Io>, origin: &Origin, provider: &Provider) -> Result<Box<dyn Io>, Fault> {
+        let failed = |why: String| Fault::upstream(Kind::Connect, format!("TLS with provider `{}`: {why}", provider.name));
+        let config = self.roots.client_config(provider.ca.as_ref()).map_err(failed)?;
+        let name = rustls::pki_types::ServerName::try_from(origin.host.clone())
+            .map_err(|_| failed("its host is no valid server name".to_owned()))?;
+        let stream = tokio_rustls::TlsConnector::from(config)
+            .connect(name, io)
+            .await
+            .map_err(|error| failed(error.to_string()))?;
+        Ok(Box::new(stream))
+    }
+}
+
+impl Connect for Dialer {
+    fn dial<'a>(&'a self, provider: &'a Provider) -> Dialing<'a> {
+        Box::pin(self.open(provider))
+    }
+}
+
+/// Asks for a tunnel to `origin` (RFC 9110, section 9.3.6).
+async fn tunnel(io: &mut Box<dyn Io>, origin: &Origin, proxy: &Proxy) -> Result<(), Fault> {
+    let failed = |why: String| Fault::upstream(Kind::Connect, format!("the proxy opened no tunnel: {why}"));
+    let host = if origin.host.contains(':') { format!("[{}]", origin.host) } else { origin.host.clone() };
+    let mut ask = format!("CONNECT {host}:{port} HTTP/1.1\r\nhost: {host}:{port}\r\n", port = origin.port).into_bytes();
+    if let Some(authorization) = &proxy.authorization {
+        ask.extend_from_slice(b"proxy-authorization: ");
+        ask.extend_from_slice(authorization.as_bytes());
+        ask.extend_from_slice(b"\r\n");
+    }
+    ask.extend_from_slice(b"\r\n");
+    io.write_all(&ask).await.map_err(|error| failed(error.to_string()))?;
+    let mut head = Vec::with_capacity(256);
+    // Byte by byte, so that nothing behind the head is taken from TLS; it is at most 4 KiB, once a connection.
+    while !head.ends_with(b"\r\n\r\n") {
+        if head.len() >= 4096 {
+            return Err(failed("its answer has no end".to_owned()));
+        }
+        let byte = io.read_u8().await.map_err(|error| failed(error.to_string()))?;
+        head.push(byte);
+    }
+    let status = head.split(|byte| *byte == b' ').nth(1).and_then(|code| std::str::from_utf8(code).ok());
+    match status {
+        Some(code) if code.starts_with('2') => Ok(()),
+        other => Err(failed(format!("status {}", other.unwrap_or("unreadable")))),
+    }
+}
+
+/// A look at the socket that takes nothing from it. It works on a duplicate of the descriptor, so
+/// that it sees below TLS and needs no share in the stream.
+fn probe_of(stream: &TcpStream) -> Result<Box<dyn Fn() -> bool + Send + Sync>, Fault> {
+    let twin = SockRef::from(stream)
+        .try_clone()
+        .map_err(|error| Fault::upstream(Kind::Connect, format!("out of descriptors: {error}")))?;
+    Ok(Box::new(move || {
+        let mut byte = [MaybeUninit::<u8>::uninit(); 1];
+        matches!(twin.peek(&mut byte), Err(error) if error.kind() == io::ErrorKind::WouldBlock)
+    }))
+}

@@ -1,0 +1,215 @@
+//! One HTTP/1.1 connection to an upstream, driven by whoever uses it.
+//!
+//! hyper splits a client connection into a handle that sends and a future that does the I/O. The
+//! usual way spawns that future as a task of its own, and every byte then costs a hop between two
+//! tasks. Here the call polls it itself: one task carries a request from the caller's socket to the
+//! upstream's and back, and dropping a [`Flow`] closes the upstream connection at once, which is
+//! how a caller who leaves cancels the upstream.
+
+use std::future::poll_fn;
+use std::net::IpAddr;
+use std::pin::{Pin, pin};
+use std::task::{Context, Poll};
+use std::time::Instant;
+
+use bytes::Bytes;
+use http::{Request, Response};
+use http_body::Body as _;
+use http_body_util::Full;
+use hyper::body::Incoming;
+use hyper::client::conn::http1::{Connection, SendRequest};
+use hyper_util::rt::TokioIo;
+use tokio::sync::OwnedSemaphorePermit;
+
+use super::connect::{Dialed, Io};
+
+/// What goes out: a whole body.
+pub type Outgoing = Request<Full<Bytes>>;
+
+/// Why a request got no answer.
+#[derive(Debug)]
+pub enum SendFault {
+    /// The connection was closed before a byte of the request left: nothing can have happened.
+    NotSent,
+    /// The connection ended after bytes may have left and before the answer's head came.
+    NoAnswer(hyper::Error),
+    /// What came is not HTTP.
+    NotHttp(hyper::Error),
+}
+
+type Wire = Pin<Box<Connection<TokioIo<Box<dyn Io>>, Full<Bytes>>>>;
+
+/// A connection that carries one call at a time.
+pub struct Link {
+    sender: SendRequest<Full<Bytes>>,
+    /// `None` once hyper is through with it.
+    wire: Option<Wire>,
+    probe: Probe,
+    /// The address it leads to; `None` through a proxy and in tests.
+    pub peer: Option<IpAddr>,
+    /// When it was opened.
+    pub born: Instant,
+    /// When its last answer ended.
+    pub idle_since: Instant,
+    /// True once it has carried a call: the other side may close it any moment.
+    pub reused: bool,
+    /// Its place in the provider's `max_connections`.
+    _place: OwnedSemaphorePermit,
+}
+
+type Probe = Box<dyn Fn() -> bool + Send + Sync>;
+
+impl std::fmt::Debug for Link {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Link").field("peer", &self.peer).field("reused", &self.reused).finish_non_exhaustive()
+    }
+}
+
+impl Link {
+    /// Starts HTTP/1.1 on an open socket.
+    ///
+    /// # Errors
+    /// Never in practice: HTTP/1.1 has no handshake; hyper's signature says it may.
+    pub async fn start(dialed: Dialed, place: OwnedSemaphorePermit, now: Instant) -> Result<Self, hyper::Error> {
+        let Dialed { io, probe, peer } = dialed;
+        let (sender, wire) = hyper::client::conn::http1::Builder::new()
+            .max_buf_size(READ_BUFFER)
+            .handshake(TokioIo::new(io))
+            .await?;
+        Ok(Self {
+            sender,
+            wire: Some(Box::pin(wire)),
+            probe,
+            peer,
+            born: now,
+            idle_since: now,
+            reused: false,
+            _place: place,
+        })
+    }
+
+    /// True when the other side has neither closed the connection nor sent anything unasked.
+    #[must_use]
+    pub fn is_quiet(&self) -> bool {
+        self.wire.is_some() && !self.sender.is_closed() && (self.probe)()
+    }
+
+    /// Sends one request and waits for the head of its answer.
+    ///
+    /// # Errors
+    /// See [`SendFault`]; the connection is of no further use then.
+    pub async fn send(mut self, request: Outgoing) -> Result<(Response<()>, Flow), SendFault> {
+        let answer = {
+            let wire = &mut self.wire;
+            let mut sent = pin!(self.sender.try_send_request(request));
+            poll_fn(|cx| {
+                if let Poll::Ready(answer) = sent.as_mut().poll(cx) {
+                    return Poll::Ready(answer);
+                }
+                drive(wire, cx);
+                sent.as_mut().poll(cx)
+            })
+            .await
+        };
+        match answer {
+            Ok(response) => {
+                let (head, body) = response.into_parts();
+                Ok((Response::from_parts(head, ()), Flow { link: Some(self), body, ended: false }))
+            }
+            Err(mut failed) => {
+                if failed.take_message().is_some() {
+                    return Err(SendFault::NotSent);
+                }
+                let error = failed.into_error();
+                if error.is_parse() || error.is_parse_status() || error.is_parse_too_large() {
+                    Err(SendFault::NotHttp(error))
+                } else {
+                    Err(SendFault::NoAnswer(error))
+                }
+            }
+        }
+    }
+}
+
+/// Lets the connection do what I/O it can.
+fn drive(wire: &mut Option<Wire>, cx: &mut Context<'_>) {
+    if let Some(connection) = wire
+        && connection.as_mut().poll(cx).is_ready()
+    {
+        // Whatever it ended with, the request's own future has been told.
+        *wire = None;
+    }
+}
+
+/// Read in pieces of at most this: large bodies in few system calls, many streams in little memory
+/// (hyper starts at 8 KiB and grows to this only where reads fill it).
+const READ_BUFFER: usize = 256 * 1024;
+
+/// An answer's body on its connection.
+#[derive(Debug)]
+pub struct Flow {
+    link: Option<Link>,
+    body: Incoming,
+    ended: bool,
+}
+
+impl Flow {
+    /// The next piece as it came; `None` at the clean end.
+    pub fn poll_piece(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Bytes, hyper::Error>>> {
+        loop {
+            if let Poll::Ready(frame) = self.poll_body(cx) {
+                match frame {
+                    Some(Ok(frame)) => match frame.into_data() {
+                        Ok(data) => return Poll::Ready(Some(Ok(data))),
+                        Err(_trailers) => continue,
+                    },
+                    Some(Err(error)) => return Poll::Ready(Some(Err(error))),
+                    None => {
+                        self.ended = true;
+                        return Poll::Ready(None);
+                    }
+                }
+            }
+            return Poll::Pending;
+        }
+    }
+
+    fn poll_body(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<http_body::Frame<Bytes>, hyper::Error>>> {
+        if let Poll::Ready(frame) = Pin::new(&mut self.body).poll_frame(cx) {
+            return Poll::Ready(frame);
+        }
+        if let Some(link) = self.link.as_mut() {
+            drive(&mut link.wire, cx);
+        }
+        Pin::new(&mut self.body).poll_frame(cx)
+    }
+
+    /// The next piece; `None` at the clean end.
+    pub async fn piece(&mut self) -> Option<Result<Bytes, hyper::Error>> {
+        poll_fn(|cx| self.poll_piece(cx)).await
+    }
+
+    /// What the head said about the body's length.
+    #[must_use]
+    pub fn size_hint(&self) -> Option<u64> {
+        self.body.size_hint().exact()
+    }
+
+    /// The connection, when the answer has been read to its end and another call may follow.
+    pub fn into_link(mut self, now: Instant) -> Option<Link> {
+        if !self.ended && !self.body.is_end_stream() {
+            return None;
+        }
+        let mut link = self.link.take()?;
+        if !link.sender.is_ready() {
+            // The end of the body and the readiness for the next request are one poll apart.
+            drive(&mut link.wire, &mut Context::from_waker(std::task::Waker::noop()));
+        }
+        if link.wire.is_none() || !link.sender.is_ready() {
+            return None;
+        }
+        link.reused = true;
+        link.idle_since = now;
+        Some(link)
+    }
+}

@@ -1,0 +1,17 @@
+//! The way to the upstreams: name, socket, TLS, proxy, HTTP/1.1 connections and their pool.
+//!
+//! Each worker owns its own [`Transport`]; nothing here is shared between workers but the resolver's
+//! cache and the count of connections. Why so, and why HTTP/1.1 alone:
+//! `docs/decisions/0001-http-client-and-pools.md`.
+
+mod connect;
+mod link;
+mod pool;
+mod resolve;
+mod tls;
+
+pub use connect::{Connect, Dialed, Dialer, Dialing, Io};
+pub use link::{Flow, Link, Outgoing, SendFault};
+pub use pool::{Checkout, Places, Transport};
+pub use resolve::Resolver;
+pub use tls::{Roots, server_config};

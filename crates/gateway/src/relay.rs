@@ -1,0 +1,235 @@
+//! A stream on its way to the caller: pulled by the caller's socket, event by event, as it comes.
+//!
+//! Nothing is read ahead: a slow caller slows the upstream. The relay holds the request's trail to
+//! the last byte; dropped before the end, it records a caller who left, and closes the upstream's
+//! connection with it.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::{Duration, Instant};
+
+use base::{AttemptOutcome, Code, Fault, Kind, Outcome, Refusal, Usage};
+use bytes::Bytes;
+use config::{Timeouts, Upstream};
+use tokio::sync::watch;
+use tokio::time::Sleep;
+
+use crate::attempt::{Opened, joined, unfold, unfold_rest};
+use crate::caller_io::Presence;
+use crate::trail::Trail;
+use crate::worker::Worker;
+
+/// What a relay needs to know beside the stream itself.
+pub struct Passage {
+    /// Whose pool gets the connection back.
+    pub worker: Arc<Worker>,
+    /// Who answers.
+    pub upstream: Arc<Upstream>,
+    /// The route's clocks.
+    pub timeout: Timeouts,
+    /// The caller's socket.
+    pub presence: Presence,
+    /// Becomes true when the gateway stops waiting for streams to end.
+    pub cut: watch::Receiver<bool>,
+    /// Tokens of the prompt, guessed, for a stream that never says.
+    pub prompt_guess: u64,
+}
+
+/// A stream in passage.
+pub struct Relay {
+    opened: Opened,
+    passage: Passage,
+    trail: Trail,
+    first: Option<Bytes>,
+    began: Instant,
+    last: Instant,
+    clock: Pin<Box<Sleep>>,
+    cut: Pin<Box<dyn Future<Output = ()> + Send>>,
+    probed: bool,
+    over: bool,
+}
+
+impl std::fmt::Debug for Relay {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Relay").field("trail", &self.trail).finish_non_exhaustive()
+    }
+}
+
+impl Relay {
+    /// Takes over a stream whose first content is here.
+    #[must_use]
+    pub fn new(mut opened: Opened, passage: Passage, mut trail: Trail) -> Self {
+        let now = passage.worker.live.clock.now();
+        let first = std::mem::take(&mut opened.first);
+        trail.first_content();
+        let mut cut = passage.cut.clone();
+        let waiting = async move {
+            // An error means that the process is gone, and this task with it.
+            let _ = cut.wait_for(|cut| *cut).await;
+        };
+        let clock = Box::pin(tokio::time::sleep_until((now + passage.timeout.stream_idle).into()));
+        Self {
+            opened,
+            trail,
+            first: (!first.is_empty()).then_some(first),
+            began: now,
+            last: now,
+            clock,
+            cut: Box::pin(waiting),
+            probed: false,
+            over: false,
+            passage,
+        }
+    }
+
+    /// The next bytes for the caller; `None` after the last.
+    pub fn poll_bytes(&mut self, cx: &mut Context<'_>) -> Poll<Option<std::io::Result<Bytes>>> {
+        if let Some(first) = self.first.take() {
+            return Poll::Ready(Some(Ok(first)));
+        }
+        loop {
+            if self.over {
+                return Poll::Ready(None);
+            }
+            let Some(flow) = self.opened.flow.as_mut() else {
+                // It ended with its first content.
+                self.conclude();
+                continue;
+            };
+            let out = match flow.poll_piece(cx) {
+                Poll::Ready(Some(Ok(piece))) => self.take(piece),
+                Poll::Ready(Some(Err(_broken))) => self.fail(&Fault::upstream(Kind::Reset, "the upstream's stream broke off")),
+                Poll::Ready(None) => self.close(),
+                Poll::Pending => match self.wait(cx) {
+                    Some(out) => out,
+                    None => return Poll::Pending,
+                },
+            };
+            match out {
+                Ok(out) if out.is_empty() => {}
+                out => return Poll::Ready(Some(out)),
+            }
+        }
+    }
+
+    fn take(&mut self, piece: Bytes) -> std::io::Result<Bytes> {
+        self.last = self.passage.worker.live.clock.now();
+        let piece = match unfold(&mut self.opened.inflate, piece) {
+            Ok(piece) => piece,
+            Err(fault) => return self.fail(&fault),
+        };
+        let out = self.opened.decoder.feed(piece);
+        match self.opened.decoder.progress().fault.clone() {
+            Some(fault) => self.fail(&fault).map(|event| joined(out, event)),
+            None => Ok(out),
+        }
+    }
+
+    /// The upstream's body has ended.
+    fn close(&mut self) -> std::io::Result<Bytes> {
+        let rest = match unfold_rest(&mut self.opened.inflate) {
+            Ok(rest) => self.opened.decoder.feed(rest),
+            Err(fault) => return self.fail(&fault),
+        };
+        let out = joined(rest, self.opened.decoder.finish());
+        if let Some(fault) = self.opened.decoder.progress().fault.clone() {
+            return self.fail(&fault).map(|event| joined(out, event));
+        }
+        let worker = &self.passage.worker;
+        if let Some(link) = self.opened.flow.take().and_then(|flow| flow.into_link(worker.live.clock.now())) {
+            worker.transport.put_back(&self.passage.upstream.provider, link);
+        }
+        self.conclude();
+        Ok(out)
+    }
+
+    /// Nothing has come: looks at the clocks and at the caller.
+    fn wait(&mut self, cx: &mut Context<'_>) -> Option<std::io::Result<Bytes>> {
+        if !self.probed && self.passage.presence.has_stopped_sending() && self.opened.raw.is_none() {
+            // A comment is nothing to a caller who still reads, and finds out one who left.
+            self.probed = true;
+            return Some(Ok(Bytes::from_static(b":\n\n")));
+        }
+        if self.cut.as_mut().poll(cx).is_ready() {
+            let refusal = Refusal::new(Code::ShuttingDown, "the gateway is stopping; send the call again");
+            return Some(self.give_up(&refusal, Outcome::GatewayShutdown, AttemptOutcome::Gone));
+        }
+        while self.clock.as_mut().poll(cx).is_ready() {
+            let now = self.passage.worker.live.clock.now();
+            let timeout = self.passage.timeout;
+            let (idle_at, total_at) = (self.last + timeout.stream_idle, self.began + timeout.stream_total);
+            if now >= idle_at {
+                return Some(self.fail(&silent(timeout.stream_idle)));
+            }
+            if now >= total_at {
+                return Some(self.fail(&endless(timeout.stream_total)));
+            }
+            self.clock.as_mut().reset(idle_at.min(total_at).into());
+        }
+        None
+    }
+
+    /// The stream has failed after its first content: the caller is told in an event of its own,
+    /// for a clean end would pass for a whole answer.
+    fn fail(&mut self, fault: &Fault) -> std::io::Result<Bytes> {
+        let code = match fault.kind {
+            Kind::Idle => Code::UpstreamTimeout,
+            Kind::BadResponse => Code::UpstreamBadResponse,
+            _ => Code::UpstreamError,
+        };
+        let refusal = Refusal::new(code, fault.message.clone());
+        self.give_up(&refusal, Outcome::UpstreamCut, AttemptOutcome::Failed(fault.kind))
+    }
+
+    fn give_up(&mut self, refusal: &Refusal, outcome: Outcome, attempt: AttemptOutcome) -> std::io::Result<Bytes> {
+        self.opened.flow = None;
+        self.trail.record.code = Some(refusal.code.row().code.into());
+        self.end(outcome, attempt);
+        if self.opened.raw.is_some() {
+            return Err(std::io::Error::other("the upstream's answer broke off"));
+        }
+        Ok(dialect::sse::error_event(refusal))
+    }
+
+    fn conclude(&mut self) {
+        self.end(Outcome::Ok, AttemptOutcome::Ok);
+    }
+
+    fn end(&mut self, outcome: Outcome, attempt: AttemptOutcome) {
+        if std::mem::replace(&mut self.over, true) {
+            return;
+        }
+        let usage = self.usage();
+        self.trail.used(usage);
+        self.trail.try_ends(attempt, Some(200));
+        self.trail.end(outcome);
+        self.passage.presence.idle();
+    }
+
+    /// The upstream's word, or a guess that errs high.
+    fn usage(&self) -> Usage {
+        let progress = self.opened.decoder.progress();
+        progress.usage.unwrap_or(Usage {
+            prompt: self.passage.prompt_guess,
+            completion: progress.text_chars.div_ceil(2),
+            cached: 0,
+            estimated: true,
+        })
+    }
+}
+
+fn silent(idle: Duration) -> Fault {
+    Fault::upstream(Kind::Idle, format!("the upstream's stream has been silent for {} s", idle.as_secs_f64()))
+}
+
+fn endless(total: Duration) -> Fault {
+    Fault::upstream(Kind::Idle, format!("the upstream's stream has run for {} s, longer than it may", total.as_secs_f64()))
+}
+
+impl Drop for Relay {
+    fn drop(&mut self) {
+        self.end(Outcome::CallerGone, AttemptOutcome::Gone);
+    }
+}

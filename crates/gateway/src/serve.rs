@@ -1,0 +1,279 @@
+//! The spine: one request from its head to its answer, step by step. The only module that knows
+//! the steps and their order.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use base::{Code, Endpoint, Outcome, Refusal};
+use bytes::Bytes;
+use config::{Client, Route};
+use dialect::Ask;
+use http::{HeaderMap, HeaderValue, Method, Request, Response, header};
+use hyper::body::Incoming;
+use tokio::sync::watch;
+
+use crate::attempt::{Errand, Landed};
+use crate::caller_io::Presence;
+use crate::live::Running;
+use crate::pursue::{Call, Won, pursue};
+use crate::relay::{Passage, Relay};
+use crate::trail::Trail;
+use crate::wire::{Reply, Unread, throw_away};
+use crate::worker::Worker;
+use crate::{head, identify, models, plan, refuse, understand};
+
+/// What the requests of one connection share.
+#[derive(Clone, Debug)]
+pub struct Connection {
+    /// Who serves it.
+    pub worker: Arc<Worker>,
+    /// The caller's socket.
+    pub presence: Presence,
+    /// Becomes true when the gateway stops waiting for answers to end.
+    pub cut: watch::Receiver<bool>,
+}
+
+/// The caller left: nobody reads what would be answered.
+#[derive(Debug)]
+pub struct Gone;
+
+/// How a request ends before its answer begins.
+enum End {
+    Refused(Refusal),
+    Gone,
+}
+
+impl From<Refusal> for End {
+    fn from(refusal: Refusal) -> Self {
+        Self::Refused(refusal)
+    }
+}
+
+impl From<Unread> for End {
+    fn from(unread: Unread) -> Self {
+        match unread {
+            Unread::Refused(refusal) => Self::Refused(refusal),
+            Unread::Gone => Self::Gone,
+        }
+    }
+}
+
+/// Serves one request. Cancel-safe: dropped at any await, everything taken is given back and the
+/// record says that the caller left.
+///
+/// # Errors
+/// [`Gone`] when the caller left; its connection is to be closed.
+pub async fn serve(connection: Connection, request: Request<Incoming>) -> Result<Response<Reply>, Gone> {
+    let live = &connection.worker.live;
+    if let Some(health) = health(live.is_draining(), &request) {
+        connection.presence.idle();
+        return Ok(health);
+    }
+    let mut trail = Trail::begin(live.clone(), head::request_id(request.headers(), &live.dice));
+    let mut cut = connection.cut.clone();
+    let told = tokio::select! {
+        biased;
+        told = tell(&connection, request, &mut trail) => told,
+        _ = cut.wait_for(|cut| *cut) => Err(End::Refused(shutting_down())),
+    };
+    match told {
+        Ok(Told::Whole(body)) => {
+            connection.presence.idle();
+            Ok(whole(body, trail))
+        }
+        Ok(Told::Won(won)) => Ok(answer(&connection, *won, trail)),
+        Err(End::Refused(refusal)) => {
+            connection.presence.idle();
+            Ok(refuse::refuse(&refusal, trail))
+        }
+        Err(End::Gone) => Err(Gone),
+    }
+}
+
+/// What the story comes to.
+enum Told {
+    /// The gateway's own answer.
+    Whole(String),
+    /// An upstream's.
+    Won(Box<Answered>),
+}
+
+/// An upstream's answer, and to what.
+struct Answered {
+    won: Won,
+    ask: Ask,
+    route: Arc<Route>,
+}
+
+/// The story of one request.
+async fn tell(connection: &Connection, request: Request<Incoming>, trail: &mut Trail) -> Result<Told, End> {
+    let worker = &*connection.worker;
+    let running = worker.live.running();
+    let (parts, mut body) = request.into_parts();
+    let (wanted, client) = match early(&worker.live, &running, &parts, trail) {
+        Ok(known) => known,
+        Err(refusal) => {
+            if !parts.headers.contains_key(header::EXPECT) {
+                // Read what is on its way, so that the refusal reaches a caller who sends first.
+                throw_away(&mut body, 1 << 20, &connection.presence).await;
+            }
+            return Err(refusal.into());
+        }
+    };
+    let endpoint = match wanted {
+        Wanted::Models(which) => return Ok(Told::Whole(models::answer(&running.snapshot, &client, &which)?)),
+        Wanted::Endpoint(endpoint) => endpoint,
+    };
+    let ask = understand::ask(&running, endpoint, &parts.headers, body, &connection.presence).await?;
+    let route = understand::route(&running.snapshot, &client, &ask)?.clone();
+    let won = seek(worker, (&running, &route), (&client, &parts.headers), &ask, trail).await?;
+    Ok(Told::Won(Box::new(Answered { won, ask, route })))
+}
+
+/// What a request's line asks for.
+enum Wanted {
+    Endpoint(Endpoint),
+    Models(models::Wanted),
+}
+
+/// What can be decided before the body is read.
+fn early(
+    live: &crate::live::Live,
+    running: &Running,
+    parts: &http::request::Parts,
+    trail: &mut Trail,
+) -> Result<(Wanted, Arc<Client>), Refusal> {
+    if live.is_draining() {
+        return Err(shutting_down());
+    }
+    let path = parts.uri.path();
+    let models = models::of_path(path).map(Wanted::Models);
+    let wanted = models.or_else(|| Endpoint::of_path(path).map(Wanted::Endpoint));
+    let Some(wanted) = wanted else {
+        return Err(Refusal::new(
+            Code::NotFound,
+            "no such path here; the model endpoints are /v1/chat/completions, /v1/embeddings, /v1/rerank and /v1/models",
+        ));
+    };
+    let method = if matches!(wanted, Wanted::Models(_)) { Method::GET } else { Method::POST };
+    if parts.method != method {
+        return Err(Refusal::new(Code::MethodNotAllowed, format!("this path takes {method} only")));
+    }
+    let client = identify::caller(&running.snapshot, &parts.headers)?;
+    trail.record.client = Some(client.name.clone());
+    if let Wanted::Endpoint(endpoint) = wanted {
+        trail.record.endpoint = Some(endpoint);
+    }
+    Ok((wanted, client.clone()))
+}
+
+/// From a request that is understood to an upstream's answer.
+async fn seek(
+    worker: &Worker,
+    (running, route): (&Running, &Arc<Route>),
+    (client, headers): (&Client, &HeaderMap),
+    ask: &Ask,
+    trail: &mut Trail,
+) -> Result<Won, Refusal> {
+    let Some(state) = running.state(route) else {
+        return Err(Refusal::new(Code::InternalError, "the route has no state; please report this"));
+    };
+    trail.on_route(&route.name, state.inflight.clone());
+    let mut deadline = route.deadline;
+    for shorter in [client.deadline, head::timeout(headers)?].into_iter().flatten() {
+        deadline = deadline.min(shorter);
+    }
+    let request_id = trail.record.request_id.clone();
+    let errand = Errand { ask, request_id: &request_id, traceparent: head::traceparent(headers) };
+    let may_repeat = !(ask.endpoint.family() == base::Family::Chat && head::side_effects(headers));
+    let deadline = trail.began() + deadline;
+    let call = Call { worker, route: (route, state), errand, may_repeat, deadline };
+    let targets = plan::plan(route, state, worker.live.clock.now())?;
+    pursue(&call, targets, trail).await
+}
+
+fn shutting_down() -> Refusal {
+    Refusal::new(Code::ShuttingDown, "the gateway is stopping; send the call again").after(Duration::from_secs(1))
+}
+
+const JSON: HeaderValue = HeaderValue::from_static("application/json");
+const EVENTS: HeaderValue = HeaderValue::from_static("text/event-stream; charset=utf-8");
+
+/// The gateway's own answer.
+fn whole(body: String, mut trail: Trail) -> Response<Reply> {
+    let mut response = Response::new(Reply::whole(body));
+    response.headers_mut().insert(header::CONTENT_TYPE, JSON);
+    trail.record.status = 200;
+    trail.dress(response.headers_mut());
+    trail.end(Outcome::Ok);
+    response
+}
+
+/// An upstream's answer.
+fn answer(connection: &Connection, answered: Answered, mut trail: Trail) -> Response<Reply> {
+    let Answered { won: Won { landed, upstream }, ask, route } = answered;
+    trail.record.upstream = Some(upstream.label.clone());
+    trail.record.status = 200;
+    let mut headers = HeaderMap::with_capacity(12);
+    trail.dress(&mut headers);
+    let body = match landed {
+        Landed::Whole(answer, kind) => {
+            let kind = kind.unwrap_or(if answer.is_stream { EVENTS } else { JSON });
+            headers.insert(header::CONTENT_TYPE, kind);
+            if answer.is_stream {
+                unbuffered(&mut headers);
+                trail.first_content();
+            }
+            trail.used(answer.usage.unwrap_or_else(|| guess(&ask, &answer.body)));
+            trail.try_ends(base::AttemptOutcome::Ok, Some(200));
+            trail.end(Outcome::Ok);
+            connection.presence.idle();
+            Reply::whole(answer.body)
+        }
+        Landed::Stream(opened) => {
+            connection.presence.answering();
+            headers.insert(header::CONTENT_TYPE, opened.raw.clone().unwrap_or(EVENTS));
+            if opened.raw.is_none() {
+                unbuffered(&mut headers);
+            }
+            let passage = Passage {
+                worker: connection.worker.clone(),
+                upstream,
+                timeout: route.timeout,
+                presence: connection.presence.clone(),
+                cut: connection.cut.clone(),
+                prompt_guess: rules::estimate::tokens(&ask.body),
+            };
+            Reply::Stream(Box::new(Relay::new(*opened, passage, trail)))
+        }
+    };
+    let mut response = Response::new(body);
+    *response.headers_mut() = headers;
+    response
+}
+
+fn unbuffered(headers: &mut HeaderMap) {
+    headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-cache"));
+    headers.insert(head::ACCEL_BUFFERING, HeaderValue::from_static("no"));
+}
+
+fn guess(ask: &Ask, body: &Bytes) -> base::Usage {
+    let completion = if ask.endpoint.family() == base::Family::Chat { rules::estimate::tokens(body) } else { 0 };
+    base::Usage { prompt: rules::estimate::tokens(&ask.body), completion, cached: 0, estimated: true }
+}
+
+/// `/healthz` and `/readyz`: no key, no record, nothing of the configuration.
+fn health(draining: bool, request: &Request<Incoming>) -> Option<Response<Reply>> {
+    let body = match (request.method(), request.uri().path()) {
+        (&Method::GET | &Method::HEAD, "/healthz") => r#"{"status":"alive"}"#,
+        (&Method::GET | &Method::HEAD, "/readyz") if draining => r#"{"status":"draining"}"#,
+        (&Method::GET | &Method::HEAD, "/readyz") => r#"{"status":"ready"}"#,
+        _ => return None,
+    };
+    let mut response = Response::new(Reply::whole(body));
+    response.headers_mut().insert(header::CONTENT_TYPE, JSON);
+    if request.uri().path() == "/readyz" && draining {
+        *response.status_mut() = http::StatusCode::SERVICE_UNAVAILABLE;
+    }
+    Some(response)
+}

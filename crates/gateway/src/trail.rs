@@ -1,0 +1,164 @@
+//! What happened in one request so far, and the guard that turns it into exactly one record.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use base::{Attempt, AttemptOutcome, Outcome, Record, Usage};
+use http::{HeaderMap, HeaderValue};
+use prometheus::IntGauge;
+
+use crate::head;
+use crate::live::Live;
+
+/// The only per-request mutable thing. Dropped without [`Trail::end`], it records a caller who left.
+pub struct Trail {
+    live: Arc<Live>,
+    /// What will be written down; steps note facts here.
+    pub record: Record,
+    began: Instant,
+    waited: Duration,
+    waiting_since: Option<Instant>,
+    running: Option<IntGauge>,
+    trying: Option<(Arc<str>, Instant)>,
+    ended: bool,
+}
+
+impl std::fmt::Debug for Trail {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Trail").field("record", &self.record).finish_non_exhaustive()
+    }
+}
+
+impl Trail {
+    /// A request has arrived.
+    #[must_use]
+    pub fn begin(live: Arc<Live>, request_id: Box<str>) -> Self {
+        let (began, time) = (live.clock.now(), live.clock.wall());
+        live.request_began();
+        let record = Record {
+            time,
+            request_id,
+            client: None,
+            route: None,
+            endpoint: None,
+            upstream: None,
+            attempts: smallvec::SmallVec::new(),
+            status: CALLER_GONE,
+            outcome: Outcome::CallerGone,
+            code: None,
+            usage: None,
+            first_content: None,
+            took: Duration::ZERO,
+            overhead: Duration::ZERO,
+            queued: Duration::ZERO,
+            degraded: None,
+        };
+        Self { live, record, began, waited: Duration::ZERO, waiting_since: None, running: None, trying: None, ended: false }
+    }
+
+    /// When the request arrived.
+    #[must_use]
+    pub const fn began(&self) -> Instant {
+        self.began
+    }
+
+    /// The route is known: the request counts among its running ones from now on.
+    pub fn on_route(&mut self, name: &Arc<str>, gauge: IntGauge) {
+        self.record.route = Some(name.clone());
+        gauge.inc();
+        self.running = Some(gauge);
+    }
+
+    /// A try begins: from here on an upstream is waited for.
+    pub fn try_begins(&mut self, upstream: &Arc<str>) {
+        let now = self.live.clock.now();
+        self.trying = Some((upstream.clone(), now));
+        self.waiting_since = Some(now);
+    }
+
+    /// The wait is over: the try has failed, or its answer is here or has begun.
+    pub fn wait_ends(&mut self) {
+        if let Some(since) = self.waiting_since.take() {
+            self.waited += self.live.clock.now().duration_since(since);
+        }
+    }
+
+    /// The try has ended so.
+    pub fn try_ends(&mut self, outcome: AttemptOutcome, status: Option<u16>) {
+        if let Some((upstream, began)) = self.trying.take() {
+            let took = self.live.clock.now().duration_since(began);
+            self.record.attempts.push(Attempt { upstream, outcome, status, took });
+        }
+    }
+
+    /// Tries so far, the running one included.
+    #[must_use]
+    pub fn tries(&self) -> usize {
+        self.record.attempts.len() + usize::from(self.trying.is_some())
+    }
+
+    /// Time so far that was not spent waiting for an upstream or in a queue; fixed at its first
+    /// reading, which is when the answer's head goes out.
+    pub fn overhead(&mut self) -> Duration {
+        if self.record.overhead.is_zero() {
+            let took = self.live.clock.now().duration_since(self.began);
+            self.record.overhead = took.saturating_sub(self.waited).saturating_sub(self.record.queued);
+        }
+        self.record.overhead
+    }
+
+    /// The first content of a stream goes out now.
+    pub fn first_content(&mut self) {
+        self.record.first_content = Some(self.live.clock.now().duration_since(self.began));
+    }
+
+    /// Puts what is known of the request into an answer's headers.
+    pub fn dress(&mut self, headers: &mut HeaderMap) {
+        if let Ok(id) = HeaderValue::from_str(&self.record.request_id) {
+            headers.insert(head::REQUEST_ID, id);
+        }
+        if let Some(route) = &self.record.route {
+            headers.insert(head::ROUTE, head::named(route));
+        }
+        if let Some(upstream) = &self.record.upstream {
+            headers.insert(head::UPSTREAM, head::named(upstream));
+        }
+        if self.record.route.is_some() {
+            headers.insert(head::ATTEMPTS, HeaderValue::from(self.tries()));
+        }
+        headers.insert(head::OVERHEAD, head::millis(self.overhead()));
+    }
+
+    /// What the call consumed.
+    pub fn used(&mut self, usage: Usage) {
+        self.record.usage = Some(usage);
+    }
+
+    /// The request has ended. Only the first word counts.
+    pub fn end(&mut self, outcome: Outcome) {
+        if self.ended {
+            return;
+        }
+        self.ended = true;
+        self.record.outcome = outcome;
+        self.wait_ends();
+        self.try_ends(AttemptOutcome::Gone, None);
+        self.overhead();
+        self.record.took = self.live.clock.now().duration_since(self.began);
+        if let Some(gauge) = self.running.take() {
+            gauge.dec();
+        }
+        self.live.metrics.count(&self.record);
+        self.live.log.append(&self.record);
+        self.live.request_ended();
+    }
+}
+
+/// The status under which a caller is recorded who left before it saw one.
+pub const CALLER_GONE: u16 = 499;
+
+impl Drop for Trail {
+    fn drop(&mut self) {
+        self.end(Outcome::CallerGone);
+    }
+}

@@ -1,0 +1,82 @@
+//! From bytes to a typed request: the body, read once, and the route behind its model name.
+
+use std::sync::Arc;
+
+use base::{Code, Endpoint, Refusal};
+use bytes::{Bytes, BytesMut};
+use config::{Client, Route, Snapshot};
+use dialect::Ask;
+use http::{HeaderMap, header};
+use hyper::body::Incoming;
+
+use crate::caller_io::Presence;
+use crate::inflate::Inflate;
+use crate::live::Running;
+use crate::wire::{Unread, read_body};
+
+/// Reads the caller's body and what must be known of it.
+///
+/// # Errors
+/// A refusal that names the fault, or a caller who left.
+pub async fn ask(
+    running: &Running,
+    endpoint: Endpoint,
+    headers: &HeaderMap,
+    body: Incoming,
+    presence: &Presence,
+) -> Result<Ask, Unread> {
+    let most = running.snapshot.general.max_body;
+    let mut inflate = Inflate::of(headers, most).map_err(|coding| {
+        let message = format!("content-encoding `{coding}` is not read here; send the body plain or gzipped");
+        Unread::Refused(Refusal { param: Some("content-encoding".into()), ..Refusal::new(Code::UnsupportedEncoding, message) })
+    })?;
+    let patience = running.body_patience(endpoint);
+    let mut body = read_body(body, most, patience, presence).await?;
+    presence.busy();
+    if let Some(inflate) = inflate.as_mut() {
+        body = unfolded(inflate, &body, most).map_err(Unread::Refused)?;
+    }
+    Ask::read(endpoint, headers.get(header::CONTENT_TYPE), body).map_err(Unread::Refused)
+}
+
+fn unfolded(inflate: &mut Inflate, body: &[u8], most: usize) -> Result<Bytes, Refusal> {
+    let refused = |error: std::io::Error| match error.kind() {
+        std::io::ErrorKind::FileTooLarge => {
+            Refusal::new(Code::RequestTooLarge, format!("the decompressed body is larger than {most} bytes (max_body)"))
+        }
+        _ => Refusal::field("content-encoding", "the body is not what its content-encoding says"),
+    };
+    let mut whole = BytesMut::from(&*inflate.feed(body).map_err(refused)?);
+    whole.extend_from_slice(&inflate.finish().map_err(refused)?);
+    Ok(whole.freeze())
+}
+
+/// The route that the model name stands for, where this client may use it.
+///
+/// # Errors
+/// `model_not_found` or `route_not_allowed`.
+pub fn route<'a>(snapshot: &'a Snapshot, client: &Client, ask: &Ask) -> Result<&'a Arc<Route>, Refusal> {
+    let Some(route) = snapshot.route(ask.endpoint, &ask.model) else {
+        let message = format!(
+            "no route answers model `{}` on /v1/{}; GET /v1/models lists what this key may use",
+            shown(&ask.model),
+            ask.endpoint.tail()
+        );
+        return Err(Refusal { param: Some("model".into()), ..Refusal::new(Code::ModelNotFound, message) });
+    };
+    if client.may_use(route) {
+        return Ok(route);
+    }
+    let message = format!("this key may not use model `{}`; GET /v1/models lists what it may", shown(&ask.model));
+    Err(Refusal { param: Some("model".into()), ..Refusal::new(Code::RouteNotAllowed, message) })
+}
+
+/// A model name as far as an error message repeats it.
+fn shown(model: &str) -> String {
+    const MOST: usize = 80;
+    let mut shown: String = model.chars().take(MOST).filter(|letter| !letter.is_control()).collect();
+    if model.chars().nth(MOST).is_some() {
+        shown.push('…');
+    }
+    shown
+}

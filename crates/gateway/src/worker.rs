@@ -1,0 +1,185 @@
+//! A worker: one thread, one single-threaded runtime, its own connections to the upstreams.
+//!
+//! Callers' connections are dealt out to the workers by one acceptor, to the least loaded first, so
+//! that few long-lived connections spread evenly; a request then never leaves its thread. Why so:
+//! `docs/decisions/0002-runtime-layout.md`.
+
+use std::future::Future;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use hyper::service::Service;
+use hyper::{Request, Response, body::Incoming};
+use hyper_util::rt::{TokioIo, TokioTimer};
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::TcpStream;
+use tokio::sync::mpsc;
+
+use crate::caller_io::{CallerIo, Presence};
+use crate::live::Live;
+use crate::net::Transport;
+use crate::serve::{Connection, Gone, serve};
+use crate::wire::Reply;
+
+/// What serves connections.
+#[derive(Debug)]
+pub struct Worker {
+    /// The process's state.
+    pub live: Arc<Live>,
+    /// This worker's way out.
+    pub transport: Transport,
+}
+
+/// A caller who takes nothing for so long is let go.
+const WRITE_STALL: Duration = Duration::from_secs(60);
+/// How long a connection may stay without the head of a request; longer than the 60 s and 75 s for
+/// which common client pools and load balancers keep idle connections, so that they close first.
+const HEAD_PATIENCE: Duration = Duration::from_secs(90);
+/// Bytes of a request's head at most, and of one read.
+const HEAD_BOUND: usize = 256 * 1024;
+/// Connections on their way from the acceptor to one worker.
+const HANDED_OVER: usize = 1024;
+
+/// TLS for the data port, swapped by reloads.
+pub type TlsSwitch = Arc<arc_swap::ArcSwapOption<rustls::ServerConfig>>;
+
+/// How the acceptor hands connections to one worker.
+#[derive(Clone, Debug)]
+pub struct Desk {
+    door: mpsc::Sender<std::net::TcpStream>,
+    open: Arc<AtomicUsize>,
+}
+
+impl Desk {
+    /// Connections that this worker serves now.
+    #[must_use]
+    pub fn open(&self) -> usize {
+        self.open.load(Ordering::Relaxed)
+    }
+
+    /// Hands a connection over; `false` when the worker cannot keep up, and the connection closes.
+    #[must_use]
+    pub fn hand_over(&self, stream: std::net::TcpStream) -> bool {
+        self.open.fetch_add(1, Ordering::Relaxed);
+        let taken = self.door.try_send(stream).is_ok();
+        if !taken {
+            self.open.fetch_sub(1, Ordering::Relaxed);
+        }
+        taken
+    }
+}
+
+/// The loop of one worker: serves what it is handed until the desk is gone.
+pub fn desk() -> (Desk, mpsc::Receiver<std::net::TcpStream>, Arc<AtomicUsize>) {
+    let (door, handed) = mpsc::channel(HANDED_OVER);
+    let open = Arc::new(AtomicUsize::new(0));
+    (Desk { door, open: open.clone() }, handed, open)
+}
+
+impl Worker {
+    /// Serves what is handed over, until every [`Desk`] is gone.
+    pub async fn run(
+        self: Arc<Self>,
+        mut handed: mpsc::Receiver<std::net::TcpStream>,
+        open: Arc<AtomicUsize>,
+        tls: TlsSwitch,
+    ) {
+        let sweeping = self.clone();
+        spawn(async move { sweeping.sweep().await });
+        while let Some(stream) = handed.recv().await {
+            let place = Place::take(&self.live, &open);
+            let Ok(stream) = TcpStream::from_std(stream) else { continue };
+            let _ = stream.set_nodelay(true);
+            let worker = self.clone();
+            let config = tls.load_full();
+            spawn(async move {
+                match config {
+                    None => worker.converse(stream).await,
+                    Some(config) => {
+                        let accepting = tokio_rustls::TlsAcceptor::from(config).accept(stream);
+                        if let Ok(Ok(stream)) = tokio::time::timeout(Duration::from_secs(10), accepting).await {
+                            worker.converse(stream).await;
+                        }
+                    }
+                }
+                drop(place);
+            });
+        }
+    }
+
+    /// Speaks HTTP/1.1 on one connection until it ends.
+    pub async fn converse<T: AsyncRead + AsyncWrite + Unpin + Send + 'static>(self: Arc<Self>, stream: T) {
+        let presence = Presence::default();
+        let io = TokioIo::new(CallerIo::new(stream, presence.clone(), WRITE_STALL));
+        let cut = self.live.cut();
+        let service = Talk(Connection { worker: self, presence, cut });
+        let conversation = hyper::server::conn::http1::Builder::new()
+            .timer(TokioTimer::new())
+            .header_read_timeout(HEAD_PATIENCE)
+            .max_buf_size(HEAD_BOUND)
+            .serve_connection(io, service);
+        // It ends with the caller's going, with a broken request, or in peace: nothing is left to do.
+        let _ = conversation.await;
+    }
+
+    async fn sweep(&self) {
+        let mut tick = tokio::time::interval(Duration::from_secs(2));
+        loop {
+            tick.tick().await;
+            self.transport.sweep(&self.live.running().snapshot.providers);
+        }
+    }
+}
+
+/// One caller's connection, counted.
+struct Place {
+    live: Arc<Live>,
+    open: Arc<AtomicUsize>,
+}
+
+impl Place {
+    fn take(live: &Arc<Live>, open: &Arc<AtomicUsize>) -> Self {
+        live.metrics.connections.inc();
+        Self { live: live.clone(), open: open.clone() }
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.live.metrics.connections.dec();
+        self.open.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+struct Talk(Connection);
+
+impl Service<Request<Incoming>> for Talk {
+    type Response = Response<Reply>;
+    type Error = Departed;
+    type Future = std::pin::Pin<Box<dyn Future<Output = Result<Response<Reply>, Departed>> + Send>>;
+
+    fn call(&self, request: Request<Incoming>) -> Self::Future {
+        self.0.presence.reading();
+        let connection = self.0.clone();
+        Box::pin(async move { serve(connection, request).await.map_err(|Gone| Departed) })
+    }
+}
+
+/// Ends a connection whose caller left.
+#[derive(Debug)]
+struct Departed;
+
+impl std::fmt::Display for Departed {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("the caller left")
+    }
+}
+
+impl std::error::Error for Departed {}
+
+/// Starts a task of this worker's own.
+fn spawn(task: impl Future<Output = ()> + Send + 'static) {
+    drop(tokio::spawn(task));
+}
+
