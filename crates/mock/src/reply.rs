@@ -1,0 +1,353 @@
+//! What a rule answers with: the meant form, and builders for tests that script in Rust.
+
+use std::time::Duration;
+
+use base::Dice;
+use bytes::Bytes;
+use serde_json::Value;
+
+/// An answer and everything that is to go wrong with it. The default is the built-in answer, sound.
+#[derive(Clone, Debug, Default)]
+pub struct Reply {
+    /// The wait before the answer's first byte.
+    pub latency: Latency,
+    /// 200 unless said otherwise. Without a body of its own, a status of 400 or more is answered
+    /// with the provider's own error form.
+    pub status: Option<u16>,
+    /// Header fields beside, or in place of, those that the body brings.
+    pub headers: Vec<(String, String)>,
+    /// What is sent.
+    pub body: Body,
+    /// The wait before each event or piece but the first.
+    pub every: Option<Duration>,
+    /// How the body's end is marked; by length where the body is known, else chunked.
+    pub framing: Option<Framing>,
+    /// A content coding.
+    pub coding: Option<Coding>,
+    /// Cuts the body's bytes anew, each slice a write of its own.
+    pub slices: Option<Slices>,
+    /// Where and how it breaks.
+    pub cut: Option<Cut>,
+    /// Keeps serving on the connection even where a header field says `connection: close`.
+    pub keep_open: bool,
+    /// What is different about the built-in answer.
+    pub knobs: Knobs,
+}
+
+/// What is sent.
+#[derive(Clone, Debug, Default)]
+pub enum Body {
+    /// What the endpoint would answer by itself.
+    #[default]
+    Answer,
+    /// Nothing.
+    Empty,
+    /// One JSON value.
+    Json(Value),
+    /// Bytes with their content type.
+    Bytes(&'static str, Bytes),
+    /// A stream with its content type, one step a write.
+    Stream(&'static str, Vec<Step>),
+    /// Everything including the head, one step a write.
+    Raw(Vec<Step>),
+    /// The request, as JSON.
+    Echo,
+}
+
+/// One step of a stream.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Step {
+    /// A write.
+    Send(Bytes),
+    /// A wait, in place of the usual one.
+    Wait(Duration),
+}
+
+/// A wait, drawn anew for each call.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub enum Latency {
+    /// None.
+    #[default]
+    None,
+    /// Always the same.
+    Fixed(Duration),
+    /// Between the two, each equally likely.
+    Uniform(Duration, Duration),
+    /// Log-normal, by its median and its 95th percentile.
+    LogNormal(Duration, Duration),
+}
+
+impl Latency {
+    /// One draw; at most an hour.
+    #[must_use]
+    pub fn draw(self, dice: &Dice) -> Duration {
+        const HOUR: Duration = Duration::from_secs(3600);
+        let drawn = match self {
+            Self::None => Duration::ZERO,
+            Self::Fixed(wait) => wait,
+            Self::Uniform(low, high) => low + high.saturating_sub(low).mul_f64(dice.unit()),
+            Self::LogNormal(p50, p95) => {
+                // The 95th percentile lies 1.645 standard deviations above the median; Box-Muller.
+                let sigma = (p95.as_secs_f64() / p50.as_secs_f64().max(1e-9)).max(1.0).ln() / 1.645;
+                let normal = (-2.0 * (1.0 - dice.unit()).ln()).sqrt() * (std::f64::consts::TAU * dice.unit()).cos();
+                p50.mul_f64((sigma * normal).exp().min(1e6))
+            }
+        };
+        drawn.min(HOUR)
+    }
+}
+
+/// How the body's end is marked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Framing {
+    /// `content-length`.
+    Length,
+    /// `transfer-encoding: chunked`.
+    Chunked,
+    /// The connection's end.
+    Close,
+}
+
+/// A content coding.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Coding {
+    /// gzip (RFC 1952).
+    Gzip,
+    /// deflate, that is zlib (RFC 1950).
+    Deflate,
+    /// br (RFC 7932), as stored blocks: valid, but no shorter.
+    Brotli,
+    /// zstd (RFC 8878).
+    Zstd,
+}
+
+/// Cuts a body's bytes anew.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Slices {
+    /// Slices of so many bytes.
+    Of(usize, Duration),
+    /// Cuts before these bytes, counted from 0.
+    At(Vec<usize>, Duration),
+}
+
+/// Where and how an answer breaks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Cut {
+    /// Where.
+    pub at: At,
+    /// How.
+    pub how: How,
+}
+
+/// Where an answer breaks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum At {
+    /// The request is read, nothing is sent.
+    Request,
+    /// The head is sent.
+    Head,
+    /// So many events, pieces or slices are sent.
+    Events(usize),
+    /// So many bytes of the body are sent.
+    Bytes(usize),
+    /// The whole body is sent, but not its end.
+    End,
+}
+
+/// How an answer breaks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum How {
+    /// The connection is reset.
+    Rst,
+    /// The connection is closed.
+    Fin,
+    /// Nothing more comes, the connection stays open.
+    Hang,
+}
+
+/// What is different about the built-in answer.
+#[derive(Clone, Debug, Default)]
+pub struct Knobs {
+    /// The chat answer, one text a delta.
+    pub say: Option<Vec<String>>,
+    /// Text that is sent as `reasoning_content` before the answer.
+    pub reasoning: Option<String>,
+    /// Tool calls: name and arguments.
+    pub tool_calls: Vec<(String, String)>,
+    /// The finish reason; null sends none.
+    pub finish: Option<Value>,
+    /// The usage object, whatever it says; null leaves it out.
+    pub usage: Option<Value>,
+    /// Answers as a stream, or as JSON, whatever was asked.
+    pub stream: Option<bool>,
+    /// The vectors' dimension, whatever was asked.
+    pub dimensions: Option<usize>,
+    /// The vectors' encoding, whatever was asked.
+    pub vectors: Option<Vectors>,
+    /// The model that the answer names.
+    pub model: Option<String>,
+}
+
+/// How vectors are written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Vectors {
+    /// Numbers.
+    Float,
+    /// Little-endian float32 in base64.
+    Base64,
+}
+
+/// Builders: `Reply::sse(["…"]).every(ms)`.
+impl Reply {
+    /// A status, with the provider's error form from 400 on.
+    #[must_use]
+    pub fn status(status: u16) -> Self {
+        Self { status: Some(status), ..Self::default() }
+    }
+
+    /// A body of JSON.
+    #[must_use]
+    pub fn json(value: Value) -> Self {
+        Self { body: Body::Json(value), ..Self::default() }
+    }
+
+    /// A body of text.
+    #[must_use]
+    pub fn text(text: impl Into<String>) -> Self {
+        Self { body: Body::Bytes("text/plain; charset=utf-8", Bytes::from(text.into())), ..Self::default() }
+    }
+
+    /// A stream of server-sent events: each text becomes `data: TEXT` and a blank line. A text that
+    /// begins with a colon is sent as a comment.
+    #[must_use]
+    pub fn sse<T: AsRef<str>>(events: impl IntoIterator<Item = T>) -> Self {
+        let steps = events.into_iter().map(|event| Step::Send(sse_event(event.as_ref()).into())).collect();
+        Self { body: Body::Stream("text/event-stream", steps), ..Self::default() }
+    }
+
+    /// A stream of server-sent events in exactly these writes, 20 ms apart.
+    #[must_use]
+    pub fn pieces<T: Into<Bytes>>(pieces: impl IntoIterator<Item = T>) -> Self {
+        let steps = pieces.into_iter().map(|piece| Step::Send(piece.into())).collect();
+        Self { body: Body::Stream("text/event-stream", steps), ..Self::default() }.every(Duration::from_millis(20))
+    }
+
+    /// Head and body in exactly these writes, 20 ms apart; then the connection is closed.
+    #[must_use]
+    pub fn raw<T: Into<Bytes>>(pieces: impl IntoIterator<Item = T>) -> Self {
+        let steps = pieces.into_iter().map(|piece| Step::Send(piece.into())).collect();
+        Self { body: Body::Raw(steps), ..Self::default() }.every(Duration::from_millis(20))
+    }
+
+    /// A chat answer, streamed or not as the call asks, in these deltas.
+    #[must_use]
+    pub fn say<T: Into<String>>(deltas: impl IntoIterator<Item = T>) -> Self {
+        let say = Some(deltas.into_iter().map(Into::into).collect());
+        Self { knobs: Knobs { say, ..Knobs::default() }, ..Self::default() }
+    }
+
+    /// Reads the call and never answers.
+    #[must_use]
+    pub fn hang() -> Self {
+        Self::default().cut(At::Request, How::Hang)
+    }
+
+    /// Reads the call and resets the connection.
+    #[must_use]
+    pub fn reset() -> Self {
+        Self::default().cut(At::Request, How::Rst)
+    }
+
+    /// Reads the call and closes the connection.
+    #[must_use]
+    pub fn close() -> Self {
+        Self::default().cut(At::Request, How::Fin)
+    }
+
+    /// The wait before the answer.
+    #[must_use]
+    pub fn after(mut self, wait: Duration) -> Self {
+        self.latency = Latency::Fixed(wait);
+        self
+    }
+
+    /// The wait before each event or piece but the first.
+    #[must_use]
+    pub fn every(mut self, wait: Duration) -> Self {
+        self.every = Some(wait);
+        self
+    }
+
+    /// A header field.
+    #[must_use]
+    pub fn header(mut self, name: &str, value: &str) -> Self {
+        self.headers.push((name.to_owned(), value.to_owned()));
+        self
+    }
+
+    /// Breaks the answer.
+    #[must_use]
+    pub fn cut(mut self, at: At, how: How) -> Self {
+        self.cut = Some(Cut { at, how });
+        self
+    }
+
+    /// The usage that the built-in answer reports; null leaves it out.
+    #[must_use]
+    pub fn usage(mut self, usage: Value) -> Self {
+        self.knobs.usage = Some(usage);
+        self
+    }
+
+    /// Another edit of the built-in answer.
+    #[must_use]
+    pub fn with(mut self, edit: impl FnOnce(&mut Knobs)) -> Self {
+        edit(&mut self.knobs);
+        self
+    }
+}
+
+/// `data: TEXT` and a blank line; several lines become several `data` fields, a leading colon a comment.
+#[must_use]
+pub fn sse_event(text: &str) -> String {
+    if text.starts_with(':') {
+        return format!("{text}\n\n");
+    }
+    let mut event = String::with_capacity(text.len() + 8);
+    for line in text.split('\n') {
+        event.push_str("data: ");
+        event.push_str(line);
+        event.push('\n');
+    }
+    event.push('\n');
+    event
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_log_normal_wait_has_the_percentiles_it_was_given() {
+        let dice = Dice::loaded(1);
+        let latency = Latency::LogNormal(Duration::from_millis(100), Duration::from_millis(400));
+        let mut draws: Vec<_> = (0..4000).map(|_| latency.draw(&dice).as_secs_f64() * 1000.0).collect();
+        draws.sort_by(f64::total_cmp);
+        assert!((90.0..110.0).contains(&draws[2000]), "{}", draws[2000]);
+        assert!((330.0..480.0).contains(&draws[3800]), "{}", draws[3800]);
+    }
+
+    #[test]
+    fn a_uniform_wait_stays_between_its_ends() {
+        let dice = Dice::loaded(2);
+        let (low, high) = (Duration::from_millis(10), Duration::from_millis(20));
+        assert!((0..1000).map(|_| Latency::Uniform(low, high).draw(&dice)).all(|wait| (low..=high).contains(&wait)));
+        assert_eq!(Latency::Uniform(high, low).draw(&dice), high);
+    }
+
+    #[test]
+    fn an_event_of_two_lines_has_two_data_fields() {
+        assert_eq!(sse_event("a\nb"), "data: a\ndata: b\n\n");
+        assert_eq!(sse_event(": ping"), ": ping\n\n");
+    }
+}
