@@ -12,9 +12,11 @@ pub mod chat;
 pub mod embeddings;
 pub mod errors;
 pub mod json;
+mod object;
 pub mod protocols;
 pub mod rerank;
 pub mod sse;
+mod tokens;
 
 use base::{Endpoint, Fault, Refusal, Usage};
 use bytes::Bytes;

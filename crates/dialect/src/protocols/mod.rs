@@ -4,5 +4,6 @@ pub mod cohere;
 pub mod jina;
 pub mod ollama;
 pub mod openai;
+mod shared;
 pub mod tei;
 pub mod voyage;

@@ -1,40 +1,88 @@
-//! placeholder
-use crate::{Answer, Ask, Decode, Dialect, Encoded, Place, Progress, Refused, Target};
-use base::{Code, Endpoint, Fault, Kind, Refusal};
-use bytes::Bytes;
+//! Hugging Face text-embeddings-inference, its own routes (source: its OpenAPI document).
+//!
+//! The base URL is the bare host; a `/v1` at its end, which belongs to the server's OpenAI routes,
+//! is tolerated.
 
-/// placeholder
+use base::{Endpoint, Fault, Refusal};
+use bytes::Bytes;
+use http::HeaderMap;
+
+use super::shared::{Base, NoStream, cannot_answer, cannot_say, no_endpoint};
+use crate::embeddings::{self, Options, Shape};
+use crate::object::Object;
+use crate::rerank::{self, Truncate, Wire};
+use crate::{Added, Answer, Ask, Decode, Dialect, Encoded, Place, Refused, Target, View, errors};
+
+/// text-embeddings-inference.
 #[derive(Debug)]
 pub struct Tei;
+
 impl Dialect for Tei {
-    fn speaks(&self, _: Endpoint) -> bool {
-        true
+    fn speaks(&self, endpoint: Endpoint) -> bool {
+        matches!(endpoint, Endpoint::Embeddings | Endpoint::Rerank)
     }
+
+    /// The server's default `--max-client-batch-size`.
+    fn max_inputs(&self, endpoint: Endpoint) -> Option<usize> {
+        (endpoint == Endpoint::Embeddings).then_some(32)
+    }
+
     fn path(&self, base: &str, place: &Place<'_>) -> Result<String, String> {
-        Ok(format!("{}/{}", base.trim_end_matches('/'), place.endpoint.tail()))
+        let mut base = Base::of(base);
+        let _ = base.without(&["v1"]);
+        match place.endpoint {
+            Endpoint::Embeddings => Ok(base.join("embed")),
+            Endpoint::Rerank => Ok(base.join("rerank")),
+            other => Err(no_endpoint("tei", other)),
+        }
     }
-    fn encode(&self, _: &Ask, _: &Target<'_>) -> Result<Encoded, Refusal> {
-        Err(Refusal::new(Code::InternalError, "placeholder"))
+
+    fn encode(&self, ask: &Ask, target: &Target<'_>) -> Result<Encoded, Refusal> {
+        match &ask.view {
+            View::Rerank(view) => rerank::encode(ask, view, target, Wire::Tei),
+            View::Embeddings(view) => embed(ask, view, target),
+            _ => Err(cannot_say("tei", ask.endpoint)),
+        }
     }
-    fn answer(&self, _: &Ask, _: &Target<'_>, _: &http::HeaderMap, _: Bytes) -> Result<Answer, Fault> {
-        Err(Fault::upstream(Kind::BadResponse, "placeholder"))
+
+    fn answer(&self, ask: &Ask, target: &Target<'_>, headers: &HeaderMap, body: Bytes) -> Result<Answer, Fault> {
+        let counted = headers.get("x-compute-tokens").and_then(|value| value.to_str().ok()?.trim().parse().ok());
+        match &ask.view {
+            View::Rerank(view) => rerank::answer(ask, view, target, counted, &body),
+            View::Embeddings(view) => embeddings::from_lists(view, &body, Shape::Bare, |_| embeddings::Made {
+                model: target.model.into(),
+                usage: embeddings::usage_or_estimate(ask, view, counted),
+            }),
+            _ => Err(cannot_answer("tei", ask.endpoint)),
+        }
     }
-    fn fault(&self, _: &Ask, _: &Refused<'_>) -> Fault {
-        Fault::upstream(Kind::Status, "placeholder")
+
+    fn fault(&self, _: &Ask, refused: &Refused<'_>) -> Fault {
+        errors::refused(refused)
     }
+
     fn decoder(&self, _: &Ask, _: &Target<'_>) -> Box<dyn Decode> {
-        Box::new(Nothing(Progress::default()))
+        Box::new(NoStream::default())
     }
 }
-struct Nothing(Progress);
-impl Decode for Nothing {
-    fn feed(&mut self, chunk: Bytes) -> Bytes {
-        chunk
+
+fn embed(ask: &Ask, view: &embeddings::View, target: &Target<'_>) -> Result<Encoded, Refusal> {
+    embeddings::known_encoding(view)?;
+    let options = Options::read(&ask.body)?;
+    let decodes = target.decode_tokens && view.form.is_ids();
+    let mut body = Object::with_capacity(ask.body.len() + 64);
+    if decodes {
+        body.json("inputs", &embeddings::text_input(ask, view)?);
+    } else {
+        body.key("inputs").extend_from_slice(ask.body.get(view.input.range()).unwrap_or_default());
     }
-    fn finish(&mut self) -> Bytes {
-        Bytes::new()
+    body.json_if("normalize", options.raw("normalize"));
+    body.json_if("truncate", options.truncate.map(Truncate::as_bool));
+    if options.truncate == Some(Truncate::Start) {
+        body.json("truncation_direction", "\"Left\"");
     }
-    fn progress(&self) -> &Progress {
-        &self.0
-    }
+    body.json_if("prompt_name", options.raw("prompt_name"));
+    body.number_if("dimensions", view.dimensions.map(|dimensions| dimensions as u64));
+    let added = Added { token_arrays: view.form.is_ids() && !decodes, ..Added::default() };
+    Ok(Encoded { body: body.into_bytes(), added })
 }

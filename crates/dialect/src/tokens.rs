@@ -1,0 +1,55 @@
+//! Token ids and texts: the vocabularies of OpenAI's models, and a guess where none is known.
+
+use tiktoken_rs::bpe_for_tokenizer;
+use tiktoken_rs::tokenizer::{Tokenizer, get_tokenizer};
+
+/// A token id that the vocabulary does not have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct UnknownToken;
+
+/// The text behind token ids, in the vocabulary of a model as its caller names it.
+///
+/// LangChain takes `cl100k_base` for every model name that tiktoken does not know, so that is what
+/// the ids of such a call mean. A vocabulary (some 10 MB) is loaded when first used and then kept
+/// by tiktoken itself. Ids cut within a character decode to U+FFFD: a text has to be valid UTF-8.
+///
+/// # Errors
+/// For an id outside the vocabulary.
+pub(crate) fn decode(model: &str, ids: &[u32]) -> Result<String, UnknownToken> {
+    let tokenizer = get_tokenizer(model).unwrap_or(Tokenizer::Cl100kBase);
+    let vocabulary = bpe_for_tokenizer(tokenizer).map_err(|_| UnknownToken)?;
+    let bytes = vocabulary.decode_bytes(ids).map_err(|_| UnknownToken)?;
+    Ok(String::from_utf8(bytes).unwrap_or_else(|error| String::from_utf8_lossy(error.as_bytes()).into_owned()))
+}
+
+/// Tokens of a text at most, for want of a count by the upstream: a third of a token for an ASCII
+/// character, one and a half for any other, which errs high for Chinese, Japanese and Korean too.
+pub(crate) fn estimate(text: &str) -> u64 {
+    let ascii = text.bytes().filter(u8::is_ascii).count();
+    let others = bytecount::num_chars(text.as_bytes()).saturating_sub(ascii);
+    u64::try_from(ascii.div_ceil(3).saturating_add(others.saturating_mul(3).div_ceil(2))).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ids_of_unknown_models_are_cl100k() {
+        // "hello world" in cl100k_base.
+        assert_eq!(decode("bge-m3", &[15339, 1917]).unwrap(), "hello world");
+        assert_eq!(decode("text-embedding-3-small", &[15339, 1917]).unwrap(), "hello world");
+    }
+
+    #[test]
+    fn an_id_outside_the_vocabulary_is_named_as_such() {
+        assert_eq!(decode("bge-m3", &[4_000_000_000]), Err(UnknownToken));
+    }
+
+    #[test]
+    fn the_estimate_errs_high() {
+        assert_eq!(estimate(""), 0);
+        assert_eq!(estimate("hello world"), 4);
+        assert_eq!(estimate("知识库网关"), 8);
+    }
+}
