@@ -16,6 +16,11 @@ const AHEAD: usize = 1024 * 1024;
 pub trait Link: AsyncRead + AsyncWrite + Unpin + Send + 'static {
     /// From now on, dropping the connection resets it instead of ending it.
     fn arm_reset(&mut self);
+
+    /// How long a reset is to wait so that bytes written before it arrive.
+    fn settling(&self) -> Duration {
+        Duration::from_millis(5)
+    }
 }
 
 impl Link for tokio::net::TcpStream {
@@ -116,6 +121,12 @@ impl<S: Link> Conn<S> {
     /// Says that nothing more comes, and closes.
     pub(crate) async fn close(mut self) {
         drop(self.stream.shutdown().await);
+    }
+
+    /// Lets what was written arrive, as far as the other side waits for it.
+    pub(crate) async fn settle(&mut self) {
+        let wait = self.stream.settling();
+        let _ = self.pause(wait).await;
     }
 
     /// Breaks off.

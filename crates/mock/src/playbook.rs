@@ -65,7 +65,10 @@ impl Playbook {
             }
             return Pick { rule: Some(at + 1), reply };
         }
-        Pick { rule: None, reply: Reply { headers: granted, ..Reply::default() } }
+        let mut reply =
+            self.scenario.improvised.as_ref().map_or_else(Reply::default, |improvised| improvised.0(request));
+        reply.headers.extend(granted);
+        Pick { rule: None, reply }
     }
 
     fn counts(&self, when: &When, memory: &mut Memory) -> bool {

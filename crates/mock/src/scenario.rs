@@ -1,6 +1,7 @@
 //! The scenario: rules, of which the first that matches answers.
 
 use std::fmt;
+use std::sync::Arc;
 use std::time::Duration;
 
 use base::Glob;
@@ -9,6 +10,7 @@ use serde_json::{Map, Value};
 
 use crate::answer::{Settings, Strict};
 use crate::reply::{How, Reply};
+use crate::request::Request;
 use crate::units::{de_duration, de_some_duration};
 use crate::{MAX_DIMENSIONS, written, yaml};
 
@@ -21,7 +23,18 @@ pub struct Scenario {
     pub(crate) keep: (usize, usize),
     pub(crate) connections: Connections,
     pub(crate) slots: Option<usize>,
+    pub(crate) improvised: Option<Improvised>,
     pub(crate) rules: Vec<Rule>,
+}
+
+/// A reply made for each call by code.
+#[derive(Clone)]
+pub(crate) struct Improvised(pub(crate) Arc<dyn Fn(&Request) -> Reply + Send + Sync>);
+
+impl fmt::Debug for Improvised {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Improvised")
+    }
 }
 
 /// How connections are kept.
@@ -209,6 +222,7 @@ impl Default for Scenario {
             keep: (1000, 1024 * 1024),
             connections: Connections { idle: None, how: How::Fin, reuse: true, reset_first: 0 },
             slots: None,
+            improvised: None,
             rules: Vec::new(),
         }
     }
@@ -261,6 +275,20 @@ impl Scenario {
     #[must_use]
     pub fn rule(mut self, rule: Rule) -> Self {
         self.rules.push(rule);
+        self
+    }
+
+    /// Adds rules before the others.
+    #[must_use]
+    pub fn with_first(mut self, rules: impl IntoIterator<Item = Rule>) -> Self {
+        self.rules.splice(0..0, rules);
+        self
+    }
+
+    /// Answers every call that no rule takes with what `improvise` makes of it.
+    #[must_use]
+    pub fn improvise(mut self, improvise: impl Fn(&Request) -> Reply + Send + Sync + 'static) -> Self {
+        self.improvised = Some(Improvised(Arc::new(improvise)));
         self
     }
 
@@ -317,6 +345,7 @@ fn meant(written: WrittenScenario) -> Result<Scenario, String> {
             reset_first: written.connections.reset_first,
         },
         slots: written.slots,
+        improvised: None,
         rules: rules.collect::<Result<_, _>>()?,
     })
 }

@@ -1,7 +1,6 @@
 //! Serves connections: reads a call, notes it, picks its reply, plays it.
 
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
 
 use base::Clock;
 use serde_json::json;
@@ -15,9 +14,6 @@ use crate::reply::{How, Knobs, Reply};
 use crate::request::Request;
 use crate::scenario::Scenario;
 use crate::take::{Ending, Take, take};
-
-/// So long a reset lets the bytes before it arrive.
-const BEFORE_RESET: Duration = Duration::from_millis(5);
 
 /// A mock that serves whatever connections it is handed.
 #[derive(Clone, Debug)]
@@ -199,7 +195,7 @@ async fn play<S: Link>(conn: &mut Conn<S>, take: &Take, entry: Entry) -> Next {
         }
         Ending::Cut(How::Rst) => {
             if !take.writes.is_empty() {
-                let _ = conn.pause(BEFORE_RESET).await;
+                conn.settle().await;
             }
             entry.end(End::Cut);
             Next::Reset
