@@ -1,6 +1,8 @@
 """What `--check` asserts: each expectation is noted where its facts are, and all are told at the end."""
 
-from show import Show
+from show import Show, padded
+
+WIDTH = 36
 
 
 class Checks:
@@ -20,7 +22,7 @@ class Checks:
         """Prints all of them; true when all held."""
         self._show.title("Check")
         for what, held, detail in self._noted:
-            (self._show.done if held else self._show.failed)(what, detail)
+            (self._show.done if held else self._show.failed)(padded(what, WIDTH), detail)
         failed = sum(1 for _, held, _ in self._noted if not held)
         self._show.line(f"\n  {len(self._noted) - failed} of {len(self._noted)} checks hold")
         return failed == 0

@@ -139,7 +139,7 @@ class Client:
         began = time.monotonic()
         asked: dict[str, Any] = {"stream_options": {"include_usage": True}} if usage else {}
         raw = self.openai.chat.completions.with_raw_response.create(
-            model="rag-chat", messages=messages, stream=True, max_tokens=90, temperature=0, **asked
+            model="rag-chat", messages=messages, stream=True, max_tokens=90, temperature=0, frequency_penalty=0.5, **asked
         )
         answer = Streamed(Told.by(raw.headers))
         for chunk in raw.parse():

@@ -67,8 +67,7 @@ class Demo:
     def index(self, questions: list[Question]) -> None:
         self.show.title("1  Index the Debian FAQ through the embedding route")
         chapters = {s.split("#")[0] for q in questions for s in q.sections} if self.options.fast else None
-        per_section = 1 if self.options.fast else 2
-        passages = corpus.load(Path(self.found["documents"]), chapters=chapters, per_section=per_section)
+        passages = corpus.load(Path(self.found["documents"]), chapters=chapters, per_section=1)
         self.library = Library(self.client, passages)
         progress = self.show.progress("indexing", len(passages))
         told = self.library.index(progress)
@@ -95,6 +94,9 @@ class Demo:
             results.append(self.library.find(question))
             progress.at(done)
         progress.end()
+        self.show.line()
+        if self.chat.own is None:
+            self.show.note("SmolLM2 has 135 million parameters and reads English only: it proves the stream, not the answers.")
         self._judge_retrieval(Quality.of(results))
         self._judge_streams(answers)
 
@@ -106,7 +108,7 @@ class Demo:
         self.show.note(f"{found.embedded_by.upstream}, {found.reranked_by.upstream}")
 
     def _answer(self, question: Question, found: Found, *, usage: bool) -> Streamed:
-        self.show._out.write("    › ")
+        self.show.token("    › ")
         answer = self.client.stream(self.messages(question, found), self.show.token, usage=usage)
         self.show.line()
         counted = f", {answer.usage.prompt_tokens} tokens in, {answer.usage.completion_tokens} out" if answer.usage else ""
@@ -117,13 +119,14 @@ class Demo:
 
     def messages(self, question: Question, found: Found) -> list[dict[str, str]]:
         """A plain RAG prompt: the passages, then the question."""
-        best = one_per_section(found.ranked, CONTEXT_PASSAGES)
-        context = "\n\n".join(shortened(passage.embedded_text(), 500) for passage, _ in best)
-        asked = f"<context>\n{context}\n</context>\n\nQuestion: {question.text}\nAnswer briefly, from the context only."
-        return [{"role": "system", "content": "You answer questions about Debian."}, {"role": "user", "content": asked}]
+        # More than one passage only confuses a model of 135 million parameters.
+        passages = one_per_section(found.ranked, 1 if self.chat.own is None else CONTEXT_PASSAGES)
+        context = "\n\n".join(passage.embedded_text() for passage, _ in passages)
+        asked = f"{context}\n\nUsing only the text above, answer in one or two full sentences: {question.text}"
+        system = "You answer questions about Debian from the text you are given."
+        return [{"role": "system", "content": system}, {"role": "user", "content": asked}]
 
     def _judge_retrieval(self, quality: Quality) -> None:
-        self.show.line()
         self.show.done(
             "retrieval",
             f"{quality.questions} questions: right section first {quality.first:.0%}, in the first three {quality.top_3:.0%}, "
@@ -131,9 +134,9 @@ class Demo:
         )
         self.report["retrieval"] = asdict(quality)
         expect = self.checks.expect
-        expect("right section retrieved", quality.among_candidates >= 0.9, f"{quality.among_candidates:.0%} of 90 %")
-        expect("right section in first 5", quality.top_5 >= 0.75, f"{quality.top_5:.0%} of 75 %")
-        expect("right section first", quality.first >= 0.55, f"{quality.first:.0%} of 55 %")
+        expect("right section retrieved", quality.among_candidates >= 0.9, f"{quality.among_candidates:.0%}, wanted 90%")
+        expect("right section in first 5", quality.top_5 >= 0.75, f"{quality.top_5:.0%}, wanted 75%")
+        expect("right section first", quality.first >= 0.55, f"{quality.first:.0%}, wanted 55%")
 
     def _judge_streams(self, answers: list[Streamed]) -> None:
         self.report["answers"] = [

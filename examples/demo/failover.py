@@ -22,8 +22,10 @@ SECONDS_BEFORE_KILL = 0.3
 
 def show_all(demo: Demo) -> None:
     demo.show.title("3  Stop upstreams in mid-run")
+    query, documents = "How do I report a bug?", ["Use reportbug.", "The kernel boots.", "Send a bug report by mail."]
+    ranked_before = demo.client.rerank(query, documents, 2)
     embeddings_under_way(demo)
-    rerank_by_another_protocol(demo)
+    judge_rerank(demo, ranked_before, demo.client.rerank(query, documents, 2))
     if demo.chat.own is None:
         chat_before_its_first_token(demo)
     else:
@@ -31,7 +33,7 @@ def show_all(demo: Demo) -> None:
 
 
 def embeddings_under_way(demo: Demo) -> None:
-    """Several callers embed; a third of the way through, the first upstream is killed."""
+    """Several callers embed; a third of the way through, the server behind e5-a and rerank-a is killed."""
     probe = ["The same text, before and after."]
     before, _ = demo.client.embed(probe, "passage")
     calls = CALLS_FAST if demo.options.fast else CALLS
@@ -72,29 +74,29 @@ def embeddings_under_way(demo: Demo) -> None:
     expect("embeddings: same vector after it", bool(np.array_equal(before, after)))
 
 
-def rerank_by_another_protocol(demo: Demo) -> None:
+Ranking = tuple[list[tuple[int, float]], Told]
+
+
+def judge_rerank(demo: Demo, before: Ranking, after: Ranking) -> None:
     """The first reranker speaks Cohere's protocol, the second TEI's; the answer's form stays."""
-    query, documents = "How do I report a bug?", ["Use reportbug.", "The kernel boots.", "Send a bug report by mail."]
-    before, first = demo.client.rerank(query, documents, 2)
-    demo.fleet["rerank-a"].kill()
-    after, second = demo.client.rerank(query, documents, 2)
-    demo.show.done("rerank-a killed", f"{first.upstream}, then {second.upstream} after {second.attempts} attempts: same ranking")
+    (ranked, first), (ranked_again, second) = before, after
+    demo.show.done("rerank", f"{first.upstream} before, {second.upstream} now: same ranking through another protocol")
     demo.report["failover_rerank"] = {"before": first.upstream, "after": second.upstream, "attempts": second.attempts}
     expect = demo.checks.expect
     expect("rerank: second protocol took over", second.upstream.startswith("rerank-b/"), second.upstream)
-    same = [index for index, _ in before] == [index for index, _ in after]
-    close = np.allclose([score for _, score in before], [score for _, score in after], atol=1e-6)
-    expect("rerank: same order and scores", same and bool(close) and len(after) == 2)
+    same = [index for index, _ in ranked] == [index for index, _ in ranked_again]
+    close = np.allclose([score for _, score in ranked], [score for _, score in ranked_again], atol=1e-6)
+    expect("rerank: same order and scores", same and bool(close) and len(ranked_again) == 2)
 
 
 def chat_before_its_first_token(demo: Demo) -> None:
     """The chat server is killed while the caller waits for the first token of a long prompt."""
-    best = " ".join(passage.embedded_text() for passage in demo.library.passages if passage.language == "en")[:3600]
+    best = " ".join(passage.embedded_text() for passage in demo.library.passages if passage.language == "en")[:1800]
     messages = [{"role": "user", "content": f"{best}\n\nSay in one sentence what this text is about."}]
     timer = threading.Timer(SECONDS_BEFORE_KILL, demo.fleet["chat-a"].kill)
     began = time.monotonic()
     timer.start()
-    demo.show._out.write("    › ")
+    demo.show.token("    › ")
     try:
         answer: Streamed = demo.client.stream(messages, demo.show.token)
     finally:

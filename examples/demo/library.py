@@ -8,7 +8,7 @@ from client import Client, Told
 from corpus import Passage
 from show import Progress
 
-BATCH = 16
+BATCH = 8
 CANDIDATES = 20
 
 

@@ -60,29 +60,28 @@ class Lineup:
 def start_upstreams(fleet: Fleet, model_file: str, chat: "ChatChoice") -> Lineup:
     """Two servers per route, on free ports, each with a key of its own."""
     chats = ["chat-a", "chat-b"] if chat.own is None else ["chat-b"]
-    embedders, rerankers = ["e5-a", "e5-b"], ["rerank-a", "rerank-b"]
-    keys = {name: "sk-upstream-" + secrets.token_hex(16) for name in chats + embedders + rerankers}
     commands = {name: ["serve_chat.py", model_file, SMALL_MODEL] for name in chats}
-    commands |= {name: ["serve_e5.py", "embeddings"] for name in embedders}
-    commands |= {name: ["serve_e5.py", "rerank"] for name in rerankers}
+    commands |= {name: ["serve_e5.py"] for name in ("e5-a", "e5-b")}
+    keys = {name: "sk-upstream-" + secrets.token_hex(16) for name in commands}
     for name, (script, *rest) in commands.items():
         fleet.start(name, [sys.executable, "-B", str(SERVERS / script), *rest], {"UPSTREAM_KEY": keys[name]})
     address = {name: fleet[name].wait_for_address() for name in commands}
     for name in commands:
         fleet[name].wait_until_ready(f"{address[name]}/health")
 
-    def local(name: str, protocol: str, model: str, path: str) -> Upstream:
-        variable = f"DEMO_{name.upper().replace('-', '_')}_KEY"
-        return Upstream(name, protocol, model, address[name] + path, keys[name], variable)
+    def local(name: str, server: str, protocol: str, model: str, path: str) -> Upstream:
+        variable = f"DEMO_{server.upper().replace('-', '_')}_KEY"
+        return Upstream(name, protocol, model, address[server] + path, keys[server], variable)
 
+    small = [local(name, name, "openai", SMALL_MODEL, "/v1") for name in chats]
     return Lineup(
         upstreams={
-            "rag-chat": ([chat.own] if chat.own else []) + [local(n, "openai", SMALL_MODEL, "/v1") for n in chats],
-            "rag-embedding": [local(n, "openai", EMBEDDING_MODEL, "/v1") for n in embedders],
-            # The same server spoken to in two languages: the client sees one form whichever answers.
+            "rag-chat": [chat.own, *small] if chat.own else small,
+            "rag-embedding": [local(name, name, "openai", EMBEDDING_MODEL, "/v1") for name in ("e5-a", "e5-b")],
+            # Two protocols for one kind of work: the client sees the same form whichever answers.
             "rag-rerank": [
-                local("rerank-a", "cohere", RERANK_MODEL, ""),
-                local("rerank-b", "tei", RERANK_MODEL, ""),
+                local("rerank-a", "e5-a", "cohere", RERANK_MODEL, ""),
+                local("rerank-b", "e5-b", "tei", RERANK_MODEL, ""),
             ],
         }
     )

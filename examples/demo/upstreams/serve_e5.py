@@ -1,11 +1,12 @@
-"""Real embedding and rerank upstreams around one model, multilingual-e5-small (4 bit, 384 dims).
+"""A real embedding and rerank upstream around one model, multilingual-e5-small (4 bit, 384 dims).
 
-usage: serve_e5.py embeddings|rerank               (the key it demands: UPSTREAM_KEY)
+usage: serve_e5.py                                 (the key it demands: UPSTREAM_KEY)
 
 Prints one line of JSON with its address once it is ready; `GET /health` then answers 200 and needs
-no key. `embeddings` speaks OpenAI's `POST /v1/embeddings`. `rerank` speaks Cohere's
-`POST /v1/rerank` and `/v2/rerank`, and `POST /rerank` of text-embeddings-inference; its scores come
-from the bi-encoder and BM25 together, which is honest work but no cross-encoder.
+no key. Embeddings are OpenAI's `POST /v1/embeddings`; rerank is Cohere's `POST /v1/rerank` and
+`/v2/rerank`, and `POST /rerank` of text-embeddings-inference. Rerank scores come from the
+bi-encoder and BM25 together, which is honest work but no cross-encoder. Passages embedded lately are
+remembered, so that reranking them costs next to nothing.
 """
 
 import base64
@@ -133,7 +134,7 @@ def embeddings(model: Model, body: dict[str, Any]) -> Reply:
     texts = texts_in(body.get("input"), "input")
     as_query = body.get("input_type", "query") == "query"
     as_base64 = body.get("encoding_format") == "base64"
-    vectors = model.encode(texts, as_query=as_query)
+    vectors = model.encode(texts, as_query=True) if as_query else model.passages(texts)
     data = [
         {
             "object": "embedding",
@@ -173,13 +174,11 @@ def rerank_tei(model: Model, body: dict[str, Any]) -> Reply:
     return 200, [{"index": index, "score": score} for index, score in ranking(model, body.get("query"), texts)]
 
 
-Action = Callable[[Model, dict[str, Any]], Reply]
-ROLES: dict[str, tuple[str, dict[str, Action]]] = {
-    "embeddings": (EMBEDDING_MODEL, {"/v1/embeddings": embeddings}),
-    "rerank": (
-        RERANK_MODEL,
-        {"/v1/rerank": rerank_cohere, "/v2/rerank": rerank_cohere, "/rerank": rerank_tei},
-    ),
+ACTIONS: dict[str, Callable[[Model, dict[str, Any]], Reply]] = {
+    "/v1/embeddings": embeddings,
+    "/v1/rerank": rerank_cohere,
+    "/v2/rerank": rerank_cohere,
+    "/rerank": rerank_tei,
 }
 
 
@@ -191,8 +190,6 @@ class Handler(BaseHTTPRequestHandler):
     disable_nagle_algorithm = True
     timeout = IDLE_CONNECTION_SECONDS
     model: Model
-    model_name: str
-    actions: dict[str, Action]
     key: str
 
     def do_GET(self) -> None:
@@ -201,7 +198,8 @@ class Handler(BaseHTTPRequestHandler):
         elif not self._may():
             self._refuse(401, "authentication_error", "this server wants its key")
         elif self.path == "/v1/models":
-            self._answer(200, {"object": "list", "data": [{"id": self.model_name, "object": "model"}]})
+            models = [{"id": name, "object": "model"} for name in (EMBEDDING_MODEL, RERANK_MODEL)]
+            self._answer(200, {"object": "list", "data": models})
         else:
             self._refuse(404, "not_found_error", f"no such path: {self.path}")
 
@@ -211,7 +209,7 @@ class Handler(BaseHTTPRequestHandler):
             if not self._may():
                 self._refuse(401, "authentication_error", "this server wants its key")
                 return
-            action = self.actions.get(self.path)
+            action = ACTIONS.get(self.path)
             if action is None:
                 self._refuse(404, "not_found_error", f"no such path: {self.path}")
                 return
@@ -279,7 +277,6 @@ class Server(ThreadingHTTPServer):
 
 
 def main() -> None:
-    Handler.model_name, Handler.actions = ROLES[sys.argv[1]]
     Handler.key = os.environ["UPSTREAM_KEY"]
     Handler.model = Model()
     Handler.model.encode(["warm up"], as_query=True)
