@@ -112,14 +112,19 @@ async fn exchange(
         }
     };
     let call = Exchange { worker, ask: errand.ask, upstream, target };
-    if response.status().is_success() { call.land(response, flow).await } else { Err(call.refused(response, flow).await) }
+    if response.status().is_success() {
+        call.land(response, flow).await
+    } else {
+        Err(call.refused(response, flow).await)
+    }
 }
 
 fn unsent(fault: &SendFault) -> Fault {
     match fault {
-        SendFault::NotSent => {
-            Fault { maybe_processed: false, ..Fault::upstream(Kind::Reset, "the connection was closed before the call") }
-        }
+        SendFault::NotSent => Fault {
+            maybe_processed: false,
+            ..Fault::upstream(Kind::Reset, "the connection was closed before the call")
+        },
         SendFault::NoAnswer(_) => Fault::upstream(Kind::Reset, "the upstream closed the connection without an answer"),
         SendFault::NotHttp(_) => Fault::upstream(Kind::BadResponse, "the upstream's answer is not HTTP"),
     }
@@ -135,9 +140,7 @@ fn target<'a>(ask: &'a Ask, upstream: &'a Upstream, state: &UpstreamState, step:
         decode_tokens: match provider.token_arrays {
             dialect::TokenArrays::Decode => true,
             dialect::TokenArrays::Pass => false,
-            dialect::TokenArrays::Auto => {
-                step.manner.decode_tokens || state.learned.refuses_token_arrays.load(Relaxed)
-            }
+            dialect::TokenArrays::Auto => step.manner.decode_tokens || state.learned.refuses_token_arrays.load(Relaxed),
         },
         base_path: &provider.base_path,
     }
@@ -261,7 +264,9 @@ impl Exchange<'_> {
         let ended = loop {
             let (piece, ended) = match flow.piece().await {
                 Some(Ok(piece)) => (unfold(&mut inflate, piece)?, false),
-                Some(Err(_broken)) => return Err(Fault::upstream(Kind::Reset, "the stream broke off before its first content")),
+                Some(Err(_broken)) => {
+                    return Err(Fault::upstream(Kind::Reset, "the stream broke off before its first content"));
+                }
                 None => (unfold_rest(&mut inflate)?, true),
             };
             let mut out = decoder.feed(piece);

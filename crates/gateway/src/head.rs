@@ -122,7 +122,8 @@ mod tests {
     #[test]
     fn only_a_true_traceparent_travels() {
         let mut headers = HeaderMap::new();
-        headers.insert(TRACEPARENT, HeaderValue::from_static("00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"));
+        headers
+            .insert(TRACEPARENT, HeaderValue::from_static("00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"));
         assert!(traceparent(&headers).is_some());
         headers.insert(TRACEPARENT, HeaderValue::from_static("sk-secret"));
         assert!(traceparent(&headers).is_none());

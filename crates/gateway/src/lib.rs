@@ -18,6 +18,7 @@
 
 pub mod attempt;
 pub mod caller_io;
+pub mod explain;
 pub mod head;
 pub mod identify;
 pub mod inflate;

@@ -63,9 +63,11 @@ metrics! {
 }
 
 /// Seconds: a model call takes from a millisecond (cache, refusal) to minutes (long streams).
-const CALLS: &[f64] = &[0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0];
+const CALLS: &[f64] =
+    &[0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0];
 /// Seconds: what the gateway itself adds, from 10 µs.
-const OWN: &[f64] = &[0.000_01, 0.000_025, 0.000_05, 0.000_1, 0.000_25, 0.000_5, 0.001, 0.0025, 0.005, 0.01, 0.05, 0.25, 1.0];
+const OWN: &[f64] =
+    &[0.000_01, 0.000_025, 0.000_05, 0.000_1, 0.000_25, 0.000_5, 0.001, 0.0025, 0.005, 0.01, 0.05, 0.25, 1.0];
 
 /// What stands for a route or client that is not configured.
 const UNKNOWN: &str = "unknown";
@@ -207,8 +209,7 @@ impl Metrics {
             self.rejected.with_label_values(&[client, outcome]).inc();
         }
         if let Some(usage) = record.usage {
-            for (kind, count) in
-                [("prompt", usage.prompt), ("completion", usage.completion), ("cached", usage.cached)]
+            for (kind, count) in [("prompt", usage.prompt), ("completion", usage.completion), ("cached", usage.cached)]
             {
                 self.tokens.with_label_values(&[route, client, kind]).inc_by(count);
             }

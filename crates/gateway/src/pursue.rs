@@ -118,9 +118,9 @@ fn guard_dimension(call: &Call<'_>, upstream: &Upstream, landed: Landed) -> Resu
     Err(Missed { fault, facts: rules::pursuit::Circumstances::default() })
 }
 
-fn asked_dimensions(call: &Call<'_>) -> Option<u64> {
+fn asked_dimensions(call: &Call<'_>) -> Option<usize> {
     match &call.errand.ask.view {
-        dialect::View::Embeddings(_view) => None,
+        dialect::View::Embeddings(view) => view.dimensions,
         _ => None,
     }
 }

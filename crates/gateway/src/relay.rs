@@ -100,7 +100,9 @@ impl Relay {
             };
             let out = match flow.poll_piece(cx) {
                 Poll::Ready(Some(Ok(piece))) => self.take(piece),
-                Poll::Ready(Some(Err(_broken))) => self.fail(&Fault::upstream(Kind::Reset, "the upstream's stream broke off")),
+                Poll::Ready(Some(Err(_broken))) => {
+                    self.fail(&Fault::upstream(Kind::Reset, "the upstream's stream broke off"))
+                }
                 Poll::Ready(None) => self.close(),
                 Poll::Pending => match self.wait(cx) {
                     Some(out) => out,
@@ -225,7 +227,10 @@ fn silent(idle: Duration) -> Fault {
 }
 
 fn endless(total: Duration) -> Fault {
-    Fault::upstream(Kind::Idle, format!("the upstream's stream has run for {} s, longer than it may", total.as_secs_f64()))
+    Fault::upstream(
+        Kind::Idle,
+        format!("the upstream's stream has run for {} s, longer than it may", total.as_secs_f64()),
+    )
 }
 
 impl Drop for Relay {

@@ -53,7 +53,16 @@ impl Trail {
             queued: Duration::ZERO,
             degraded: None,
         };
-        Self { live, record, began, waited: Duration::ZERO, waiting_since: None, running: None, trying: None, ended: false }
+        Self {
+            live,
+            record,
+            began,
+            waited: Duration::ZERO,
+            waiting_since: None,
+            running: None,
+            trying: None,
+            ended: false,
+        }
     }
 
     /// When the request arrived.

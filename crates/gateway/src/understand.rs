@@ -28,7 +28,10 @@ pub async fn ask(
     let most = running.snapshot.general.max_body;
     let mut inflate = Inflate::of(headers, most).map_err(|coding| {
         let message = format!("content-encoding `{coding}` is not read here; send the body plain or gzipped");
-        Unread::Refused(Refusal { param: Some("content-encoding".into()), ..Refusal::new(Code::UnsupportedEncoding, message) })
+        Unread::Refused(Refusal {
+            param: Some("content-encoding".into()),
+            ..Refusal::new(Code::UnsupportedEncoding, message)
+        })
     })?;
     let patience = running.body_patience(endpoint);
     let mut body = read_body(body, most, patience, presence).await?;

@@ -182,4 +182,3 @@ impl std::error::Error for Departed {}
 fn spawn(task: impl Future<Output = ()> + Send + 'static) {
     drop(tokio::spawn(task));
 }
-

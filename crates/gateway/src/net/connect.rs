@@ -80,7 +80,10 @@ impl Dialer {
 
     async fn tcp(&self, origin: &Origin, provider: &Provider) -> Result<TcpStream, Fault> {
         let addresses = self.resolver.lookup(&origin.host).await.map_err(|error| {
-            Fault::upstream(Kind::Connect, format!("the name of provider `{}` does not resolve: {error}", provider.name))
+            Fault::upstream(
+                Kind::Connect,
+                format!("the name of provider `{}` does not resolve: {error}", provider.name),
+            )
         })?;
         let mut last = None;
         // An address that does not answer must not eat the time of the ones behind it.
@@ -105,7 +108,8 @@ impl Dialer {
     }
 
     async fn tls(&self, io: Box<dyn Io>, origin: &Origin, provider: &Provider) -> Result<Box<dyn Io>, Fault> {
-        let failed = |why: String| Fault::upstream(Kind::Connect, format!("TLS with provider `{}`: {why}", provider.name));
+        let failed =
+            |why: String| Fault::upstream(Kind::Connect, format!("TLS with provider `{}`: {why}", provider.name));
         let config = self.roots.client_config(provider.ca.as_ref()).map_err(failed)?;
         let name = rustls::pki_types::ServerName::try_from(origin.host.clone())
             .map_err(|_| failed("its host is no valid server name".to_owned()))?;

@@ -72,10 +72,8 @@ impl Link {
     /// Never in practice: HTTP/1.1 has no handshake; hyper's signature says it may.
     pub async fn start(dialed: Dialed, place: OwnedSemaphorePermit, now: Instant) -> Result<Self, hyper::Error> {
         let Dialed { io, probe, peer } = dialed;
-        let (sender, wire) = hyper::client::conn::http1::Builder::new()
-            .max_buf_size(READ_BUFFER)
-            .handshake(TokioIo::new(io))
-            .await?;
+        let (sender, wire) =
+            hyper::client::conn::http1::Builder::new().max_buf_size(READ_BUFFER).handshake(TokioIo::new(io)).await?;
         Ok(Self {
             sender,
             wire: Some(Box::pin(wire)),

@@ -116,9 +116,8 @@ impl Transport {
                 shelf.links.clear();
                 return None;
             }
-            let leads = link
-                .peer
-                .is_none_or(|address| self.resolver.still_leads(&provider.origin.host, address, link.born));
+            let leads =
+                link.peer.is_none_or(|address| self.resolver.still_leads(&provider.origin.host, address, link.born));
             if leads && link.is_quiet() {
                 return Some(link);
             }
@@ -144,9 +143,9 @@ impl Transport {
         let mut shelves = self.shelves.lock().unwrap_or_else(PoisonError::into_inner);
         shelves.retain(|name, shelf| {
             let Some(provider) = providers.iter().find(|provider| provider.name == *name) else { return false };
-            shelf.links.retain(|link| {
-                now.duration_since(link.idle_since) < provider.pool.idle_timeout && link.is_quiet()
-            });
+            shelf
+                .links
+                .retain(|link| now.duration_since(link.idle_since) < provider.pool.idle_timeout && link.is_quiet());
             if shelf.links.is_empty() {
                 // Give the memory of a burst back.
                 shelf.links.shrink_to(8);

@@ -1,0 +1,71 @@
+//! What would happen to a request: the same steps as [`crate::serve`], up to the plan, without
+//! taking or sending anything.
+
+use base::Endpoint;
+use bytes::Bytes;
+use config::{Snapshot, Upstream};
+use dialect::Ask;
+use serde_json::{Value, json};
+
+use crate::understand;
+
+/// The story, as far as it is told without an upstream.
+///
+/// # Errors
+/// A sentence when there is no such client. A request that would be refused is no error: the
+/// refusal is part of the story.
+pub fn explain(snapshot: &Snapshot, client: &str, endpoint: Endpoint, body: Bytes) -> Result<Value, String> {
+    let Some(client) = snapshot.clients.iter().find(|known| &*known.name == client) else {
+        let known: Vec<&str> = snapshot.clients.iter().map(|client| &*client.name).collect();
+        return Err(format!("no client `{client}` in this configuration; it has: {}", known.join(", ")));
+    };
+    let mut story = json!({ "client": &*client.name, "endpoint": format!("/v1/{}", endpoint.tail()) });
+    let size = body.len();
+    let told = Ask::read(endpoint, None, body).and_then(|ask| {
+        let route = understand::route(snapshot, client, &ask)?;
+        Ok((route.clone(), ask))
+    });
+    match told {
+        Err(refusal) => {
+            story["refused"] = json!({
+                "status": refusal.status(),
+                "code": refusal.code.row().code,
+                "param": refusal.param,
+                "message": refusal.message,
+            });
+        }
+        Ok((route, ask)) => {
+            let deadline = client.deadline.map_or(route.deadline, |own| own.min(route.deadline));
+            story["route"] = json!(&*route.name);
+            story["model"] = json!(ask.model);
+            story["stream"] = json!(ask.stream);
+            story["body_bytes"] = json!(size);
+            story["tag"] = json!(ask.tag);
+            story["query"] = json!(ask.query);
+            story["prompt_tokens_guess"] = json!(rules::estimate::tokens(&ask.body));
+            story["deadline_ms"] = json!(millis(deadline));
+            story["attempt_ms"] = json!(millis(route.timeout.attempt));
+            story["upstreams"] = route.upstreams.iter().map(|upstream| shown(upstream, endpoint)).collect();
+        }
+    }
+    if !snapshot.not_in_force.is_empty() {
+        story["not_in_force"] = json!(snapshot.not_in_force);
+    }
+    Ok(story)
+}
+
+fn millis(duration: std::time::Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}
+
+fn shown(upstream: &Upstream, endpoint: Endpoint) -> Value {
+    let provider = &upstream.provider;
+    json!({
+        "upstream": &*upstream.label,
+        "tier": upstream.tier,
+        "protocol": provider.protocol.as_str(),
+        "host": provider.origin.authority(),
+        "path": upstream.paths.get(&endpoint).map(|path| path.as_str()),
+        "keys": provider.keys.len(),
+    })
+}

@@ -1,0 +1,109 @@
+//! The command line. Its help texts are its reference.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use clap::{Parser, Subcommand};
+
+/// The one entry in front of all models: chat, embeddings and rerank over many providers, behind
+/// one address and one key per team.
+#[derive(Debug, Parser)]
+#[command(name = "mai-gateway", version, about, long_about = None, arg_required_else_help = true,
+    after_help = "First steps:\n  mai-gateway serve              run with what is found: provider keys, Ollama, else a mock\n  mai-gateway check -c my.yaml   find every problem of a configuration\n  mai-gateway serve -c my.yaml   run with it\n\nExit codes: 0 clean stop, 1 bad configuration, 2 bad usage.")]
+pub struct Args {
+    /// What to do.
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+/// The commands.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Run the gateway
+    ///
+    /// Without any configuration it serves what it finds: provider keys in the usual environment
+    /// variables, an Ollama on its usual port, else the built-in mock; it makes a client key and an
+    /// admin token and prints once how to call it.
+    Serve(ServeFlags),
+    /// Validate a configuration and print every problem with its place and what to do
+    Check(ConfigAt),
+    /// Print the JSON Schema of the configuration, for editors
+    Schema,
+    /// Print what would happen to a request, without sending anything
+    Explain(ExplainFlags),
+    /// Run a scripted upstream: chat, embeddings, rerank, and every kind of fault
+    Mock(MockFlags),
+}
+
+/// Where the configuration is.
+#[derive(Debug, Clone, clap::Args)]
+pub struct ConfigAt {
+    /// A YAML or JSON file, or a folder of them [default: /etc/mai-gateway where it exists]
+    #[arg(short, long, env = "MAI_CONFIG", value_name = "PATH")]
+    pub config: Option<PathBuf>,
+}
+
+/// Flags of `serve`. A flag beats its environment variable, which beats the file.
+#[derive(Debug, Clone, clap::Args)]
+pub struct ServeFlags {
+    /// Where the configuration is.
+    #[command(flatten)]
+    pub at: ConfigAt,
+    /// The data port, for callers [default: 0.0.0.0:8080]
+    #[arg(long, env = "MAI_LISTEN", value_name = "ADDR:PORT")]
+    pub listen: Option<String>,
+    /// The admin port: health, metrics, levers [default: 127.0.0.1:8081]
+    #[arg(long, env = "MAI_ADMIN_LISTEN", value_name = "ADDR:PORT")]
+    pub admin_listen: Option<String>,
+    /// Where the gateway keeps its data [default: /var/lib/mai-gateway]
+    #[arg(long, env = "MAI_DATA_DIR", value_name = "DIR")]
+    pub data_dir: Option<String>,
+    /// error, warn, info, debug or trace [default: info]
+    #[arg(long, env = "MAI_LOG_LEVEL", value_name = "LEVEL")]
+    pub log_level: Option<String>,
+    /// Threads that serve calls [default: one per core]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=256))]
+    pub workers: Option<u16>,
+}
+
+/// Flags of `explain`.
+#[derive(Debug, clap::Args)]
+pub struct ExplainFlags {
+    /// Where the configuration is.
+    #[command(flatten)]
+    pub at: ConfigAt,
+    /// The client that asks, by its configured name
+    #[arg(long, value_name = "NAME")]
+    pub client: String,
+    /// The request's JSON body in a file; `-` for standard input
+    #[arg(long, value_name = "FILE")]
+    pub request: PathBuf,
+    /// The path that it would be posted to [default: told by its fields]
+    #[arg(long, value_name = "PATH")]
+    pub path: Option<String>,
+    /// Print JSON instead of a table
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Flags of `mock`.
+#[derive(Debug, clap::Args)]
+pub struct MockFlags {
+    /// The port; 0 takes a free one and prints it
+    #[arg(long, default_value_t = 9090, value_name = "N")]
+    pub port: u16,
+    /// The address to listen on
+    #[arg(long, default_value = "127.0.0.1", value_name = "ADDR")]
+    pub host: std::net::IpAddr,
+    /// What it plays: a YAML or JSON file; without one it answers everything pleasantly
+    #[arg(long, value_name = "FILE")]
+    pub scenario: Option<PathBuf>,
+}
+
+impl MockFlags {
+    /// Where it listens.
+    #[must_use]
+    pub fn addr(&self) -> SocketAddr {
+        SocketAddr::new(self.host, self.port)
+    }
+}

@@ -1,0 +1,93 @@
+//! The operator's log on standard error, and the mask before it.
+//!
+//! No part of the gateway puts a credential into a log line. The mask is the second lock: whatever
+//! a line holds, known secrets and what looks like a bearer token are blotted out before it is
+//! written.
+
+use std::io::{self, Write};
+use std::sync::{Arc, PoisonError, RwLock};
+
+use base::Secret;
+use tracing_subscriber::fmt::MakeWriter;
+
+/// Secrets that are in use now.
+#[derive(Clone, Debug, Default)]
+pub struct Mask(Arc<RwLock<Vec<Secret>>>);
+
+impl Mask {
+    /// Replaces the set: the provider keys of a configuration.
+    pub fn set(&self, secrets: Vec<Secret>) {
+        *self.0.write().unwrap_or_else(PoisonError::into_inner) = secrets;
+    }
+
+    /// The text without them.
+    #[must_use]
+    pub fn apply(&self, text: &str) -> String {
+        let secrets = self.0.read().unwrap_or_else(PoisonError::into_inner);
+        let known: Vec<&str> = secrets.iter().map(Secret::expose).filter(|secret| secret.len() >= 4).collect();
+        let mut out = dialect::errors::scrub(text, &known, &[]);
+        drop(secrets);
+        blot_bearers(&mut out);
+        out
+    }
+}
+
+/// Blots out what follows the word `bearer`.
+fn blot_bearers(text: &mut String) {
+    const WORD: &str = "bearer ";
+    let mut from = 0;
+    while let Some(at) = text.get(from..).and_then(|rest| rest.to_ascii_lowercase().find(WORD)) {
+        let start = from + at + WORD.len();
+        let length = text
+            .get(start..)
+            .map_or(0, |rest| rest.find(|c: char| c.is_whitespace() || c == '"').unwrap_or(rest.len()));
+        text.replace_range(start..start + length, "[secret]");
+        from = start;
+    }
+}
+
+#[derive(Clone, Debug)]
+struct Sink(Mask);
+
+impl Write for Sink {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let masked = self.0.apply(&String::from_utf8_lossy(bytes));
+        io::stderr().lock().write_all(masked.as_bytes())?;
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        io::stderr().flush()
+    }
+}
+
+impl<'a> MakeWriter<'a> for Sink {
+    type Writer = Self;
+
+    fn make_writer(&'a self) -> Self {
+        self.clone()
+    }
+}
+
+/// Starts the log. `level` is error, warn, info, debug or trace.
+pub fn start(level: &str, mask: Mask) {
+    let level = level.parse().unwrap_or(tracing::level_filters::LevelFilter::INFO);
+    let subscriber =
+        tracing_subscriber::fmt().with_max_level(level).with_ansi(false).with_target(false).with_writer(Sink(mask));
+    // A second start, as in tests, keeps the first.
+    let _ = tracing::subscriber::set_global_default(subscriber.finish());
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn known_secrets_and_bearer_tokens_are_blotted_out() {
+        let mask = Mask::default();
+        mask.set(vec![Secret::new("sk-provider-1")]);
+        let text = mask.apply("key sk-provider-1 and Authorization: Bearer abc.def, done");
+        assert!(!text.contains("sk-provider-1") && !text.contains("abc.def"), "{text}");
+        assert!(text.ends_with("done"));
+    }
+}

@@ -1,0 +1,45 @@
+//! `mai-gateway mock`: a scripted upstream in a process of its own.
+
+use std::process::ExitCode;
+
+use mock::{Mock, Scenario};
+
+use crate::args::MockFlags;
+use crate::{BAD_CONFIG, CLEAN, complain};
+
+/// Runs until it is stopped.
+pub fn mock(flags: &MockFlags) -> ExitCode {
+    let scenario = match flags.scenario.as_ref() {
+        None => Scenario::default(),
+        Some(path) => {
+            let read = std::fs::read_to_string(path).map_err(|error| error.to_string());
+            match read.and_then(|text| Scenario::read(&text).map_err(|error| error.to_string())) {
+                Ok(scenario) => scenario,
+                Err(error) => {
+                    complain(format!("{}: {error}", path.display()));
+                    return BAD_CONFIG.into();
+                }
+            }
+        }
+    };
+    let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
+        Ok(runtime) => runtime,
+        Err(error) => {
+            complain(format!("no runtime: {error}"));
+            return BAD_CONFIG.into();
+        }
+    };
+    runtime.block_on(async {
+        match Mock::start(flags.addr(), scenario).await {
+            Ok(running) => {
+                complain(format!("mock upstream on {} (OpenAI's paths below /v1; stop it with Ctrl-C)", running.url()));
+                crate::run::until_stopped().await;
+                CLEAN.into()
+            }
+            Err(error) => {
+                complain(format!("cannot listen on {}: {error}", flags.addr()));
+                BAD_CONFIG.into()
+            }
+        }
+    })
+}

@@ -1,0 +1,260 @@
+//! `serve`: opens the ports, starts the workers, reloads, drains.
+
+use std::io;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::Duration;
+
+use admin::LastReload;
+use base::{Clock, Dice, KeyHasher, Secret};
+use config::{Loaded, Overrides, Snapshot};
+use gateway::live::Live;
+use gateway::log::AccessLog;
+use gateway::net::{Dialer, Places, Resolver, Roots, Transport, server_config};
+use gateway::worker::{Desk, TlsSwitch, Worker, desk};
+use tokio::net::TcpListener;
+use tokio::signal::unix::{SignalKind, signal};
+
+use crate::args::ServeFlags;
+use crate::logging::{self, Mask};
+use crate::reload::Reloader;
+use crate::{BAD_CONFIG, CLEAN, check, complain, listen, zero};
+
+/// `mai-gateway serve`
+pub fn serve(flags: ServeFlags) -> ExitCode {
+    let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
+        Ok(runtime) => runtime,
+        Err(error) => return failed(&format!("no runtime: {error}")),
+    };
+    runtime.block_on(async {
+        match start(flags).await {
+            Ok(gateway) => gateway.run().await,
+            Err(message) => failed(&message),
+        }
+    })
+}
+
+fn failed(message: &str) -> ExitCode {
+    complain(message);
+    BAD_CONFIG.into()
+}
+
+/// A gateway whose ports are open.
+struct Gateway {
+    live: Arc<Live>,
+    data: TcpListener,
+    admin: TcpListener,
+    desks: Vec<Desk>,
+    reloader: Arc<Reloader>,
+    last_reload: LastReload,
+    hasher: KeyHasher,
+    banner: Option<zero::Banner>,
+    /// The built-in mock of zero configuration, for as long as the gateway runs.
+    _mock: Option<mock::Running>,
+}
+
+async fn start(flags: ServeFlags) -> Result<Gateway, String> {
+    let hasher = KeyHasher::new(&process_key());
+    let overrides = Overrides {
+        listen: flags.listen.clone(),
+        admin_listen: flags.admin_listen.clone(),
+        data_dir: flags.data_dir.clone(),
+        log_level: flags.log_level.clone(),
+        admin_token: None,
+    };
+    let (source, found) = match check::source(&flags.at) {
+        Some(source) => (source, None),
+        None => {
+            let found = zero::find(&check::env, &Dice::fair()).await?;
+            (found.source.clone(), Some(found))
+        }
+    };
+    let loaded: Loaded =
+        config::load_with(&source, overrides.clone(), &check::env, &hasher).map_err(|errors| errors.to_string())?;
+    let mask = Mask::default();
+    mask.set(secrets(&loaded.snapshot));
+    logging::start(&loaded.snapshot.general.log_level, mask.clone());
+    for warning in &loaded.warnings {
+        tracing::warn!("{warning}");
+    }
+    let (live, shared) = live(loaded.snapshot)?;
+    let general = &live.running().snapshot.general;
+    let data = listen::open(general.listen).map_err(|error| taken("data", "listen", general.listen, &error))?;
+    let admin = listen::open(general.admin_listen)
+        .map_err(|error| taken("admin", "admin.listen", general.admin_listen, &error))?;
+    let desks = workers(&live, &shared, flags.workers)?;
+    let last_reload = LastReload::default();
+    let reloader = Reloader {
+        source,
+        overrides,
+        hasher: hasher.clone(),
+        mask,
+        live: live.clone(),
+        shared,
+        last: last_reload.clone(),
+        files: std::sync::Mutex::new(loaded.files),
+        watches: found.is_none(),
+    };
+    let (banner, mock) = found.map_or((None, None), |found| (Some(found.banner), found.mock));
+    let reloader = Arc::new(reloader);
+    Ok(Gateway { live, data, admin, desks, reloader, last_reload, hasher, banner, _mock: mock })
+}
+
+fn taken(what: &str, key: &str, addr: std::net::SocketAddr, error: &io::Error) -> String {
+    format!("cannot open the {what} port {addr}: {error}; set `{key}` to a free one")
+}
+
+/// What the workers share on the way out, and what a reload touches.
+pub struct Shared {
+    resolver: Arc<Resolver>,
+    roots: Arc<Roots>,
+    places: Arc<Places>,
+    tls: TlsSwitch,
+}
+
+impl Shared {
+    /// Takes a new configuration's names and certificates.
+    ///
+    /// # Errors
+    /// A sentence when the data port's certificate cannot be used; nothing has changed then.
+    pub fn refresh(&self, snapshot: &Snapshot) -> Result<(), String> {
+        let tls = snapshot.general.tls.as_ref().map(server_config).transpose()?;
+        self.tls.store(tls);
+        self.roots.reset();
+        self.resolver.reset(snapshot.general.resolver_refresh);
+        Ok(())
+    }
+}
+
+fn live(snapshot: Snapshot) -> Result<(Arc<Live>, Arc<Shared>), String> {
+    let shared = Shared {
+        resolver: Arc::new(Resolver::new(Clock, snapshot.general.resolver_refresh)),
+        roots: Arc::new(Roots::of_system()),
+        places: Arc::default(),
+        tls: TlsSwitch::default(),
+    };
+    shared.refresh(&snapshot)?;
+    let log = AccessLog::to(io::stdout()).map_err(|error| format!("no thread for the access log: {error}"))?;
+    let live = Live::new(snapshot, Dice::fair(), log).map_err(|error| error.to_string())?;
+    Ok((live, Arc::new(shared)))
+}
+
+/// Starts one thread per core, each with a runtime and connections of its own.
+fn workers(live: &Arc<Live>, shared: &Arc<Shared>, count: Option<u16>) -> Result<Vec<Desk>, String> {
+    let cores = || std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+    let count = count.map_or_else(cores, usize::from);
+    let mut desks = Vec::with_capacity(count);
+    for number in 0..count {
+        let (desk, handed, open) = desk();
+        let (live, shared) = (live.clone(), shared.clone());
+        let run = move || {
+            let built = tokio::runtime::Builder::new_current_thread().enable_all().build();
+            let Ok(runtime) = built else { return tracing::error!("a worker got no runtime") };
+            let dialer = Dialer::new(shared.resolver.clone(), shared.roots.clone());
+            let transport = Transport::new(Clock, Arc::new(dialer), shared.resolver.clone(), shared.places.clone());
+            let worker = Arc::new(Worker { live, transport });
+            runtime.block_on(worker.run(handed, open, shared.tls.clone()));
+        };
+        std::thread::Builder::new()
+            .name(format!("worker-{number}"))
+            .spawn(run)
+            .map_err(|error| format!("no thread for a worker: {error}"))?;
+        desks.push(desk);
+    }
+    Ok(desks)
+}
+
+impl Gateway {
+    async fn run(self) -> ExitCode {
+        let general = self.live.running().snapshot.general.clone();
+        let desk = admin::Desk {
+            live: self.live.clone(),
+            hasher: self.hasher.clone(),
+            last_reload: self.last_reload.clone(),
+            reload: {
+                let reloader = self.reloader.clone();
+                Arc::new(move || {
+                    let reloader = reloader.clone();
+                    Box::pin(async move { reloader.reload() })
+                })
+            },
+        };
+        let data = self.data.local_addr().unwrap_or(general.listen);
+        let admin = self.admin.local_addr().unwrap_or(general.admin_listen);
+        tracing::info!(version = env!("CARGO_PKG_VERSION"), %data, %admin, workers = self.desks.len(), "serving");
+        if let Some(banner) = &self.banner {
+            complain(banner.text(data, admin));
+        }
+        background(async move {
+            if let Err(error) = admin::serve(self.admin, desk).await {
+                tracing::error!(%error, "the admin port has failed");
+            }
+        });
+        background(listen::deal(self.data, self.desks));
+        let watching = self.reloader.clone();
+        background(async move { watching.watch().await });
+        until_stopped().await;
+        drain(&self.live, general.shutdown_grace).await;
+        CLEAN.into()
+    }
+}
+
+/// Refuses new calls, lets running ones end, tells the last ones, flushes.
+async fn drain(live: &Live, grace: Duration) {
+    tracing::info!(running = live.requests(), grace_s = grace.as_secs(), "draining");
+    live.drain();
+    let ended = async {
+        while live.requests() > 0 {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    let done = tokio::select! {
+        done = tokio::time::timeout(grace, ended) => done.is_ok(),
+        () = until_stopped() => false,
+    };
+    if !done {
+        tracing::warn!(running = live.requests(), "stopping with calls still running; they are told");
+        live.cut_short();
+        let told = async {
+            while live.requests() > 0 {
+                tokio::time::sleep(Duration::from_millis(10)).await;
+            }
+        };
+        let _ = tokio::time::timeout(Duration::from_secs(1), told).await;
+    }
+    // Answers are with hyper; a moment lets the workers write them out.
+    tokio::time::sleep(Duration::from_millis(50)).await;
+    live.log.flush(Duration::from_secs(2));
+    tracing::info!("stopped");
+}
+
+/// Waits for SIGTERM or SIGINT.
+pub async fn until_stopped() {
+    let (Ok(mut term), Ok(mut int)) = (signal(SignalKind::terminate()), signal(SignalKind::interrupt())) else {
+        return std::future::pending().await;
+    };
+    tokio::select! {
+        _ = term.recv() => {}
+        _ = int.recv() => {}
+    }
+}
+
+/// Starts a task of the control runtime.
+fn background(task: impl Future<Output = ()> + Send + 'static) {
+    drop(tokio::spawn(task));
+}
+
+/// Everything in a configuration that must not be printed.
+pub fn secrets(snapshot: &Snapshot) -> Vec<Secret> {
+    snapshot.providers.iter().flat_map(|provider| provider.keys.iter().map(|key| key.secret.clone())).collect()
+}
+
+/// 64 bytes that nobody else knows, for the hashes of this process.
+fn process_key() -> [u8; 64] {
+    let mut key = [0; 64];
+    if rustls::crypto::ring::default_provider().secure_random.fill(&mut key).is_err() {
+        // Without the system's randomness the hashes are unkeyed; TLS would fail too.
+        tracing::error!("the system gives no random bytes");
+    }
+    key
+}
