@@ -1,0 +1,223 @@
+//! What is measured: the gateway and what stands beside it, each started on a free port in front of the same upstream.
+
+use std::fs;
+use std::io;
+use std::path::Path;
+use std::time::Duration;
+
+use crate::process::{self, Started};
+use crate::wire::Connection;
+use crate::workload;
+
+/// How long a target may take until it answers.
+const START: Duration = Duration::from_secs(15);
+
+/// Calls before a target counts as started; the idle memory is read after them.
+const FIRST_CALLS: usize = 20;
+
+/// One of the peers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Kind {
+    /// The upstream itself, nothing in between.
+    Direct,
+    Nginx,
+    Relay,
+    Gateway,
+}
+
+impl Kind {
+    pub(crate) const ALL: [Self; 4] = [Self::Direct, Self::Nginx, Self::Relay, Self::Gateway];
+
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Self::Direct => "direct",
+            Self::Nginx => "nginx",
+            Self::Relay => "relay",
+            Self::Gateway => "gateway",
+        }
+    }
+
+    pub(crate) fn named(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|kind| kind.name() == name)
+    }
+}
+
+/// A started target.
+pub(crate) struct Target {
+    pub(crate) kind: Kind,
+    pub(crate) port: u16,
+    /// Nothing of its own for the direct way.
+    process: Option<Started>,
+}
+
+impl Target {
+    /// Starts the scripted upstream.
+    pub(crate) async fn upstream(dir: &Path) -> io::Result<Self> {
+        let port = process::free_port()?;
+        let process = Started::start(dir, "upstream", &ours(&["upstream", &port.to_string()])?, &[])?;
+        Self { kind: Kind::Direct, port, process: Some(process) }.once_it_answers(dir).await
+    }
+
+    /// Starts `kind` in front of the upstream and waits until it answers.
+    pub(crate) async fn start(kind: Kind, upstream_port: u16, gateway: &Path, dir: &Path) -> io::Result<Self> {
+        let port = process::free_port()?;
+        let process = match kind {
+            Kind::Direct => return Ok(Self { kind, port: upstream_port, process: None }),
+            Kind::Nginx => {
+                let config = dir.join("nginx.conf");
+                fs::write(&config, nginx_config(port, upstream_port, dir))?;
+                let words = ["nginx", "-e", "stderr", "-p", &text(dir), "-c", &text(&config)].map(String::from);
+                Started::start(dir, kind.name(), &words, &[])?
+            }
+            Kind::Relay => {
+                let words = ours(&["relay", &port.to_string(), &upstream_port.to_string()])?;
+                Started::start(dir, kind.name(), &words, &[])?
+            }
+            Kind::Gateway => {
+                let config = dir.join("gateway.yaml");
+                fs::write(&config, gateway_config(port, process::free_port()?, upstream_port))?;
+                let data = dir.join("gateway-data");
+                fs::create_dir_all(&data)?;
+                let words = [&text(gateway), "serve", "--config", &text(&config)].map(String::from);
+                Started::start(dir, kind.name(), &words, &[("MAI_DATA_DIR", text(&data))])?
+            }
+        };
+        Self { kind, port, process: Some(process) }.once_it_answers(dir).await
+    }
+
+    pub(crate) fn cpu_ns(&self) -> u64 {
+        self.process.as_ref().map_or(0, Started::cpu_ns)
+    }
+
+    pub(crate) fn resident_bytes(&self) -> u64 {
+        self.process.as_ref().map_or(0, Started::resident_bytes)
+    }
+
+    pub(crate) fn pids(&self) -> &[u32] {
+        self.process.as_ref().map_or(&[], Started::pids)
+    }
+
+    async fn once_it_answers(mut self, dir: &Path) -> io::Result<Self> {
+        let name = if self.kind == Kind::Direct { "upstream" } else { self.kind.name() };
+        let answered = tokio::time::timeout(START, async {
+            loop {
+                if self.process.as_mut().is_some_and(Started::ended) {
+                    return Err(io::Error::other("it ended"));
+                }
+                match Connection::open(self.port).await {
+                    Ok(connection) => return first_calls(connection).await,
+                    Err(_) => tokio::time::sleep(Duration::from_millis(20)).await,
+                }
+            }
+        });
+        let outcome = answered.await.unwrap_or_else(|_| Err(io::Error::other("it did not answer in time")));
+        if let Err(error) = outcome {
+            let said = fs::read_to_string(dir.join(format!("{name}.err"))).unwrap_or_default();
+            let last: Vec<&str> = said.lines().rev().take(8).collect();
+            let last = last.into_iter().rev().collect::<Vec<_>>().join("\n  ");
+            return Err(io::Error::other(format!("{name} does not serve: {error}\n  {last}")));
+        }
+        if let Some(process) = &mut self.process {
+            process.learn_family();
+        }
+        Ok(self)
+    }
+}
+
+async fn first_calls(mut connection: Connection) -> io::Result<()> {
+    for call in [workload::short_chat(), workload::embeddings()].iter().cycle().take(FIRST_CALLS) {
+        let (status, bytes) = connection.call(&call.bytes).await?;
+        if status != 200 || call.answer_bytes != Some(bytes) {
+            return Err(io::Error::other(format!("its first answers have status {status} and {bytes} bytes")));
+        }
+    }
+    Ok(())
+}
+
+fn ours(words: &[&str]) -> io::Result<Vec<String>> {
+    let program = text(&std::env::current_exe()?);
+    Ok(std::iter::once(program).chain(words.iter().map(|word| (*word).to_owned())).collect())
+}
+
+fn text(path: &Path) -> String {
+    path.to_string_lossy().into_owned()
+}
+
+/// A plain reverse proxy, set up by someone who knows it: two workers, kept connections both ways, bodies in memory, no log.
+fn nginx_config(port: u16, upstream_port: u16, dir: &Path) -> String {
+    let dir = text(dir);
+    format!(
+        r#"worker_processes 2;
+worker_rlimit_nofile 16384;
+daemon off;
+pid {dir}/nginx.pid;
+error_log stderr error;
+events {{ worker_connections 8192; }}
+http {{
+    access_log off;
+    client_body_temp_path {dir}/nginx-body;
+    proxy_temp_path {dir}/nginx-proxy;
+    fastcgi_temp_path {dir}/nginx-fastcgi;
+    uwsgi_temp_path {dir}/nginx-uwsgi;
+    scgi_temp_path {dir}/nginx-scgi;
+    client_max_body_size 16m;
+    client_body_buffer_size 512k;
+    keepalive_timeout 300s;
+    keepalive_requests 100000000;
+    tcp_nodelay on;
+    upstream bench {{
+        server 127.0.0.1:{upstream_port};
+        keepalive 256;
+        keepalive_requests 100000000;
+        keepalive_timeout 300s;
+    }}
+    map_hash_bucket_size 256;
+    map $http_authorization $known {{ default 0; "Bearer {key}" 1; }}
+    server {{
+        listen 127.0.0.1:{port} reuseport backlog=4096;
+        if ($known = 0) {{ return 401; }}
+        proxy_http_version 1.1;
+        proxy_set_header Connection "";
+        location /v1/chat/ {{
+            proxy_pass http://bench;
+            proxy_buffering off;
+        }}
+        location / {{
+            proxy_pass http://bench;
+            proxy_buffers 16 64k;
+            proxy_buffer_size 64k;
+            proxy_busy_buffers_size 128k;
+            proxy_max_temp_file_size 0;
+        }}
+    }}
+}}
+"#,
+        key = workload::CLIENT_KEY
+    )
+}
+
+/// Everything by default: identity, metrics, and the access log, which goes to a file by way of stdout.
+fn gateway_config(port: u16, admin_port: u16, upstream_port: u16) -> String {
+    format!(
+        r#"listen: "127.0.0.1:{port}"
+admin: {{ listen: "127.0.0.1:{admin_port}" }}
+providers:
+  - name: scripted
+    protocol: openai
+    base_url: "http://127.0.0.1:{upstream_port}/v1"
+    api_key: "sk-upstream-bench"
+routes:
+  - name: chat
+    match: {{ path: /v1/chat/completions }}
+    upstreams: [{{ provider: scripted, model: bench-chat }}]
+  - name: embedding
+    match: {{ path: /v1/embeddings }}
+    upstreams: [{{ provider: scripted, model: bench-embedding }}]
+clients:
+  - name: bench
+    keys: ["{key}"]
+    routes: ["*"]
+"#,
+        key = workload::CLIENT_KEY
+    )
+}
