@@ -11,18 +11,18 @@ usage: bench run     [options]     measures and prints a table, ratios first
        bench profile [options]     loads one target with one measure under `perf` and prints where the time goes
 
   --quick              half the rounds, shorter samples: at most a minute
-  --rounds N           rounds (6; with --quick 3)
+  --rounds N           rounds (5; with --quick 3)
   --seconds S          length of one sample, for all measures alike
   --max-seconds S      no round begins that would end after this (230; with --quick 58)
   --targets A,B,…      of direct, nginx, relay, gateway (all)
-  --only A,B,…         of latency, chat, stream, crowd, embeddings, prompt, memory (all)
+  --only A,B,…         of latency, chat, stream, crowd, flood, embeddings, prompt, memory (all)
   --gateway PATH       the gateway's binary (target/release/mai-gateway)
   --json FILE          writes every sample and every ratio
   --markdown FILE      writes the table for documents
   --perf FILE          profile: keeps perf's data there";
 
 /// Rounds by default.
-const ROUNDS: usize = 6;
+const ROUNDS: usize = 5;
 const QUICK_ROUNDS: usize = 3;
 
 /// Bounds of a whole run, in seconds.

@@ -10,6 +10,7 @@ use std::time::Duration;
 use rustix::process::{
     Pid, Resource, Rlimit, Signal, getrlimit, kill_process, set_parent_process_death_signal, setrlimit,
 };
+use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
 /// How long a stopped process may take before it is killed: 40 looks, one every 50 ms.
 const STOP_LOOKS: u32 = 40;
@@ -17,6 +18,9 @@ const STOP_LOOK: Duration = Duration::from_millis(50);
 
 /// Open files that a run asks for: 1,000 streams are up to 3,000 of them in one process.
 const OPEN_FILES: u64 = 16_384;
+
+/// Niceness of a run, where the machine allows it.
+const NICER: i32 = -10;
 
 /// Bytes of a page, as `/proc/PID/statm` counts.
 const PAGE: u64 = 4096;
@@ -111,6 +115,50 @@ pub(crate) fn raise_open_files() -> io::Result<()> {
         setrlimit(Resource::Nofile, Rlimit { current: Some(wanted), maximum: limit.maximum })?;
     }
     Ok(())
+}
+
+/// Puts this process, and what it starts from now on, before the builds and editors of a shared machine. False where
+/// the machine does not let us.
+pub(crate) fn come_first() -> bool {
+    rustix::process::nice(NICER).is_ok_and(|nice| nice <= NICER)
+}
+
+/// Cores of the machine, whatever this process may use of them.
+pub(crate) fn cores() -> usize {
+    let stat = fs::read_to_string("/proc/stat").unwrap_or_default();
+    stat.lines().filter(|line| line.starts_with("cpu") && !line.starts_with("cpu ")).count().max(1)
+}
+
+/// While it lives, all threads of some processes run on one core.
+pub(crate) struct OneCore {
+    before: CpuSet,
+    pids: Vec<u32>,
+}
+
+impl OneCore {
+    /// Moves `pids` and this process to the first core that this process may use.
+    pub(crate) fn hold(pids: &[u32]) -> io::Result<Self> {
+        let before = sched_getaffinity(None)?;
+        let first = (0..CpuSet::MAX_CPU).find(|cpu| before.is_set(*cpu)).unwrap_or(0);
+        let mut one = CpuSet::new();
+        one.set(first);
+        let pids: Vec<u32> = pids.iter().copied().chain([std::process::id()]).collect();
+        place(&pids, &one);
+        Ok(Self { before, pids })
+    }
+}
+
+impl Drop for OneCore {
+    fn drop(&mut self) {
+        place(&self.pids, &self.before);
+    }
+}
+
+fn place(pids: &[u32], cpus: &CpuSet) {
+    for task in pids.iter().flat_map(|pid| numbers_in(&format!("/proc/{pid}/task"))) {
+        // A thread that is gone already needs no place.
+        let _ = sched_setaffinity(i32::try_from(task).ok().and_then(Pid::from_raw), cpus);
+    }
 }
 
 /// A port that was free a moment ago.

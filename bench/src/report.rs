@@ -46,21 +46,23 @@ const fn row(key: &'static str, label: &'static str, figure: Figure, by: By, wan
     Row { key, label, figure, by, wanted }
 }
 
-const ROWS: [Row; 14] = [
+const ROWS: [Row; 16] = [
     row("chat_cpu", "CPU per short chat", Figure::ChatCpuUs, By::Ratio, Wanted::AtMost(2.0)),
     row("chat_calls", "calls/s, 32 connections", Figure::ChatCallsPerSecond, By::Ratio, Wanted::AtLeast(0.7)),
-    row("latency_added", "added p50, 1 connection", Figure::LatencyP50Us, By::AddedRatio, Wanted::AtMost(1.6)),
+    row("latency_added", "added p50, 1 connection, 1 core", Figure::LatencyP50Us, By::AddedRatio, Wanted::AtMost(1.6)),
     row("chunk_cpu", "CPU per stream chunk", Figure::ChunkCpuUs, By::Ratio, Wanted::AtMost(1.5)),
     row("chunk_delay_added", "added chunk delay p50", Figure::ChunkDelayUs, By::AddedRatio, Wanted::AtMost(2.0)),
     row("crowd_chunks", "chunks/s, 1,000 streams", Figure::CrowdChunksPerSecond, By::Ratio, Wanted::AtLeast(0.9)),
     row("crowd_chunk_cpu", "CPU per chunk, 1,000 streams", Figure::CrowdChunkCpuUs, By::Ratio, Wanted::Nothing),
+    row("flood_chunks", "chunks/s, 1,000 streams flat out", Figure::FloodChunksPerSecond, By::Ratio, Wanted::Nothing),
+    row("flood_chunk_cpu", "CPU per chunk, flat out", Figure::FloodChunkCpuUs, By::Ratio, Wanted::Nothing),
     row("embeddings_cpu", "CPU per 32 x 1,024 embeddings", Figure::EmbeddingsCpuUs, By::Ratio, Wanted::AtMost(1.5)),
     row("embeddings_calls", "embeddings calls/s", Figure::EmbeddingsCallsPerSecond, By::Ratio, Wanted::Nothing),
     row("prompt_cpu", "CPU per 200 KB prompt", Figure::PromptCpuUs, By::Ratio, Wanted::AtMost(2.0)),
     row("prompt_calls", "200 KB prompts/s", Figure::PromptCallsPerSecond, By::Ratio, Wanted::Nothing),
     row("idle_mb", "MB idle", Figure::IdleMb, By::Value, Wanted::AtMost(20.0)),
     row("streams_mb", "MB with 1,000 streams open", Figure::StreamsMb, By::Value, Wanted::AtMost(80.0)),
-    row("crowd_mb", "MB with 1,000 streams flat out", Figure::CrowdMb, By::Value, Wanted::Nothing),
+    row("flood_mb", "MB with 1,000 streams flat out", Figure::FloodMb, By::Value, Wanted::Nothing),
 ];
 
 /// Median, least and most of the rounds.
@@ -143,13 +145,15 @@ const fn unit(figure: Figure) -> &'static str {
         | Figure::ChunkCpuUs
         | Figure::ChunkDelayUs
         | Figure::CrowdChunkCpuUs
+        | Figure::FloodChunkCpuUs
         | Figure::EmbeddingsCpuUs
         | Figure::PromptCpuUs => "µs",
         Figure::ChatCallsPerSecond
         | Figure::CrowdChunksPerSecond
+        | Figure::FloodChunksPerSecond
         | Figure::EmbeddingsCallsPerSecond
         | Figure::PromptCallsPerSecond => "/s",
-        Figure::IdleMb | Figure::StreamsMb | Figure::CrowdMb => "MB",
+        Figure::IdleMb | Figure::StreamsMb | Figure::FloodMb => "MB",
     }
 }
 
@@ -162,13 +166,15 @@ const fn key(figure: Figure) -> &'static str {
         Figure::ChunkDelayUs => "chunk_delay_p50_us",
         Figure::CrowdChunksPerSecond => "crowd_chunks_per_second",
         Figure::CrowdChunkCpuUs => "crowd_chunk_cpu_us",
+        Figure::FloodChunksPerSecond => "flood_chunks_per_second",
+        Figure::FloodChunkCpuUs => "flood_chunk_cpu_us",
         Figure::EmbeddingsCpuUs => "embeddings_cpu_us",
         Figure::EmbeddingsCallsPerSecond => "embeddings_calls_per_second",
         Figure::PromptCpuUs => "prompt_cpu_us",
         Figure::PromptCallsPerSecond => "prompt_calls_per_second",
         Figure::IdleMb => "idle_mb",
         Figure::StreamsMb => "streams_mb",
-        Figure::CrowdMb => "crowd_mb",
+        Figure::FloodMb => "flood_mb",
     }
 }
 

@@ -62,11 +62,14 @@ impl Stage {
     /// Starts the upstream and the targets that were asked for.
     pub(crate) async fn set(options: &Options) -> io::Result<Self> {
         process::raise_open_files()?;
+        if !process::come_first() {
+            say("no leave to run before other programs: run as root, or leave the machine alone");
+        }
         let scratch = Scratch::make()?;
         let upstream = Target::upstream(scratch.path()).await?;
         let mut targets = Vec::with_capacity(options.targets.len());
         for kind in &options.targets {
-            targets.push(Target::start(*kind, upstream.port, &options.gateway, scratch.path()).await?);
+            targets.push(Target::start(*kind, &upstream, &options.gateway, scratch.path()).await?);
         }
         Ok(Self { targets, upstream, scratch })
     }
@@ -121,8 +124,7 @@ async fn measure_all(options: &Options, stage: &Stage) -> io::Result<Book> {
     }
     book.seconds = seconds_since(start);
     let foreign = (process::machine_cpu_ns() - machine).saturating_sub(stage.cpu_ns() - ours);
-    let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
-    book.foreign_share = share(foreign, book.seconds, cores);
+    book.foreign_share = share(foreign, book.seconds, process::cores());
     Ok(book)
 }
 

@@ -120,7 +120,9 @@ pub(crate) async fn crowd(port: u16, plan: Plan, window: Duration, probe: &Probe
     let start = Rc::new(Semaphore::new(0));
     let local = LocalSet::new();
     let mut tasks = JoinSet::new();
-    for _ in 0..plan.streams {
+    for n in 0..plan.streams {
+        // As in `paced`: the chunks of all streams must not fall due together.
+        let offset = Duration::from_micros(plan.every_us * n as u64 / plan.streams as u64);
         let (call, tally) = (Rc::clone(&call), Rc::clone(&tally));
         let (opening, start) = (Rc::clone(&opening), Rc::clone(&start));
         let task = async move {
@@ -130,6 +132,9 @@ pub(crate) async fn crowd(port: u16, plan: Plan, window: Duration, probe: &Probe
             };
             tally.begun.set(tally.begun.get() + 1);
             let _started = start.acquire().await;
+            if !offset.is_zero() {
+                tokio::time::sleep(offset).await;
+            }
             let followed = match connection {
                 Ok(connection) => read_events(connection, &call, &tally).await,
                 Err(error) => Err(error),

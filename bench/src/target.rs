@@ -48,6 +48,8 @@ pub(crate) struct Target {
     pub(crate) port: u16,
     /// Nothing of its own for the direct way.
     process: Option<Started>,
+    /// The upstream behind it.
+    upstream_pids: Vec<u32>,
 }
 
 impl Target {
@@ -55,14 +57,16 @@ impl Target {
     pub(crate) async fn upstream(dir: &Path) -> io::Result<Self> {
         let port = process::free_port()?;
         let process = Started::start(dir, "upstream", &ours(&["upstream", &port.to_string()])?, &[])?;
-        Self { kind: Kind::Direct, port, process: Some(process) }.once_it_answers(dir).await
+        Self { kind: Kind::Direct, port, process: Some(process), upstream_pids: Vec::new() }.once_it_answers(dir).await
     }
 
     /// Starts `kind` in front of the upstream and waits until it answers.
-    pub(crate) async fn start(kind: Kind, upstream_port: u16, gateway: &Path, dir: &Path) -> io::Result<Self> {
+    pub(crate) async fn start(kind: Kind, upstream: &Self, gateway: &Path, dir: &Path) -> io::Result<Self> {
         let port = process::free_port()?;
+        let upstream_port = upstream.port;
+        let upstream_pids = upstream.pids().to_vec();
         let process = match kind {
-            Kind::Direct => return Ok(Self { kind, port: upstream_port, process: None }),
+            Kind::Direct => return Ok(Self { kind, port: upstream_port, process: None, upstream_pids }),
             Kind::Nginx => {
                 let config = dir.join("nginx.conf");
                 fs::write(&config, nginx_config(port, upstream_port, dir))?;
@@ -82,7 +86,7 @@ impl Target {
                 Started::start(dir, kind.name(), &words, &[("MAI_DATA_DIR", text(&data))])?
             }
         };
-        Self { kind, port, process: Some(process) }.once_it_answers(dir).await
+        Self { kind, port, process: Some(process), upstream_pids }.once_it_answers(dir).await
     }
 
     pub(crate) fn cpu_ns(&self) -> u64 {
@@ -95,6 +99,11 @@ impl Target {
 
     pub(crate) fn pids(&self) -> &[u32] {
         self.process.as_ref().map_or(&[], Started::pids)
+    }
+
+    /// Every process that a call passes, the caller's left out.
+    pub(crate) fn path_pids(&self) -> Vec<u32> {
+        [self.pids(), &self.upstream_pids].concat()
     }
 
     async fn once_it_answers(mut self, dir: &Path) -> io::Result<Self> {
