@@ -47,8 +47,16 @@ pub(crate) enum Measure {
 }
 
 impl Measure {
-    pub(crate) const ALL: [Self; 8] =
-        [Self::Latency, Self::Chat, Self::Stream, Self::Crowd, Self::Flood, Self::Embeddings, Self::Prompt, Self::Memory];
+    pub(crate) const ALL: [Self; 8] = [
+        Self::Latency,
+        Self::Chat,
+        Self::Stream,
+        Self::Crowd,
+        Self::Flood,
+        Self::Embeddings,
+        Self::Prompt,
+        Self::Memory,
+    ];
 
     pub(crate) const fn name(self) -> &'static str {
         match self {
@@ -70,10 +78,11 @@ impl Measure {
     /// Length of one sample by default.
     pub(crate) const fn window(self) -> Duration {
         Duration::from_millis(match self {
-            Self::Latency => 700,
-            Self::Chat => 1_200,
-            Self::Stream | Self::Crowd => 1_500,
-            Self::Flood | Self::Embeddings | Self::Prompt => 800,
+            Self::Latency => 500,
+            Self::Chat => 1_000,
+            Self::Stream => 1_500,
+            Self::Crowd => 1_000,
+            Self::Flood | Self::Embeddings | Self::Prompt => 700,
             Self::Memory => 0,
         })
     }
@@ -161,8 +170,7 @@ async fn loop_of(target: &Target, call: &Call, connections: usize, window: Durat
 /// A closed loop over 32 connections: CPU per call, and calls per second.
 async fn saturate(target: &Target, call: &Call, window: Duration, names: (Figure, Figure)) -> io::Result<Taken> {
     let sample = loop_of(target, call, CONNECTIONS, window).await?;
-    let figures =
-        vec![(names.0, per(sample.cpu_ns, sample.calls)), (names.1, rate(sample.calls, sample.elapsed_ns))];
+    let figures = vec![(names.0, per(sample.cpu_ns, sample.calls)), (names.1, rate(sample.calls, sample.elapsed_ns))];
     Ok(Taken { figures, wrong: wrong(sample.wrong, sample.first_wrong) })
 }
 

@@ -11,6 +11,7 @@ usage: bench run     [options]     measures and prints a table, ratios first
        bench profile [options]     loads one target with one measure under `perf` and prints where the time goes
 
   --quick              half the rounds, shorter samples: at most a minute
+  --polite             does not run before other programs of the machine
   --rounds N           rounds (5; with --quick 3)
   --seconds S          length of one sample, for all measures alike
   --max-seconds S      no round begins that would end after this (230; with --quick 58)
@@ -33,6 +34,8 @@ const QUICK_MAX_SECONDS: f64 = 58.0;
 #[derive(Clone, Debug)]
 pub(crate) struct Options {
     pub(crate) quick: bool,
+    /// Leave other programs their share of the machine.
+    pub(crate) polite: bool,
     pub(crate) rounds: usize,
     /// Length of every sample, where it was given.
     pub(crate) seconds: Option<f64>,
@@ -51,6 +54,7 @@ impl Options {
         let quick = words.iter().any(|word| word == "--quick");
         let mut options = Self {
             quick,
+            polite: words.iter().any(|word| word == "--polite"),
             rounds: if quick { QUICK_ROUNDS } else { ROUNDS },
             seconds: None,
             max_seconds: if quick { QUICK_MAX_SECONDS } else { MAX_SECONDS },
@@ -63,7 +67,7 @@ impl Options {
         };
         let mut words = words.iter();
         while let Some(flag) = words.next() {
-            if flag == "--quick" {
+            if matches!(flag.as_str(), "--quick" | "--polite") {
                 continue;
             }
             let value = words.next().ok_or_else(|| wrong(flag, "needs a value"))?;
@@ -90,7 +94,10 @@ impl Options {
 }
 
 fn list<T>(flag: &str, value: &str, named: impl Fn(&str) -> Option<T>) -> io::Result<Vec<T>> {
-    value.split(',').map(|name| named(name.trim()).ok_or_else(|| wrong(flag, &format!("does not know {name}")))).collect()
+    value
+        .split(',')
+        .map(|name| named(name.trim()).ok_or_else(|| wrong(flag, &format!("does not know {name}"))))
+        .collect()
 }
 
 fn number<T: std::str::FromStr>(flag: &str, value: &str) -> io::Result<T> {

@@ -22,6 +22,9 @@ const OPEN_FILES: u64 = 16_384;
 /// Niceness of a run, where the machine allows it.
 const NICER: i32 = -10;
 
+/// The group that the kernel shares cores by.
+const GROUP: &str = "/proc/self/autogroup";
+
 /// Bytes of a page, as `/proc/PID/statm` counts.
 const PAGE: u64 = 4096;
 
@@ -117,10 +120,32 @@ pub(crate) fn raise_open_files() -> io::Result<()> {
     Ok(())
 }
 
-/// Puts this process, and what it starts from now on, before the builds and editors of a shared machine. False where
-/// the machine does not let us.
-pub(crate) fn come_first() -> bool {
-    rustix::process::nice(NICER).is_ok_and(|nice| nice <= NICER)
+/// While it lives, this process and what it starts run before the builds and editors of a shared machine.
+pub(crate) struct First {
+    /// Niceness of the session's group before, where the kernel groups by session.
+    group_before: Option<String>,
+}
+
+impl First {
+    /// Takes the lead; an error where the machine does not let us.
+    pub(crate) fn come() -> io::Result<Self> {
+        rustix::process::nice(NICER)?;
+        // Where the kernel shares cores between sessions, a process's own niceness counts only inside its session.
+        let group = fs::read_to_string(GROUP).ok();
+        let group_before = group.as_deref().and_then(|text| text.rsplit(' ').next()).map(|nice| nice.trim().to_owned());
+        if group_before.is_some() {
+            fs::write(GROUP, NICER.to_string())?;
+        }
+        Ok(Self { group_before })
+    }
+}
+
+impl Drop for First {
+    fn drop(&mut self) {
+        if let Some(before) = &self.group_before {
+            let _ = fs::write(GROUP, before);
+        }
+    }
 }
 
 /// Cores of the machine, whatever this process may use of them.
@@ -214,8 +239,13 @@ pub(crate) fn own_cpu_ns() -> u64 {
 /// CPU time that the whole machine has spent so far, in nanoseconds, idle time left out.
 pub(crate) fn machine_cpu_ns() -> u64 {
     let stat = fs::read_to_string("/proc/stat").unwrap_or_default();
-    let fields: Vec<u64> =
-        stat.lines().next().unwrap_or_default().split_ascii_whitespace().filter_map(|field| field.parse().ok()).collect();
+    let fields: Vec<u64> = stat
+        .lines()
+        .next()
+        .unwrap_or_default()
+        .split_ascii_whitespace()
+        .filter_map(|field| field.parse().ok())
+        .collect();
     // user nice system [idle iowait] irq softirq steal
     fields.iter().take(8).enumerate().filter(|(at, _)| !(3..=4).contains(at)).map(|(_, ticks)| ticks * 10_000_000).sum()
 }

@@ -44,7 +44,8 @@ async fn profile(options: &Options, stage: &Stage, measure: Measure) -> io::Resu
     let data = data.to_string_lossy().into_owned();
     let pids: Vec<String> = target.pids().iter().map(u32::to_string).collect();
     let seconds = (window.as_secs_f64() + 0.2).to_string();
-    let words = ["perf", "record", "-q", "-g", "-F", FREQUENCY, "-o", &data, "-p", &pids.join(","), "--", "sleep", &seconds];
+    let words =
+        ["perf", "record", "-q", "-g", "-F", FREQUENCY, "-o", &data, "-p", &pids.join(","), "--", "sleep", &seconds];
     let mut perf = Started::start(stage.scratch.path(), "perf", &words.map(String::from), &[])?;
     let taken = measure::take(measure, target, window).await?;
     for (figure, value) in &taken.figures {

@@ -227,7 +227,9 @@ fn tables(options: &Options, book: &Book) -> String {
         bodies()
     );
     if book.foreign_share > BUSY {
-        text.push_str("The machine was busy: calls per second, latencies and delays are disturbed, CPU ratios less so.\n");
+        text.push_str(
+            "The machine was busy: calls per second, latencies and delays are disturbed, CPU ratios less so.\n",
+        );
     }
     for wrong in &book.wrong {
         let _ = writeln!(text, "WRONG: {wrong}");
@@ -236,7 +238,8 @@ fn tables(options: &Options, book: &Book) -> String {
 }
 
 fn ratio_table(book: &Book, kinds: &[Kind]) -> String {
-    let compared: Vec<Kind> = kinds.iter().copied().filter(|kind| matches!(kind, Kind::Gateway | Kind::Relay)).collect();
+    let compared: Vec<Kind> =
+        kinds.iter().copied().filter(|kind| matches!(kind, Kind::Gateway | Kind::Relay)).collect();
     let names = compared.iter().map(|kind| kind.name());
     let mut lines = vec![["against nginx", "wanted"].into_iter().chain(names).chain([""]).map(String::from).collect()];
     for row in &ROWS {

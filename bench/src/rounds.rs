@@ -8,7 +8,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use crate::clock;
 use crate::measure::{self, Figure, Measure};
 use crate::options::Options;
-use crate::process::{self, Scratch};
+use crate::process::{self, First, Scratch};
 use crate::report;
 use crate::target::{Kind, Target};
 use crate::{say, workload};
@@ -56,14 +56,16 @@ pub(crate) struct Stage {
     pub(crate) targets: Vec<Target>,
     upstream: Target,
     pub(crate) scratch: Scratch,
+    _first: Option<First>,
 }
 
 impl Stage {
     /// Starts the upstream and the targets that were asked for.
     pub(crate) async fn set(options: &Options) -> io::Result<Self> {
         process::raise_open_files()?;
-        if !process::come_first() {
-            say("no leave to run before other programs: run as root, or leave the machine alone");
+        let first = if options.polite { None } else { First::come().ok() };
+        if first.is_none() {
+            say("not before other programs (root may, without --polite): leave the machine alone meanwhile");
         }
         let scratch = Scratch::make()?;
         let upstream = Target::upstream(scratch.path()).await?;
@@ -71,7 +73,7 @@ impl Stage {
         for kind in &options.targets {
             targets.push(Target::start(*kind, &upstream, &options.gateway, scratch.path()).await?);
         }
-        Ok(Self { targets, upstream, scratch })
+        Ok(Self { targets, upstream, scratch, _first: first })
     }
 
     /// CPU time of all processes of this run.

@@ -83,7 +83,8 @@ impl Answers {
 }
 
 fn json(status: &str, body: &str) -> Vec<u8> {
-    format!("HTTP/1.1 {status}\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n{body}", body.len()).into_bytes()
+    format!("HTTP/1.1 {status}\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n{body}", body.len())
+        .into_bytes()
 }
 
 async fn converse(mut connection: TcpStream, answers: &Answers) -> io::Result<()> {

@@ -137,7 +137,11 @@ impl Events {
     pub(crate) fn feed(&mut self, body: &[u8], mut event: impl FnMut(u64)) -> io::Result<()> {
         self.tail.extend_from_slice(body);
         let Some(end) = memmem::rfind(&self.tail, b"\n\n").map(|at| at + 2) else {
-            return if self.tail.len() > MOST_EVENT_BYTES { Err(io::Error::other("an event without an end")) } else { Ok(()) };
+            return if self.tail.len() > MOST_EVENT_BYTES {
+                Err(io::Error::other("an event without an end"))
+            } else {
+                Ok(())
+            };
         };
         let whole = self.tail.get(..end).unwrap_or_default();
         for at in memmem::find_iter(whole, STAMP_MARK) {

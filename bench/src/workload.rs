@@ -51,7 +51,8 @@ pub(crate) fn embeddings() -> Call {
     let mut body = String::from(r#"{"model":"embedding","input":["#);
     for n in 0..INPUTS {
         let comma = if n == 0 { "" } else { "," };
-        let _ = write!(body, r#"{comma}"Passage {n}: the warranty covers parts and labour for two years from delivery.""#);
+        let _ =
+            write!(body, r#"{comma}"Passage {n}: the warranty covers parts and labour for two years from delivery.""#);
     }
     body.push_str("]}");
     Call { bytes: post("/v1/embeddings", &body), answer_bytes: Some(embeddings_answer().len()) }
