@@ -8,6 +8,7 @@
 //! | [`understand`] | reads the body once; finds the route behind the model name |
 //! | [`plan`] | the route's upstreams in order |
 //! | [`pursue`] | try, judge, move on; [`attempt`] is one try up to the first content |
+//! | [`batch`] | a call with more inputs than an upstream takes, in parts |
 //! | [`relay`] | a stream on its way to the caller |
 //! | [`refuse`] | a refusal as a response |
 //! | [`trail`] | what happened, turned into exactly one record |
@@ -17,6 +18,7 @@
 //! bodies, [`metrics`] and [`log`] write things down. Steps import those and never each other.
 
 pub mod attempt;
+pub mod batch;
 pub mod caller_io;
 pub mod explain;
 pub mod head;

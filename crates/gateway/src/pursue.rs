@@ -11,7 +11,7 @@ use smallvec::SmallVec;
 
 use crate::attempt::{Errand, Landed, Missed, attempt};
 use crate::live::{RouteState, UpstreamState};
-use crate::trail::Trail;
+use crate::trail::Tries;
 use crate::worker::Worker;
 
 /// One call that is to be answered.
@@ -44,7 +44,7 @@ const THROTTLED_REST: Duration = Duration::from_secs(5);
 ///
 /// # Errors
 /// What the caller is told when no target gave an answer.
-pub async fn pursue(call: &Call<'_>, targets: SmallVec<[Target; 4]>, trail: &mut Trail) -> Result<Won, Refusal> {
+pub async fn pursue(call: &Call<'_>, targets: SmallVec<[Target; 4]>, tries: &mut Tries) -> Result<Won, Refusal> {
     let clock = call.worker.live.clock;
     let (route, state) = call.route;
     let mut pursuit = Pursuit::new(targets, call.may_repeat);
@@ -57,10 +57,10 @@ pub async fn pursue(call: &Call<'_>, targets: SmallVec<[Target; 4]>, trail: &mut
         let (Some(upstream), Some(known)) = (route.upstreams.get(at), state.upstreams.get(at)) else {
             return Err(pursuit.verdict(now, call.deadline));
         };
-        trail.try_begins(&upstream.label);
+        tries.begin(&upstream.label);
         let until = until(call, &step, now);
         let tried = attempt(call.worker, call.errand, (upstream, known), &step, until).await;
-        trail.wait_ends();
+        tries.wait_ends();
         match tried.and_then(|landed| guard_dimension(call, upstream, landed)) {
             Ok(landed) => {
                 learn(known, &step);
@@ -68,7 +68,7 @@ pub async fn pursue(call: &Call<'_>, targets: SmallVec<[Target; 4]>, trail: &mut
                 return Ok(Won { landed, upstream: upstream.clone() });
             }
             Err(missed) => {
-                note(call, trail, (upstream, known), &step, &missed.fault);
+                note(call, tries, (upstream, known), &step, &missed.fault);
                 pursuit.failed(missed.fault, missed.facts);
             }
         }
@@ -128,7 +128,7 @@ fn asked_dimensions(call: &Call<'_>) -> Option<usize> {
 /// Writes a failed try down, and rests the key that it is about.
 fn note(
     call: &Call<'_>,
-    trail: &mut Trail,
+    tries: &mut Tries,
     (upstream, known): (&Upstream, &UpstreamState),
     step: &Step,
     fault: &Fault,
@@ -141,7 +141,7 @@ fn note(
         Class::Throttle => AttemptOutcome::Throttled,
         Class::Upstream => AttemptOutcome::Failed(fault.kind),
     };
-    trail.try_ends(outcome, fault.status);
+    tries.end(outcome, fault.status);
     match fault.class {
         Class::Credential => {
             known.keys.refused(step.target.key, now);

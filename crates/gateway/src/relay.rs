@@ -205,7 +205,7 @@ impl Relay {
         }
         let usage = self.usage();
         self.trail.used(usage);
-        self.trail.try_ends(attempt, Some(200));
+        self.trail.tries.end(attempt, Some(200));
         self.trail.end(outcome);
         self.passage.presence.idle();
     }

@@ -20,7 +20,7 @@ use crate::relay::{Passage, Relay};
 use crate::trail::Trail;
 use crate::wire::{Reply, Unread, throw_away};
 use crate::worker::Worker;
-use crate::{head, identify, models, plan, refuse, understand};
+use crate::{batch, head, identify, models, plan, refuse, understand};
 
 /// What the requests of one connection share.
 #[derive(Clone, Debug)]
@@ -188,8 +188,11 @@ async fn seek(
     let may_repeat = !(ask.endpoint.family() == base::Family::Chat && head::side_effects(headers));
     let deadline = trail.began() + deadline;
     let call = Call { worker, route: (route, state), errand, may_repeat, deadline };
-    let targets = plan::plan(route, state, worker.live.clock.now())?;
-    pursue(&call, targets, trail).await
+    let parts = batch::parts(ask, route);
+    if parts.is_empty() {
+        return pursue(&call, plan::plan(route, state, worker.live.clock.now())?, &mut trail.tries).await;
+    }
+    batch::pursue_parts(&call, &parts, &mut trail.tries).await
 }
 
 fn shutting_down() -> Refusal {
@@ -225,7 +228,7 @@ fn answer(connection: &Connection, answered: Answered, mut trail: Trail) -> Resp
                 trail.first_content();
             }
             trail.used(answer.usage.unwrap_or_else(|| guess(&ask, &answer.body)));
-            trail.try_ends(base::AttemptOutcome::Ok, Some(200));
+            trail.tries.end(base::AttemptOutcome::Ok, Some(200));
             trail.end(Outcome::Ok);
             connection.presence.idle();
             Reply::whole(answer.body)

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use base::{Attempt, AttemptOutcome, Outcome, Record, Usage};
+use base::{Attempt, AttemptOutcome, Clock, Outcome, Record, Usage};
 use http::{HeaderMap, HeaderValue};
 use prometheus::IntGauge;
 
@@ -15,12 +15,68 @@ pub struct Trail {
     live: Arc<Live>,
     /// What will be written down; steps note facts here.
     pub record: Record,
+    /// Its tries at upstreams.
+    pub tries: Tries,
     began: Instant,
-    waited: Duration,
-    waiting_since: Option<Instant>,
     running: Option<IntGauge>,
-    trying: Option<(Arc<str>, Instant)>,
     ended: bool,
+}
+
+/// Tries at upstreams, one after the other, and the time they took. A call that is split into parts
+/// has one for each part while they run side by side.
+#[derive(Debug)]
+pub struct Tries {
+    clock: Clock,
+    done: smallvec::SmallVec<[Attempt; 2]>,
+    trying: Option<(Arc<str>, Instant)>,
+    waiting_since: Option<Instant>,
+    waited: Duration,
+}
+
+impl Tries {
+    /// None yet.
+    #[must_use]
+    pub fn new(clock: Clock) -> Self {
+        Self { clock, done: smallvec::SmallVec::new(), trying: None, waiting_since: None, waited: Duration::ZERO }
+    }
+
+    /// A try begins: from here on an upstream is waited for.
+    pub fn begin(&mut self, upstream: &Arc<str>) {
+        let now = self.clock.now();
+        self.trying = Some((upstream.clone(), now));
+        self.waiting_since = Some(now);
+    }
+
+    /// The wait is over: the try has failed, or its answer is here or has begun.
+    pub fn wait_ends(&mut self) {
+        if let Some(since) = self.waiting_since.take() {
+            self.waited += self.clock.now().duration_since(since);
+        }
+    }
+
+    /// The try has ended so.
+    pub fn end(&mut self, outcome: AttemptOutcome, status: Option<u16>) {
+        self.wait_ends();
+        if let Some((upstream, began)) = self.trying.take() {
+            let took = self.clock.now().duration_since(began);
+            self.done.push(Attempt { upstream, outcome, status, took });
+        }
+    }
+
+    /// How many, the running one included.
+    #[must_use]
+    pub fn count(&self) -> usize {
+        self.done.len() + usize::from(self.trying.is_some())
+    }
+
+    /// Adds the tries of parts that ran side by side for `waited`.
+    pub fn absorb(&mut self, parts: impl IntoIterator<Item = Self>, waited: Duration) {
+        for mut part in parts {
+            part.end(AttemptOutcome::Gone, None);
+            self.done.extend(part.done);
+        }
+        self.waited += waited;
+    }
 }
 
 impl std::fmt::Debug for Trail {
@@ -53,16 +109,7 @@ impl Trail {
             queued: Duration::ZERO,
             degraded: None,
         };
-        Self {
-            live,
-            record,
-            began,
-            waited: Duration::ZERO,
-            waiting_since: None,
-            running: None,
-            trying: None,
-            ended: false,
-        }
+        Self { tries: Tries::new(live.clock), live, record, began, running: None, ended: false }
     }
 
     /// When the request arrived.
@@ -78,40 +125,12 @@ impl Trail {
         self.running = Some(gauge);
     }
 
-    /// A try begins: from here on an upstream is waited for.
-    pub fn try_begins(&mut self, upstream: &Arc<str>) {
-        let now = self.live.clock.now();
-        self.trying = Some((upstream.clone(), now));
-        self.waiting_since = Some(now);
-    }
-
-    /// The wait is over: the try has failed, or its answer is here or has begun.
-    pub fn wait_ends(&mut self) {
-        if let Some(since) = self.waiting_since.take() {
-            self.waited += self.live.clock.now().duration_since(since);
-        }
-    }
-
-    /// The try has ended so.
-    pub fn try_ends(&mut self, outcome: AttemptOutcome, status: Option<u16>) {
-        if let Some((upstream, began)) = self.trying.take() {
-            let took = self.live.clock.now().duration_since(began);
-            self.record.attempts.push(Attempt { upstream, outcome, status, took });
-        }
-    }
-
-    /// Tries so far, the running one included.
-    #[must_use]
-    pub fn tries(&self) -> usize {
-        self.record.attempts.len() + usize::from(self.trying.is_some())
-    }
-
     /// Time so far that was not spent waiting for an upstream or in a queue; fixed at its first
     /// reading, which is when the answer's head goes out.
     pub fn overhead(&mut self) -> Duration {
         if self.record.overhead.is_zero() {
             let took = self.live.clock.now().duration_since(self.began);
-            self.record.overhead = took.saturating_sub(self.waited).saturating_sub(self.record.queued);
+            self.record.overhead = took.saturating_sub(self.tries.waited).saturating_sub(self.record.queued);
         }
         self.record.overhead
     }
@@ -133,7 +152,7 @@ impl Trail {
             headers.insert(head::UPSTREAM, head::named(upstream));
         }
         if self.record.route.is_some() {
-            headers.insert(head::ATTEMPTS, HeaderValue::from(self.tries()));
+            headers.insert(head::ATTEMPTS, HeaderValue::from(self.tries.count()));
         }
         headers.insert(head::OVERHEAD, head::millis(self.overhead()));
     }
@@ -150,8 +169,8 @@ impl Trail {
         }
         self.ended = true;
         self.record.outcome = outcome;
-        self.wait_ends();
-        self.try_ends(AttemptOutcome::Gone, None);
+        self.tries.end(AttemptOutcome::Gone, None);
+        self.record.attempts = std::mem::take(&mut self.tries.done);
         self.overhead();
         self.record.took = self.live.clock.now().duration_since(self.began);
         if let Some(gauge) = self.running.take() {

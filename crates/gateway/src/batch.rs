@@ -1,0 +1,119 @@
+//! An embeddings call with more inputs than an upstream takes: parts, pursued side by side.
+
+use std::future::poll_fn;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::Poll;
+use std::time::Instant;
+
+use base::{Endpoint, Refusal};
+use config::{Route, Upstream};
+use dialect::{Answer, Ask, View, embeddings};
+use rules::pursuit;
+
+use crate::attempt::{Errand, Landed};
+use crate::plan::plan;
+use crate::pursue::{Call, Won, pursue};
+use crate::trail::Tries;
+
+/// Parts of one call that are under way at a time.
+const SIDE_BY_SIDE: usize = 4;
+
+/// The parts of a call that is too large for one of its route's upstreams; empty for a call that
+/// goes whole. The bound is `batch.max_inputs`, else the smallest that the upstreams' protocols have,
+/// so that every part can go to every upstream.
+#[must_use]
+pub fn parts(ask: &Ask, route: &Route) -> Vec<Ask> {
+    let View::Embeddings(view) = &ask.view else { return Vec::new() };
+    let of_protocols = || {
+        let bound = |upstream: &Arc<Upstream>| upstream.provider.dialect.max_inputs(Endpoint::Embeddings);
+        route.upstreams.iter().filter_map(bound).min()
+    };
+    let Some(most) = route.max_inputs.or_else(of_protocols) else { return Vec::new() };
+    if view.inputs <= most {
+        return Vec::new();
+    }
+    let parts = embeddings::split(ask, most);
+    // Inputs that must stay together come back as one.
+    if parts.len() > 1 { parts } else { Vec::new() }
+}
+
+/// Pursues every part, and puts their answers together in order. The first part that fails for good
+/// ends the others: there is no partial answer.
+///
+/// # Errors
+/// What the caller is told of the part that failed.
+pub async fn pursue_parts(call: &Call<'_>, parts: &[Ask], tries: &mut Tries) -> Result<Won, Refusal> {
+    let clock = call.worker.live.clock;
+    let mut side =
+        Side { began: clock.now(), clock, each: parts.iter().map(|_| Tries::new(clock)).collect(), whole: tries };
+    let mut waiting = parts.iter().zip(&mut side.each);
+    let mut won: Vec<Option<Won>> = parts.iter().map(|_| None).collect();
+    let mut under_way: Vec<(usize, Pin<Box<dyn Future<Output = Result<Won, Refusal>> + Send + '_>>)> = Vec::new();
+    let mut next = 0;
+    loop {
+        while under_way.len() < SIDE_BY_SIDE {
+            let Some((part, tries)) = waiting.next() else { break };
+            under_way.push((next, Box::pin(pursue_part(*call, part, tries))));
+            next += 1;
+        }
+        if under_way.is_empty() {
+            break;
+        }
+        let (at, answer) = poll_fn(|cx| {
+            for (slot, (_, part)) in under_way.iter_mut().enumerate() {
+                if let Poll::Ready(answer) = part.as_mut().poll(cx) {
+                    return Poll::Ready((slot, answer));
+                }
+            }
+            Poll::Pending
+        })
+        .await;
+        let (at, _) = under_way.swap_remove(at);
+        if let Some(place) = won.get_mut(at) {
+            *place = Some(answer?);
+        }
+    }
+    drop(under_way);
+    joined(won.into_iter().flatten().collect())
+}
+
+async fn pursue_part(call: Call<'_>, part: &Ask, tries: &mut Tries) -> Result<Won, Refusal> {
+    let call = Call { errand: Errand { ask: part, ..call.errand }, ..call };
+    let (route, state) = call.route;
+    pursue(&call, plan(route, state, call.worker.live.clock.now())?, tries).await
+}
+
+fn joined(won: Vec<Won>) -> Result<Won, Refusal> {
+    let mut upstream = None;
+    let mut answers: Vec<Answer> = Vec::with_capacity(won.len());
+    for part in won {
+        upstream.get_or_insert(part.upstream);
+        match part.landed {
+            Landed::Whole(answer, _) => answers.push(answer),
+            Landed::Stream(_) => return Err(no_part()),
+        }
+    }
+    let answer = embeddings::join(answers).map_err(pursuit::refusal)?;
+    let upstream = upstream.ok_or_else(no_part)?;
+    Ok(Won { landed: Landed::Whole(answer, None), upstream })
+}
+
+fn no_part() -> Refusal {
+    Refusal::new(base::Code::UpstreamBadResponse, "a part of the answer is no list of embeddings")
+}
+
+/// The parts' tries, which join the whole call's also when the call is dropped half-way.
+struct Side<'a> {
+    clock: base::Clock,
+    began: Instant,
+    each: Vec<Tries>,
+    whole: &'a mut Tries,
+}
+
+impl Drop for Side<'_> {
+    fn drop(&mut self) {
+        let waited = self.clock.now().duration_since(self.began);
+        self.whole.absorb(std::mem::take(&mut self.each), waited);
+    }
+}
