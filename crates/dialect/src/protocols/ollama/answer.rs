@@ -56,7 +56,7 @@ pub(super) fn whole(ask: &Ask, target: &Target<'_>, body: &[u8]) -> Result<Answe
     let identity = Identity::of(&ask.body, target.model, root);
     let mut out = Object::with_capacity(body.len() + 64);
     out.text("role", "assistant");
-    let calls = tool_calls(message, &identity.id, 0);
+    let calls = tool_calls(message, &identity.id, None);
     let content = message.get("content").filter(|content| content.kind() == Kind::String);
     match content {
         Some(content) if calls.is_none() || !content.is_empty() => out.json("content", content.raw()),
@@ -108,19 +108,22 @@ pub(super) fn thinking(message: Value<'_>) -> Option<Value<'_>> {
     message.get("thinking").filter(|thinking| thinking.kind() == Kind::String && !thinking.is_empty())
 }
 
-/// The tool calls as OpenAI writes them, numbered from `first`, and how many they are.
-pub(super) fn tool_calls(message: Value<'_>, id: &str, first: usize) -> Option<(Vec<u8>, usize)> {
+/// The tool calls as OpenAI writes them, and how many they are. Those of a stream go on counting
+/// from `first`, and say so in `index`.
+pub(super) fn tool_calls(message: Value<'_>, id: &str, first: Option<usize>) -> Option<(Vec<u8>, usize)> {
     let calls = message.get("tool_calls").filter(|calls| calls.kind() == Kind::Array && !calls.is_empty())?;
     let mut out = Vec::new();
     let mut count = 0;
     for call in calls.elements() {
         let Some(function) = call.get("function") else { continue };
-        let index = first + count;
+        let index = first.unwrap_or(0) + count;
         let mut inner = Object::with_capacity(function.raw().len() + 32);
         inner.json("name", function.get("name").map_or("\"\"", Value::raw));
         inner.text("arguments", function.get("arguments").filter(|value| !value.is_null()).map_or("{}", Value::raw));
         let mut outer = Object::with_capacity(function.raw().len() + 96);
-        outer.number("index", index as u64);
+        if first.is_some() {
+            outer.number("index", index as u64);
+        }
         match call.get("id").filter(|id| id.kind() == Kind::String && !id.is_empty()) {
             Some(id) => outer.json("id", id.raw()),
             None => outer.text("id", &format!("{}-{index}", id.replacen("chatcmpl", "call", 1))),

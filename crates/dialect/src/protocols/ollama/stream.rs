@@ -82,7 +82,7 @@ impl Lines {
     fn delta(&mut self, message: Value<'_>, identity: &Identity, needed: bool) -> Option<Vec<u8>> {
         let content = message.get("content").filter(|content| content.kind() == json::Kind::String);
         let thinking = answer::thinking(message);
-        let calls = answer::tool_calls(message, &identity.id, self.tool_calls);
+        let calls = answer::tool_calls(message, &identity.id, Some(self.tool_calls));
         let says = content.is_some_and(|content| !content.is_empty()) || thinking.is_some() || calls.is_some();
         if !says && !needed {
             return None;
