@@ -17,9 +17,11 @@ impl Coding {
         }
     }
 
-    /// The pieces in that coding; as many pieces come out as go in, the last one ends the coding.
+    /// The pieces in that coding: as many come out as go in (one where none goes in), and the last
+    /// one ends the coding.
     #[must_use]
     pub fn encode(self, pieces: &[&[u8]]) -> Vec<Vec<u8>> {
+        let pieces = if pieces.is_empty() { &[b"".as_slice()] } else { pieces };
         match self {
             Self::Gzip => {
                 let mut coder = GzEncoder::new(Vec::new(), Compression::fast());
@@ -64,10 +66,9 @@ fn flushed<W: std::io::Write>(coder: &mut W, pieces: &[&[u8]], take: impl Fn(&mu
         .collect()
 }
 
-fn append(coded: &mut Vec<Vec<u8>>, tail: Vec<u8>) {
-    match coded.last_mut() {
-        Some(last) => last.extend(tail),
-        None => coded.push(tail),
+fn append(coded: &mut [Vec<u8>], tail: Vec<u8>) {
+    if let Some(last) = coded.last_mut() {
+        last.extend(tail);
     }
 }
 
@@ -86,4 +87,46 @@ fn stored_brotli(piece: &[u8]) -> Vec<u8> {
         coded.extend_from_slice(block);
     }
     coded
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Read as _;
+
+    #[test]
+    fn each_coding_is_read_back_by_a_decoder_that_did_not_write_it() {
+        let long = "你好 world ".repeat(20_000);
+        let pieces = [b"data: one\n\n".as_slice(), b"", long.as_bytes(), b"end"];
+        let plain = pieces.concat();
+        for coding in [Coding::Gzip, Coding::Deflate, Coding::Brotli, Coding::Zstd] {
+            let coded = coding.encode(&pieces);
+            assert_eq!(coded.len(), pieces.len());
+            let coded = coded.concat();
+            let mut read = Vec::new();
+            match coding {
+                Coding::Gzip => flate2::read::GzDecoder::new(coded.as_slice()).read_to_end(&mut read).unwrap(),
+                Coding::Deflate => flate2::read::ZlibDecoder::new(coded.as_slice()).read_to_end(&mut read).unwrap(),
+                Coding::Brotli => {
+                    brotli_decompressor::Decompressor::new(coded.as_slice(), 4096).read_to_end(&mut read).unwrap()
+                }
+                Coding::Zstd => {
+                    let mut source = coded.as_slice();
+                    while !source.is_empty() {
+                        let mut frame = ruzstd::decoding::StreamingDecoder::new(&mut source).unwrap();
+                        frame.read_to_end(&mut read).unwrap();
+                    }
+                    0
+                }
+            };
+            assert!(read == plain, "{coding:?}");
+        }
+    }
+
+    #[test]
+    fn an_empty_body_is_coded_too() {
+        for coding in [Coding::Gzip, Coding::Deflate, Coding::Brotli, Coding::Zstd] {
+            assert_eq!(coding.encode(&[]).len(), 1);
+        }
+    }
 }

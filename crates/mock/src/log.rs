@@ -50,8 +50,10 @@ pub struct Call {
     pub turn: u64,
     /// When its last byte had arrived, since the mock's start.
     pub at: Duration,
-    /// What was asked.
-    pub request: Request,
+    /// What was asked. Of a body longer than the log keeps there is the beginning, and no JSON.
+    pub request: Arc<Request>,
+    /// How long its body was, also where the log keeps less of it.
+    pub body_bytes: usize,
     /// The rule that answered, counted from 1; none where no rule applied.
     pub rule: Option<usize>,
     /// How many calls were running when it came, itself included.
@@ -85,7 +87,7 @@ impl Call {
             "number": self.number, "connection": self.connection, "turn": self.turn, "at_ms": ms(self.at),
             "method": self.request.method, "path": self.request.path, "query": self.request.query,
             "headers": headers, "rule": self.rule, "in_flight": self.in_flight, "status": self.status,
-            "end": self.end.as_str(), "ended_at_ms": self.ended_at.map(ms), "body_bytes": self.request.body.len(),
+            "end": self.end.as_str(), "ended_at_ms": self.ended_at.map(ms), "body_bytes": self.body_bytes,
         });
         call[form] = body;
         call
@@ -210,7 +212,7 @@ impl Log {
     }
 
     /// Writes down a call that has just arrived; it counts as running until the entry is closed.
-    pub(crate) fn begin(&self, connected: &Connected, turn: u64, request: &Request) -> Entry {
+    pub(crate) fn begin(&self, connected: &Connected, turn: u64, request: &Arc<Request>) -> Entry {
         let at = self.elapsed();
         let mut state = self.state();
         state.total += 1;
@@ -218,10 +220,14 @@ impl Log {
         state.in_flight_max = state.in_flight_max.max(state.in_flight);
         let number = state.total;
         let in_flight = state.in_flight;
-        let mut request = request.clone();
+        let body_bytes = request.body.len();
+        let mut request = Arc::clone(request);
         if request.body.len() > state.keep.1 {
             // A copy, lest the short view keep the long body alive.
-            request.body = Bytes::copy_from_slice(request.body.get(..state.keep.1).unwrap_or_default());
+            let body = Bytes::copy_from_slice(request.body.get(..state.keep.1).unwrap_or_default());
+            let headers = request.headers.clone();
+            let (method, path, query) = (request.method.clone(), request.path.clone(), request.query.clone());
+            request = Arc::new(Request { method, path, query, headers, body, json: None, is_old: request.is_old });
         }
         let call = Call {
             number,
@@ -229,6 +235,7 @@ impl Log {
             turn,
             at,
             request,
+            body_bytes,
             rule: None,
             in_flight,
             status: 0,

@@ -96,7 +96,7 @@ impl Mock {
         let is_unwanted = turn > 1 && !connections.reuse;
         let end = if connections.how == How::Rst { Next::Reset } else { Next::Close };
         let request = match conn.request(connections.idle, is_unwanted).await {
-            Ok(request) => request,
+            Ok(request) => Arc::new(request),
             Err(NoRequest::Gone) => return Next::Drop,
             Err(NoRequest::Idle | NoRequest::Unwanted) => return end,
             Err(NoRequest::Malformed(why)) => return refuse(conn, why).await,

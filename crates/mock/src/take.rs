@@ -66,8 +66,10 @@ pub(crate) fn take(reply: &Reply, asked: &Asked<'_>, dice: &Dice) -> Take {
     let head = head(&sheet, framing);
     let has_body = asked.request.method != "HEAD" && !matches!(status, 204 | 304);
     let (parts, ending) = cut(if has_body { sheet.parts } else { Vec::new() }, reply.cut, ending);
-    let is_whole = reply.cut.is_none();
-    let writes = frame(head, parts, (framing == Framing::Chunked && has_body, is_whole));
+    let writes = match framing {
+        Framing::Chunked if has_body => chunked(head, parts, reply.cut.is_none()),
+        _ => plain(head, parts),
+    };
     Take { latency, status, writes, ending }
 }
 
@@ -222,40 +224,32 @@ fn head(sheet: &Sheet, framing: Framing) -> String {
     head
 }
 
-/// One write a part; the head joins the first part where nothing is waited for in between and the
-/// body is not a stream.
-fn frame(head: String, parts: Vec<(Duration, Bytes)>, how: (bool, bool)) -> Vec<(Duration, Bytes)> {
-    let (is_chunked, is_whole) = how;
+/// One write a part; a head and the one part behind it are one write, as servers send plain answers.
+fn plain(head: String, mut parts: Vec<(Duration, Bytes)>) -> Vec<(Duration, Bytes)> {
+    parts.retain(|(_, bytes)| !bytes.is_empty());
+    if let [(wait, body)] = parts.as_slice()
+        && wait.is_zero()
+    {
+        return vec![(Duration::ZERO, [head.as_bytes(), body].concat().into())];
+    }
+    parts.insert(0, (Duration::ZERO, head.into()));
+    parts
+}
+
+/// One write a part, each as a chunk (RFC 9112, section 7.1). The last chunk of a whole body goes
+/// out together with the end mark.
+fn chunked(head: String, parts: Vec<(Duration, Bytes)>, is_whole: bool) -> Vec<(Duration, Bytes)> {
+    const END: &[u8] = b"0\r\n\r\n";
     let mut writes = vec![(Duration::ZERO, Bytes::from(head))];
-    for (wait, bytes) in parts {
-        if bytes.is_empty() {
-            continue;
-        }
-        let framed = if is_chunked {
-            let mut chunk = format!("{:x}\r\n", bytes.len()).into_bytes();
-            chunk.extend_from_slice(&bytes);
-            chunk.extend_from_slice(b"\r\n");
-            chunk.into()
-        } else {
-            bytes
-        };
-        writes.push((wait, framed));
+    // An empty chunk would be the end mark.
+    let mut parts = parts.into_iter().filter(|(_, bytes)| !bytes.is_empty()).peekable();
+    if is_whole && parts.peek().is_none() {
+        writes.push((Duration::ZERO, Bytes::from_static(END)));
     }
-    if is_chunked && is_whole {
-        writes.push((Duration::ZERO, Bytes::from_static(b"0\r\n\r\n")));
-    }
-    // What nothing waits between is one write where that does not blur the script: head and body of
-    // a plain answer, the last chunk and the end mark.
-    let joins_head = !is_chunked && writes.len() == 2;
-    if joins_head || (is_chunked && is_whole && writes.len() > 2) {
-        let tail = writes.pop();
-        if let (Some(last), Some((wait, tail))) = (writes.last_mut(), tail) {
-            if wait.is_zero() {
-                last.1 = [last.1.as_ref(), tail.as_ref()].concat().into();
-            } else {
-                writes.push((wait, tail));
-            }
-        }
+    while let Some((wait, bytes)) = parts.next() {
+        let size = format!("{:x}\r\n", bytes.len());
+        let end = if is_whole && parts.peek().is_none() { END } else { b"" };
+        writes.push((wait, [size.as_bytes(), &bytes, b"\r\n", end].concat().into()));
     }
     writes
 }

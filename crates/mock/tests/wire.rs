@@ -5,9 +5,10 @@ mod client;
 
 use std::time::Duration;
 
-use client::{Client, Ended, chat, events, said, start, start_yaml, streaming};
+use client::{Client, chat, events, said, start, start_yaml, streaming};
 use mock::{At, End, How, Reply, Rule, Scenario, Strict};
 use serde_json::{Value, json};
+use testkit::Ended;
 
 #[tokio::test]
 async fn a_chat_is_answered_and_its_usage_adds_up() {
@@ -418,9 +419,9 @@ async fn a_chunked_body_and_expect_are_understood() {
     let mock = start_yaml("rules: [{reply: echo}]").await;
     let mut client = Client::connect(&mock).await;
     client.write(b"POST /x HTTP/1.1\r\ntransfer-encoding: chunked\r\nexpect: 100-continue\r\n\r\n").await;
-    assert_eq!(client.read(25).await, b"HTTP/1.1 100 Continue\r\n\r\n");
+    assert_eq!(client.read().await, b"HTTP/1.1 100 Continue\r\n\r\n");
     client.write(b"2\r\n[1\r\n1\r\n]\r\n0\r\n\r\n").await;
-    assert_eq!(client.answer().await.json()["body"], json!([1]));
+    assert_eq!(client.answer().await.unwrap().json()["body"], json!([1]));
 }
 
 #[tokio::test]
@@ -432,4 +433,121 @@ async fn what_is_no_http_is_refused_and_a_stopped_mock_is_gone() {
     let addr = mock.addr();
     mock.stop().await;
     assert!(tokio::net::TcpStream::connect(addr).await.is_err());
+}
+
+#[tokio::test]
+async fn a_coded_stream_still_comes_event_by_event() {
+    use std::io::Read as _;
+    let mock = start_yaml("rules: [{reply: {encoding: gzip, sse: [a, b], every: 15ms}}]").await;
+    let mut client = Client::connect(&mock).await;
+    client.begin("POST", "/v1/chat/completions", &[], b"{}").await;
+    assert_eq!(client.head().await.unwrap().header("content-encoding"), Some("gzip"));
+    let first = client.more().await.unwrap().unwrap();
+    let mut text = vec![0; 9];
+    flate2::read::GzDecoder::new(first.as_slice()).read_exact(&mut text).unwrap();
+    assert_eq!(text, b"data: a\n\n");
+    assert!(client.more().await.unwrap().is_some());
+}
+
+#[tokio::test]
+async fn a_body_can_be_dripped_cut_anew_and_framed_otherwise() {
+    let mock = start_yaml(
+        "rules:
+          - {when: {path: /drip}, reply: {text: 'abcdef', slices: {bytes: 2, every: 10ms}}}
+          - {when: {path: /at}, reply: {sse: [abc], slices: {at: [3, 8], every: 10ms}}}
+          - {when: {path: /close}, reply: {json: {a: 1}, framing: close}}
+          - {when: {path: /chunked}, reply: {json: {a: 1}, framing: chunked}}
+          - {when: {path: /lie}, reply: {text: abc, headers: {content-length: 10}, cut: {at: end, how: fin}}}",
+    )
+    .await;
+    let mut client = Client::connect(&mock).await;
+    client.begin("GET", "/drip", &[], b"").await;
+    client.head().await.unwrap();
+    for piece in ["ab", "cd", "ef"] {
+        assert_eq!(client.more().await.unwrap().unwrap(), piece.as_bytes());
+    }
+    client.begin("GET", "/at", &[], b"").await;
+    client.head().await.unwrap();
+    for piece in ["dat", "a: ab", "c\n\n"] {
+        assert_eq!(client.more().await.unwrap().unwrap(), piece.as_bytes());
+    }
+    assert_eq!(client.more().await.unwrap(), None);
+    let answer = client.get("/chunked").await;
+    assert_eq!((answer.header("content-length"), answer.json()), (None, json!({"a": 1})));
+    let answer = client.get("/close").await;
+    assert_eq!((answer.header("connection"), answer.is_whole), (Some("close"), true));
+    let answer = Client::connect(&mock).await.get("/lie").await;
+    assert_eq!((answer.text().as_str(), answer.is_whole), ("abc", false));
+}
+
+#[tokio::test]
+async fn a_caller_of_http_1_0_reads_to_the_end() {
+    let mock = start(Scenario::of([Rule::always(Reply::sse(["a"]))])).await;
+    let mut client = Client::connect(&mock).await;
+    client.write(b"POST /v1/chat/completions HTTP/1.0\r\ncontent-length: 2\r\n\r\n{}").await;
+    let (bytes, ended) = client.rest().await;
+    assert!(String::from_utf8(bytes).unwrap().ends_with("connection: close\r\n\r\ndata: a\n\n"));
+    assert_eq!(ended, Ended::Closed);
+}
+
+#[tokio::test]
+async fn the_first_connections_can_be_reset_as_they_come() {
+    let mock = start_yaml("connections: {reset_first: 1}").await;
+    let (bytes, _) = Client::connect(&mock).await.post_raw("/", &json!({})).await;
+    assert!(bytes.is_empty());
+    assert_eq!(Client::connect(&mock).await.get("/health").await.status, 200);
+}
+
+#[test]
+fn what_is_wrong_with_a_scenario_is_said_with_its_place() {
+    for (text, what) in [
+        ("rules: [", "line 2, column 1"),
+        ("rulez: []", "unknown field `rulez`"),
+        ("rules: [{reply: {staus: 1}}]", "rule 1: unknown field `staus`"),
+        ("rules: [{reply: ok}]", "rule 1: `reply: ok` is not known"),
+        ("rules: [{reply: 200}, {when: {nth: x}}]", "rule 2: `when.nth`"),
+        ("rules: [{when: {chance: 2}}]", "rule 1: `when.every` is at least 1"),
+        ("rules: [{limit: {}}]", "`limit` is"),
+        ("rules: [{reply: 99}]", "not a status"),
+        ("rules: [{reply: {latency: 3x}}]", "not a duration"),
+        ("rules: [{reply: {latency: {p50: 3s}}}]", "`latency` is"),
+        ("rules: [{reply: {cut: {how: rst}}}]", "`cut` is"),
+        ("rules: [{reply: {slices: {bytes: 0}}}]", "`slices` is"),
+        ("rules: [{reply: {json: 1, text: x}}]", "not several"),
+        ("rules: [{reply: {base64: '!'}}]", "not base64"),
+        ("rules: [{reply: {encoding: lzma}}]", "`encoding: lzma`"),
+        ("rules: [{reply: {framing: x}}]", "`framing: x`"),
+        ("rules: [{reply: {headers: {a: \"b\\r\\nc: d\"}}}]", "line break"),
+        ("rules: [{reply: {pieces: [{times: 3}]}}]", "a piece is"),
+        ("strict: nobody", "`strict: nobody`"),
+        ("dimensions: 0", "`dimensions`"),
+        ("connections: {how: hang}", "`connections.how: hang`"),
+    ] {
+        let error = Scenario::read(text).unwrap_err().to_string();
+        assert!(error.contains(what), "{text}: {error}");
+    }
+}
+
+#[test]
+fn every_example_is_a_sound_scenario() {
+    let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/mock");
+    let mut count = 0;
+    for entry in std::fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        let text = std::fs::read_to_string(&path).unwrap();
+        assert!(Scenario::read(&text).is_ok(), "{}: {}", path.display(), Scenario::read(&text).unwrap_err());
+        count += 1;
+    }
+    assert!(count >= 8, "the examples have moved");
+}
+
+#[test]
+fn every_scenario_in_the_handbook_is_sound() {
+    let handbook = include_str!("../README.md");
+    let blocks: Vec<&str> =
+        handbook.split("```").skip(1).step_by(2).filter_map(|block| block.strip_prefix("yaml\n")).collect();
+    assert!(blocks.len() >= 2);
+    for block in blocks {
+        assert!(Scenario::read(block).is_ok(), "{}\n{block}", Scenario::read(block).unwrap_err());
+    }
 }

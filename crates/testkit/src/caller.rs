@@ -199,7 +199,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Caller<S> {
                 Ok(Some(chunk))
             }
             Framing::UntilClosed => {
-                if self.ahead.is_empty() && self.stream.read_buf(&mut self.ahead).await? == 0 {
+                if self.ahead.is_empty() && self.receive().await? == 0 {
                     return Ok(None);
                 }
                 Ok(Some(self.ahead.split().to_vec()))
@@ -210,7 +210,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Caller<S> {
     /// Everything up to the connection's end, raw, and how it ended.
     pub async fn rest(&mut self) -> (Vec<u8>, Ended) {
         loop {
-            match self.stream.read_buf(&mut self.ahead).await {
+            match self.receive().await {
                 Ok(1..) => {}
                 Ok(0) => return (self.ahead.split().to_vec(), Ended::Closed),
                 Err(_) => return (self.ahead.split().to_vec(), Ended::Reset),
@@ -221,13 +221,18 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Caller<S> {
     /// What one read gives; empty at the end.
     pub async fn read(&mut self) -> Vec<u8> {
         if self.ahead.is_empty() {
-            let _ = self.stream.read_buf(&mut self.ahead).await;
+            let _ = self.receive().await;
         }
         self.ahead.split().to_vec()
     }
 
+    async fn receive(&mut self) -> io::Result<usize> {
+        self.ahead.reserve(64 * 1024);
+        self.stream.read_buf(&mut self.ahead).await
+    }
+
     async fn fill(&mut self) -> io::Result<()> {
-        match self.stream.read_buf(&mut self.ahead).await? {
+        match self.receive().await? {
             0 => Err(io::ErrorKind::UnexpectedEof.into()),
             _ => Ok(()),
         }

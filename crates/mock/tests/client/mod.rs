@@ -1,9 +1,8 @@
-//! A caller that sees every byte and how a connection ends.
+//! A mock on a port, and a caller on a socket.
 
-use bytes::{Buf, BytesMut};
 use mock::{Mock, Running, Scenario};
 use serde_json::{Value, json};
-use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use testkit::{Answer, Caller, Ended};
 use tokio::net::TcpStream;
 
 pub async fn start(scenario: Scenario) -> Running {
@@ -34,60 +33,23 @@ pub fn said(events: &[String]) -> String {
     chunks.filter_map(|chunk| chunk["choices"][0]["delta"]["content"].as_str().map(str::to_owned)).collect()
 }
 
-/// How the other side ended the connection.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Ended {
-    /// With FIN.
-    Closed,
-    /// With RST.
-    Reset,
-}
-
 /// One connection.
-pub struct Client {
-    stream: TcpStream,
-    ahead: BytesMut,
-}
-
-/// A whole answer.
-#[derive(Debug)]
-pub struct Answer {
-    pub status: u16,
-    pub headers: Vec<(String, String)>,
-    pub body: Vec<u8>,
-}
-
-impl Answer {
-    pub fn json(&self) -> Value {
-        serde_json::from_slice(&self.body).unwrap_or_else(|_| panic!("{}", String::from_utf8_lossy(&self.body)))
-    }
-
-    pub fn header(&self, name: &str) -> Option<&str> {
-        self.headers.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str())
-    }
-}
+pub struct Client(Caller<TcpStream>);
 
 impl Client {
     pub async fn connect(mock: &Running) -> Self {
-        Self { stream: TcpStream::connect(mock.addr()).await.unwrap(), ahead: BytesMut::new() }
+        Self(Caller::on(TcpStream::connect(mock.addr()).await.unwrap()))
     }
 
-    pub async fn write(&mut self, bytes: &[u8]) {
-        self.stream.write_all(bytes).await.unwrap();
+    pub async fn begin(&mut self, method: &'static str, path: &str, headers: &[(&str, &str)], body: &[u8]) {
+        let ask = testkit::get(path).method(method).body(body.to_vec());
+        let ask = headers.iter().fold(ask, |ask, (name, value)| ask.header(name, value));
+        self.0.begin(&ask).await;
     }
 
-    pub async fn begin(&mut self, method: &str, path: &str, headers: &[(&str, &str)], body: &[u8]) {
-        let mut head = format!("{method} {path} HTTP/1.1\r\nhost: mock\r\ncontent-length: {}\r\n", body.len());
-        for (name, value) in headers {
-            head.push_str(&format!("{name}: {value}\r\n"));
-        }
-        head.push_str("\r\n");
-        self.write(&[head.as_bytes(), body].concat()).await;
-    }
-
-    pub async fn send(&mut self, method: &str, path: &str, headers: &[(&str, &str)], body: &[u8]) -> Answer {
+    pub async fn send(&mut self, method: &'static str, path: &str, headers: &[(&str, &str)], body: &[u8]) -> Answer {
         self.begin(method, path, headers, body).await;
-        self.answer().await
+        self.0.answer().await.unwrap()
     }
 
     pub async fn get(&mut self, path: &str) -> Answer {
@@ -101,71 +63,32 @@ impl Client {
     /// Everything up to the connection's end.
     pub async fn post_raw(&mut self, path: &str, body: &Value) -> (Vec<u8>, Ended) {
         self.begin("POST", path, &[], body.to_string().as_bytes()).await;
-        self.rest().await
+        self.0.rest().await
     }
 
     /// What each read gave, up to the connection's end.
     pub async fn post_reads(&mut self, path: &str, body: &Value) -> Vec<Vec<u8>> {
         self.begin("POST", path, &[], body.to_string().as_bytes()).await;
         let mut reads = Vec::new();
-        let mut buf = vec![0; 65536];
-        while let Ok(count @ 1..) = self.stream.read(&mut buf).await {
-            reads.push(buf[..count].to_vec());
-        }
-        reads
-    }
-
-    pub async fn rest(&mut self) -> (Vec<u8>, Ended) {
         loop {
-            match self.stream.read_buf(&mut self.ahead).await {
-                Ok(0) => return (self.ahead.split().to_vec(), Ended::Closed),
-                Ok(_) => {}
-                Err(_) => return (self.ahead.split().to_vec(), Ended::Reset),
+            let read = self.0.read().await;
+            if read.is_empty() {
+                return reads;
             }
+            reads.push(read);
         }
     }
+}
 
-    pub async fn read(&mut self, count: usize) -> Vec<u8> {
-        while self.ahead.len() < count {
-            assert_ne!(self.stream.read_buf(&mut self.ahead).await.unwrap(), 0, "the mock hung up");
-        }
-        self.ahead.split_to(count).to_vec()
+impl std::ops::Deref for Client {
+    type Target = Caller<TcpStream>;
+    fn deref(&self) -> &Self::Target {
+        &self.0
     }
+}
 
-    async fn line(&mut self) -> String {
-        loop {
-            if let Some(end) = self.ahead.windows(2).position(|two| two == b"\r\n") {
-                let line = self.ahead.split_to(end);
-                self.ahead.advance(2);
-                return String::from_utf8(line.to_vec()).unwrap();
-            }
-            assert_ne!(self.stream.read_buf(&mut self.ahead).await.unwrap(), 0, "the mock hung up");
-        }
-    }
-
-    /// One answer, by its length or its chunks.
-    pub async fn answer(&mut self) -> Answer {
-        let status = self.line().await.split(' ').nth(1).unwrap().parse().unwrap();
-        let mut headers = Vec::new();
-        loop {
-            let line = self.line().await;
-            let Some((name, value)) = line.split_once(": ") else { break };
-            headers.push((name.to_ascii_lowercase(), value.to_owned()));
-        }
-        let mut answer = Answer { status, headers, body: Vec::new() };
-        if answer.header("transfer-encoding") == Some("chunked") {
-            loop {
-                let size = usize::from_str_radix(&self.line().await, 16).unwrap();
-                let chunk = self.read(size).await;
-                answer.body.extend(chunk);
-                assert_eq!(self.line().await, "");
-                if size == 0 {
-                    return answer;
-                }
-            }
-        }
-        let length = answer.header("content-length").map_or(0, |length| length.parse().unwrap());
-        answer.body = self.read(length).await;
-        answer
+impl std::ops::DerefMut for Client {
+    fn deref_mut(&mut self) -> &mut Self::Target {
+        &mut self.0
     }
 }
