@@ -53,6 +53,9 @@ impl Checker<'_> {
     }
 
     fn value(&mut self, branch: &Branch, kind: Kind, node: &Node, path: &str) {
+        if self.found.problems.len() > MOST_PROBLEMS {
+            return;
+        }
         match (kind, &node.value) {
             (Kind::Any, _) => {}
             (Kind::Either(kinds), _) => match kinds.iter().find(|kind| fits(**kind, node)) {
@@ -87,13 +90,18 @@ impl Checker<'_> {
     fn table(&mut self, branch: &Branch, node: &Node, path: &str) {
         let Some(entries) = node.map() else { return };
         for (key, entry) in entries {
+            if self.found.problems.len() > MOST_PROBLEMS {
+                return;
+            }
             let path = join(path, key);
             let Some(child) = branch.child(key) else {
                 let hint = self.hint(branch, key);
                 self.report(&entry.place, &path, hint);
                 continue;
             };
-            if let Some(capability) = child.waits_for() {
+            if let Some(capability) = child.waits_for()
+                && !is_held(child, &entry.node)
+            {
                 self.found.waiting.push(Waiting { place: entry.place.clone(), path: path.clone(), capability });
             }
             self.value(child, child.kind(), &entry.node, &path);
@@ -115,7 +123,7 @@ impl Checker<'_> {
                 "the file holds nothing; write at least one provider and one route".into()
             }
             ("nothing", _) => format!("has no value; write {}, or remove the key", wanted(kind)),
-            (form, Kind::List(inner)) if node.scalar().is_some() => {
+            (form, Kind::List(inner)) if node.scalar().is_some() && !matches!(inner, Kind::Table) => {
                 format!("is {form}, but must be a list of {}: write it in `[ ]`", plural(*inner))
             }
             (form, _) if path.is_empty() => {
@@ -140,6 +148,12 @@ impl Checker<'_> {
         let list = known().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ");
         format!("unknown key; the keys here are {list}")
     }
+}
+
+/// A choice of the default is kept by every version: what waits is the other choices.
+fn is_held(branch: &Branch, node: &Node) -> bool {
+    let preset = branch.key.and_then(|key| key.preset.value(base::Family::Chat));
+    matches!(branch.kind(), Kind::Choice(_)) && preset == node.scalar().map(|scalar| scalar.text.as_str())
 }
 
 /// Every place of the tree that has such a key.
@@ -170,6 +184,11 @@ fn fits(kind: Kind, node: &Node) -> bool {
 /// Whether a scalar is one of this kind.
 fn scalar_fits(kind: Kind, scalar: &Scalar) -> Result<(), String> {
     let not = |ok: bool| if ok { Ok(()) } else { Err(format!("{} is not {}", scalar.shown(), wanted(kind))) };
+    let is_bare = matches!(kind, Kind::Integer(..) | Kind::Above(..) | Kind::Number(..) | Kind::Bool);
+    if is_bare && scalar.style == Style::Quoted {
+        let plain = Scalar { style: Style::Plain, ..scalar.clone() };
+        return scalar_fits(kind, &plain).and(Err("stands in quotes, which makes it text; remove them".into()));
+    }
     match kind {
         Kind::Duration => not(scalar.as_quantity(units::duration).is_some_and(|time| !time.is_zero())),
         Kind::Wait => not(scalar.as_quantity(units::duration).is_some()),
@@ -183,7 +202,7 @@ fn scalar_fits(kind: Kind, scalar: &Scalar) -> Result<(), String> {
         _ => match scalar.as_text() {
             Some(text) => text_fits(kind, text, scalar),
             None if matches!(kind, Kind::Secret) => Err("must be text; put it into quotes".into()),
-            None => Err(format!("{} is a number or truth to YAML; put it into quotes to make it text", scalar.shown())),
+            None => Err(format!("{} is no text to YAML; put it into quotes", scalar.shown())),
         },
     }
 }

@@ -148,6 +148,8 @@ pub fn summary(snapshot: &Snapshot) -> String {
 /// In the order of the text, and no more than a person reads.
 fn errors(mut problems: Vec<Problem>) -> ConfigErrors {
     sort(&mut problems);
+    // A variable that is not set is told once, and not again as the number that it is not.
+    problems.dedup_by(|later, first| later.place == first.place && later.path == first.path);
     if problems.len() > check::MOST_PROBLEMS {
         problems.truncate(check::MOST_PROBLEMS);
         let place = problems.last().map_or_else(|| Place::whole(""), |last| last.place.clone());

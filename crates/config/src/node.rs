@@ -121,7 +121,12 @@ pub(crate) fn join(path: &str, key: &str) -> String {
 /// The path of a list's item: by its name where it has one that may be shown, else by its place
 /// in the list.
 pub(crate) fn item_path(path: &str, item: &Node, index: usize) -> String {
-    match item.get("name").and_then(Node::scalar) {
+    name_path(path, item.get("name"), index)
+}
+
+/// The same for an item whose name is at hand.
+pub(crate) fn name_path(path: &str, name: Option<&Node>, index: usize) -> String {
+    match name.and_then(Node::scalar) {
         Some(name) if name.style != Style::Variable && !name.text.is_empty() => {
             format!("{path}[{}]", clean(&name.text))
         }

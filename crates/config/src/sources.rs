@@ -45,7 +45,7 @@ pub(crate) fn read(source: &Source) -> Result<Written, Vec<Problem>> {
     match source {
         Source::Text { name, text } => {
             let file: Arc<str> = clean(name).into();
-            let root = parse(text.as_bytes(), &file).map_err(|problem| vec![problem])?;
+            let root = parse(text.as_bytes(), &file)?;
             Ok(Written { root, folders: HashMap::from([(file, PathBuf::new())]), files: Vec::new() })
         }
         Source::Path(path) if path.is_dir() => read_folder(path),
@@ -92,10 +92,10 @@ fn read_files(paths: &[PathBuf]) -> Result<Written, Vec<Problem>> {
         let file: Arc<str> = clean(&path.display().to_string()).into();
         folders.insert(Arc::clone(&file), path.parent().unwrap_or(Path::new("")).to_owned());
         let read = read_capped(path, yaml::LONGEST_FILE)
-            .map_err(|text| Problem::new(&Place::whole(&file), "", text))
+            .map_err(|text| vec![Problem::new(&Place::whole(&file), "", text)])
             .and_then(|bytes| parse(&bytes, &file));
         match (read, merged.as_mut()) {
-            (Err(problem), _) => problems.push(problem),
+            (Err(found), _) => problems.extend(found),
             (Ok(root), None) => merged = Some(root),
             (Ok(root), Some(merged)) => merge(merged, root, "", &mut problems),
         }
@@ -124,14 +124,14 @@ pub(crate) fn read_capped(path: &Path, most: u64) -> Result<Vec<u8>, String> {
     Ok(bytes)
 }
 
-fn parse(bytes: &[u8], file: &Arc<str>) -> Result<Node, Problem> {
+fn parse(bytes: &[u8], file: &Arc<str>) -> Result<Node, Vec<Problem>> {
     let text = std::str::from_utf8(bytes).map_err(|error| {
         let line = 1 + bytes.iter().take(error.valid_up_to()).filter(|byte| **byte == b'\n').count();
         let place = Place { file: Arc::clone(file), line, column: 0 };
-        Problem::new(&place, "", "the file is not UTF-8; save it as UTF-8")
+        vec![Problem::new(&place, "", "the file is not UTF-8; save it as UTF-8")]
     })?;
     if text.len() as u64 > yaml::LONGEST_FILE {
-        return Err(Problem::new(&Place::whole(file), "", "the text is larger than 8 MiB"));
+        return Err(vec![Problem::new(&Place::whole(file), "", "the text is larger than 8 MiB")]);
     }
     Ok(alone(yaml::parse(text, file)?))
 }

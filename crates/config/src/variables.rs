@@ -1,5 +1,6 @@
 //! `${VAR}`, `${VAR:-default}` and `$${` inside the strings of a configuration.
 
+use crate::check::MOST_PROBLEMS;
 use crate::node::{Node, Scalar, Style, Value, item_path, join};
 use crate::problem::{Place, Problem};
 
@@ -31,7 +32,7 @@ pub(crate) fn fill(node: &mut Node, path: &str, env: &dyn Fn(&str) -> Option<Str
 
 /// An alias repeats its anchor's text; its problem is told once.
 fn report(problems: &mut Vec<Problem>, place: &Place, path: &str, text: String) {
-    if !problems.iter().any(|known| known.place == *place) {
+    if problems.len() <= MOST_PROBLEMS && !problems.iter().any(|known| known.place == *place) {
         problems.push(Problem::new(place, path, text));
     }
 }

@@ -3,6 +3,7 @@
 //! Reading is lenient, because the check has reported what is wrong already: a value of the wrong
 //! form reads as if it were not written, so that one pass finds every problem.
 
+use std::borrow::Cow;
 use std::time::Duration;
 
 use base::Family;
@@ -89,6 +90,16 @@ impl<'a> View<'a> {
     /// The scalar as written.
     pub fn scalar(&self) -> Option<&'a Scalar> {
         self.node.and_then(Node::scalar)
+    }
+
+    /// True for a mapping that is written but holds nothing.
+    pub fn is_empty_mapping(&self) -> bool {
+        self.node.and_then(Node::map).is_some_and(|map| map.is_empty())
+    }
+
+    /// What is written, fit for a message.
+    pub fn shown(&self) -> Cow<'static, str> {
+        self.scalar().map(Scalar::shown).unwrap_or_default()
     }
 
     /// Text as written; none where it is not written, or empty.

@@ -6,7 +6,8 @@ use std::sync::Arc;
 use indexmap::map;
 use saphyr_parser::{Event, Marker, Parser, ScalarStyle, Span};
 
-use crate::node::{Entry, Map, Node, Scalar, Style, Value};
+use crate::check::MOST_PROBLEMS;
+use crate::node::{Entry, Map, Node, Scalar, Style, Value, join, name_path};
 use crate::problem::{Place, Problem, clean};
 
 /// Bytes of one configuration file at most.
@@ -21,15 +22,26 @@ const MOST_COPIED: usize = 16 << 20;
 /// Reads one document.
 ///
 /// # Errors
-/// The first thing that is not YAML, or is beyond a bound.
-pub(crate) fn parse(text: &str, file: &Arc<str>) -> Result<Node, Problem> {
-    let mut reader = Reader { file, open: Vec::new(), root: None, documents: 0, anchored: HashMap::new(), copied: 0 };
-    let mut parser = Parser::new_from_str(text.strip_prefix('\u{feff}').unwrap_or(text));
-    while let Some(step) = parser.next_event() {
-        let (event, span) = step.map_err(|error| reader.unreadable(error.marker(), error.info()))?;
-        reader.take(event, span)?;
+/// The first thing that is not YAML or is beyond a bound, and every key that is written twice
+/// before it.
+pub(crate) fn parse(text: &str, file: &Arc<str>) -> Result<Node, Vec<Problem>> {
+    let mut reader = Reader {
+        file,
+        open: Vec::new(),
+        root: None,
+        documents: 0,
+        anchored: HashMap::new(),
+        copied: 0,
+        problems: Vec::new(),
+    };
+    if let Err(problem) = reader.run(text) {
+        reader.problems.push(problem);
     }
-    reader.root.ok_or_else(|| empty(file))
+    match reader.root {
+        Some(root) if reader.problems.is_empty() => Ok(root),
+        None if reader.problems.is_empty() => Err(vec![empty(file)]),
+        _ => Err(reader.problems),
+    }
 }
 
 /// An empty file is an error and not a wish for the defaults: it is what a failed template or a
@@ -57,9 +69,19 @@ struct Reader<'a> {
     documents: usize,
     anchored: HashMap<usize, Node>,
     copied: usize,
+    problems: Vec<Problem>,
 }
 
 impl Reader<'_> {
+    fn run(&mut self, text: &str) -> Result<(), Problem> {
+        let mut parser = Parser::new_from_str(text.strip_prefix('\u{feff}').unwrap_or(text));
+        while let Some(step) = parser.next_event() {
+            let (event, span) = step.map_err(|error| self.unreadable(error.marker(), error.info()))?;
+            self.take(event, span)?;
+        }
+        Ok(())
+    }
+
     fn place(&self, mark: &Marker) -> Place {
         Place { file: Arc::clone(self.file), line: mark.line().max(1), column: mark.col() + 1 }
     }
@@ -69,9 +91,7 @@ impl Reader<'_> {
     }
 
     fn unreadable(&self, mark: &Marker, info: &str) -> Problem {
-        let hint = "check the indentation, and put text that holds any of `: # { } [ ] , & * ! |` (so also \
-                    `${VAR}` inside `{ }` or `[ ]`) into quotes";
-        self.problem(mark, format!("this is not YAML: {}; {hint}", clean(info)))
+        self.problem(mark, format!("this is not YAML ({}); {}", clean(info), remedy(info)))
     }
 
     fn take(&mut self, event: Event<'_>, span: Span) -> Result<(), Problem> {
@@ -134,7 +154,7 @@ impl Reader<'_> {
             return Err(Problem::new(
                 &place,
                 "",
-                "a key must be text, not a list or mapping; `{{ x }}` of a template must be in quotes",
+                "a key must be text, not a list or mapping; text that begins with `{` or `[` must be in quotes",
             ));
         }
         self.open.push(Open { place, anchor, form });
@@ -183,10 +203,42 @@ impl Reader<'_> {
             Some(Form::Map { entries, key, merged }) => match key.take() {
                 None => *key = Some(as_key(node)?),
                 Some((name, _)) if name == "<<" => merged.push(node),
-                Some((name, place)) => insert(entries, name, Entry { place, node })?,
+                Some((name, place)) => match entries.entry(name) {
+                    map::Entry::Vacant(free) => {
+                        free.insert(Entry { place, node });
+                    }
+                    map::Entry::Occupied(taken) => {
+                        let (name, first) = (taken.key().clone(), taken.get().place.clone());
+                        self.written_twice(&name, &place, &first);
+                    }
+                },
             },
         }
         Ok(())
+    }
+
+    fn written_twice(&mut self, name: &str, place: &Place, first: &Place) {
+        if self.problems.len() < MOST_PROBLEMS {
+            let path = join(&self.path(), name);
+            self.problems.push(Problem::new(place, path, format!("is written twice (first at {first}); keep one")));
+        }
+    }
+
+    /// The path of the innermost thing that is open.
+    fn path(&self) -> String {
+        let mut path = String::new();
+        for (outer, inner) in self.open.iter().zip(self.open.iter().skip(1)) {
+            path = match (&outer.form, &inner.form) {
+                (Form::Map { key: Some((key, _)), .. }, _) => join(&path, key),
+                (Form::List(items), Form::Map { entries, .. }) => {
+                    let name = entries.get("name").map(|entry| &entry.node);
+                    name_path(&path, name, items.len())
+                }
+                (Form::List(items), Form::List(_)) => name_path(&path, None, items.len()),
+                (Form::Map { key: None, .. }, _) => path,
+            };
+        }
+        path
     }
 
     /// Keeps copies within bounds: a few lines of aliases of aliases are a bomb otherwise.
@@ -203,23 +255,30 @@ impl Reader<'_> {
     }
 }
 
+/// What usually helps against the parser's complaint.
+fn remedy(info: &str) -> &'static str {
+    let about = |words: &[&str]| words.iter().any(|word| info.contains(word));
+    if about(&["anchor"]) {
+        "text that begins with `*` or `&` must be in quotes"
+    } else if about(&["tab"]) {
+        "indent with spaces, not with tabs"
+    } else if about(&["recursion"]) {
+        "it is nested too deeply"
+    } else if about(&["quoted scalar"]) {
+        "look for a quote that is not closed, or a `\\` in double quotes (single quotes take it as it stands)"
+    } else if about(&["flow", "node content", "bracket"]) {
+        "look for a bracket that is not closed; inside `{ }` and `[ ]`, text with `${VAR}` or any of `, : # { } [ ]` must be in quotes"
+    } else if about(&["block", "indentation", "simple key", "mapping"]) {
+        "look at the indentation; text with `: ` or ` #` in it must be in quotes"
+    } else {
+        "put text with special characters into quotes"
+    }
+}
+
 fn as_key(node: Node) -> Result<(String, Place), Problem> {
     match node.value {
         Value::Scalar(scalar) => Ok((scalar.text, node.place)),
         _ => Err(Problem::new(&node.place, "", "a key must be text")),
-    }
-}
-
-fn insert(entries: &mut Map, name: String, entry: Entry) -> Result<(), Problem> {
-    match entries.entry(name) {
-        map::Entry::Vacant(free) => {
-            free.insert(entry);
-            Ok(())
-        }
-        map::Entry::Occupied(taken) => {
-            let text = format!("`{}` is written twice (first at {}); keep one", clean(taken.key()), taken.get().place);
-            Err(Problem::new(&entry.place, "", text))
-        }
     }
 }
 

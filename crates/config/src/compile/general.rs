@@ -19,7 +19,9 @@ pub(super) fn compile(compiler: &mut Compiler<'_>, root: &View<'_>) -> General {
     let listen = address(compiler, &root.at("listen"), overrides.listen.as_deref(), "MAI_LISTEN");
     let admin_listen = address(compiler, &admin.at("listen"), overrides.admin_listen.as_deref(), "MAI_ADMIN_LISTEN");
     if listen == admin_listen && listen.port() != 0 {
-        compiler.report(&admin.at("listen"), format!("is the data port's address ({listen}); the two must differ"));
+        let (data, admin) = (root.at("listen"), admin.at("listen"));
+        let written = if admin.is_written() { admin } else { data };
+        compiler.report(&written, format!("{listen} is the address of both ports, data and admin; they must differ"));
     }
     let data_dir = overrides.data_dir.clone().unwrap_or_else(|| root.at("data_dir").text_or_preset().to_owned());
     General {

@@ -3,10 +3,12 @@
 //! Each part reads its [`View`] and reports what only the whole can tell: names that must differ or
 //! must exist, forms that exclude each other, files, addresses and keys that cannot work.
 
+mod caches;
 mod client;
 mod general;
-mod later;
+mod governance;
 mod provider;
+mod resilience;
 mod route;
 
 use std::collections::HashMap;
@@ -16,8 +18,9 @@ use std::sync::Arc;
 use base::{KeyHasher, KeyId};
 
 use crate::Overrides;
+use crate::check::MOST_PROBLEMS;
 use crate::problem::{Place, Problem};
-use crate::snapshot::{KeyTable, Snapshot};
+use crate::snapshot::{KeyTable, Route, Snapshot};
 use crate::sources::read_capped;
 use crate::view::View;
 
@@ -38,7 +41,10 @@ pub(crate) struct Compiler<'a> {
 
 impl Compiler<'_> {
     fn report(&mut self, view: &View<'_>, text: impl Into<String>) {
-        self.problems.push(Problem::new(view.place(), view.path(), text));
+        // One more than the most, so that the reader is told of the rest.
+        if self.problems.len() <= MOST_PROBLEMS {
+            self.problems.push(Problem::new(view.place(), view.path(), text));
+        }
     }
 
     fn warn(&mut self, view: &View<'_>, text: impl Into<String>) {
@@ -81,7 +87,7 @@ pub(crate) fn compile(compiler: &mut Compiler<'_>, root: &View<'_>) -> Snapshot 
     let mut providers = provider::compile(compiler, &root.at("providers"));
     let table = route::compile(compiler, &root.at("routes"), &mut providers);
     let (clients, by_id) = client::compile(compiler, &root.at("clients"), &table.routes);
-    later::check(compiler, root);
+    check_whole(compiler, root, &table.routes);
     Snapshot {
         general,
         providers,
@@ -91,6 +97,33 @@ pub(crate) fn compile(compiler: &mut Compiler<'_>, root: &View<'_>) -> Snapshot 
         not_in_force: Vec::new(),
         by_model: table.by_model,
     }
+}
+
+/// Checks that need all routes and clients, most of them of what this version accepts for later
+/// ones: a sound file stays sound when those come into force.
+fn check_whole(compiler: &mut Compiler<'_>, root: &View<'_>, routes: &[Arc<Route>]) {
+    let clients = root.at("clients").items();
+    let client_names: Vec<&str> = clients.iter().filter_map(|client| client.at("name").text()).collect();
+    for view in root.at("routes").items() {
+        resilience::check(compiler, &view, &client_names);
+        governance::check_limit(compiler, &view);
+        governance::check_params(compiler, &view);
+        governance::check_context(compiler, &view);
+        let Some(route) = routes.iter().find(|route| Some(&*route.name) == view.at("name").text()) else { continue };
+        resilience::check_spaces(compiler, &view, route);
+        caches::check(compiler, &view, route, routes);
+    }
+    for view in clients {
+        governance::check_limit(compiler, &view);
+        governance::check_params(compiler, &view);
+        governance::check_quota(compiler, &view);
+        for route in view.at("routes").items() {
+            governance::check_limit(compiler, &route);
+        }
+    }
+    governance::check_limit(compiler, root);
+    // Read for its faults alone until prices are in force.
+    compiler.file(&root.at("prices"));
 }
 
 /// Names that must differ, and where each was written first.

@@ -111,7 +111,7 @@ fn endpoints(compiler: &mut Compiler<'_>, view: &View<'_>) -> Vec<Endpoint> {
 
 fn no_endpoint(view: &View<'_>, path: &str) -> String {
     let known = Endpoint::ALL.map(|endpoint| format!("/v1/{}", endpoint.tail()));
-    let shown = view.scalar().map(|scalar| scalar.shown()).unwrap_or_default();
+    let shown = view.shown();
     match nearest(path, known.iter().map(String::as_str)) {
         Some(near) => format!("{shown} is no endpoint; did you mean `{near}`?"),
         None => format!("{shown} is no endpoint; the endpoints are {}", known.join(", ")),
@@ -177,7 +177,7 @@ fn upstream(
     let provider_view = view.at("provider");
     let wanted = provider_view.text()?;
     let Some(provider) = providers.iter().find(|provider| &*provider.name == wanted).cloned() else {
-        let shown = provider_view.scalar().map(|scalar| scalar.shown()).unwrap_or_default();
+        let shown = provider_view.shown();
         let text = match nearest(wanted, providers.iter().map(|provider| &*provider.name)) {
             Some(near) => format!("{shown} is none of the providers; did you mean `{near}`?"),
             None => format!("{shown} is none of the providers; add it to `providers`"),

@@ -1,6 +1,12 @@
 //! The whole way from text to a snapshot or to its problems.
 
+mod faults;
+mod files;
+mod hostile;
+mod pages;
+mod secrets;
 mod sound;
+mod variables;
 
 use base::KeyHasher;
 
@@ -22,7 +28,17 @@ fn sound(text: &str) -> Loaded {
 }
 
 /// The problems of text that must not be sound, one a line.
-#[expect(dead_code, reason = "soon")]
 fn problems(text: &str) -> String {
     load_text(text, &[]).expect_err("must not be sound").to_string()
+}
+
+/// The warnings of sound text, one a line.
+fn warnings(text: &str) -> String {
+    sound(text).warnings.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n")
+}
+
+/// Asserts that text has exactly these problems, as they are printed.
+#[track_caller]
+fn assert_problems(text: &str, expected: &str) {
+    assert_eq!(problems(text), expected, "\n--- of ---\n{text}");
 }

@@ -1,0 +1,49 @@
+//! Checks of limits, parameters, budgets and quotas.
+
+use super::Compiler;
+use crate::node::Scalar;
+use crate::view::View;
+
+pub(super) fn check_limit(compiler: &mut Compiler<'_>, owner: &View<'_>) {
+    let limit = owner.at("limit");
+    if limit.is_empty_mapping() {
+        compiler.report(&limit, "limits nothing; write `qps`, `concurrency` or `tokens_per_minute`, or remove it");
+    }
+    if limit.at("burst").is_written() && !limit.at("qps").is_written() {
+        compiler.report(&limit.at("burst"), "is about `qps`, which is not written");
+    }
+}
+
+pub(super) fn check_params(compiler: &mut Compiler<'_>, owner: &View<'_>) {
+    let params = owner.at("params");
+    let most = params.at("max");
+    for (field, least) in params.at("min").entries() {
+        let most = most.entries().into_iter().find(|(other, _)| *other == field);
+        let pair =
+            least.scalar().and_then(Scalar::as_number).zip(most.and_then(|(_, most)| most.scalar()?.as_number()));
+        if pair.is_some_and(|(least, most)| least > most) {
+            compiler.report(&least, format!("is above `params.max.{field}`"));
+        }
+    }
+}
+
+pub(super) fn check_context(compiler: &mut Compiler<'_>, route: &View<'_>) {
+    let retrieval = route.at("context").at("retrieval");
+    let written = ["tag", "role", "name"].iter().filter(|key| retrieval.at(key).is_written()).count();
+    if retrieval.is_written() && written != 1 {
+        compiler.report(&retrieval, "must hold exactly one of `tag`, `role` and `name`");
+    }
+}
+
+pub(super) fn check_quota(compiler: &mut Compiler<'_>, client: &View<'_>) {
+    let quota = client.at("quota");
+    if !quota.is_written() {
+        return;
+    }
+    if !quota.at("tokens").is_written() && !quota.at("cost").is_written() {
+        compiler.report(&quota, "bounds nothing; write `tokens` or `cost`");
+    }
+    if quota.at("currency").is_written() && !quota.at("cost").is_written() {
+        compiler.report(&quota.at("currency"), "is about `cost`, which is not written");
+    }
+}
