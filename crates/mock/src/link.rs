@@ -59,30 +59,44 @@ impl<S: Link> Conn<S> {
         Self { stream, ahead: BytesMut::new() }
     }
 
-    /// The next request. `idle` bounds the wait for its first byte; `unwanted` gives up at the
-    /// first byte.
-    pub(crate) async fn request(&mut self, idle: Option<Duration>, unwanted: bool) -> Result<Request, NoRequest> {
-        let mut reader = Reader::default();
+    /// The head of the next request. `idle` bounds the wait for its first byte; `unwanted` gives up
+    /// at that byte.
+    pub(crate) async fn head(&mut self, idle: Option<Duration>, unwanted: bool) -> Result<Reader, NoRequest> {
+        let mut reader = Reader { has_begun: !self.ahead.is_empty(), ..Reader::default() };
         loop {
             if unwanted && !self.ahead.is_empty() {
                 return Err(NoRequest::Unwanted);
             }
-            if let Some(request) = reader.advance(&mut self.ahead).map_err(NoRequest::Malformed)? {
+            if reader.read_head(&mut self.ahead).map_err(NoRequest::Malformed)? {
+                return Ok(reader);
+            }
+            let fill = self.fill();
+            match idle.filter(|_| !reader.has_begun) {
+                Some(limit) => tokio::time::timeout(limit, fill).await.map_err(|_| NoRequest::Idle)??,
+                None => fill.await?,
+            }
+            reader.has_begun = true;
+        }
+    }
+
+    /// The request, whole.
+    pub(crate) async fn body(&mut self, mut reader: Reader) -> Result<Request, NoRequest> {
+        loop {
+            if let Some(request) = reader.read_body(&mut self.ahead).map_err(NoRequest::Malformed)? {
                 return Ok(request);
             }
             if std::mem::take(&mut reader.owes_continue) {
                 self.write(b"HTTP/1.1 100 Continue\r\n\r\n").await.map_err(|Gone| NoRequest::Gone)?;
             }
-            let is_idle = self.ahead.is_empty() && !reader.has_begun();
-            self.ahead.reserve(64 * 1024);
-            let read = self.stream.read_buf(&mut self.ahead);
-            let count = match idle.filter(|_| is_idle) {
-                Some(limit) => tokio::time::timeout(limit, read).await.map_err(|_| NoRequest::Idle)?,
-                None => read.await,
-            };
-            if !matches!(count, Ok(1..)) {
-                return Err(NoRequest::Gone);
-            }
+            self.fill().await?;
+        }
+    }
+
+    async fn fill(&mut self) -> Result<(), NoRequest> {
+        self.ahead.reserve(64 * 1024);
+        match self.stream.read_buf(&mut self.ahead).await {
+            Ok(1..) => Ok(()),
+            _ => Err(NoRequest::Gone),
         }
     }
 
@@ -127,6 +141,19 @@ impl<S: Link> Conn<S> {
     pub(crate) async fn settle(&mut self) {
         let wait = self.stream.settling();
         let _ = self.pause(wait).await;
+    }
+
+    /// Says that nothing more comes, and throws away what still does for a while: closing on unread
+    /// bytes would make the kernel reset the connection and lose the answer.
+    pub(crate) async fn linger(mut self) {
+        const LONGEST: Duration = Duration::from_secs(2);
+        drop(self.stream.shutdown().await);
+        let drain = async {
+            while matches!(self.stream.read_buf(&mut self.ahead).await, Ok(1..)) {
+                self.ahead.clear();
+            }
+        };
+        drop(tokio::time::timeout(LONGEST, drain).await);
     }
 
     /// Breaks off.

@@ -113,8 +113,16 @@ struct State {
     total: u64,
     in_flight: usize,
     in_flight_max: usize,
+    last_connection: u64,
     connections: u64,
     open: usize,
+}
+
+impl State {
+    /// The call with that turn on that connection, where it is still kept.
+    fn find(&mut self, key: (u64, u64)) -> Option<&mut Call> {
+        self.calls.iter_mut().rev().find(|call| (call.connection, call.turn) == key)
+    }
 }
 
 impl Log {
@@ -127,6 +135,7 @@ impl Log {
             total: 0,
             in_flight: 0,
             in_flight_max: 0,
+            last_connection: 0,
             connections: 0,
             open: 0,
         };
@@ -156,7 +165,7 @@ impl Log {
         (state.in_flight, state.in_flight_max)
     }
 
-    /// How many connections are open, and how many came in all.
+    /// How many connections are open, and how many came in all; those that inspect are not counted.
     #[must_use]
     pub fn connections(&self) -> (usize, u64) {
         let state = self.state();
@@ -206,9 +215,10 @@ impl Log {
 
     pub(crate) fn connect(&self) -> Connected {
         let mut state = self.state();
+        state.last_connection += 1;
         state.connections += 1;
         state.open += 1;
-        Connected { log: self.clone(), id: state.connections }
+        Connected { log: self.clone(), id: state.last_connection, is_counted: true }
     }
 
     /// Writes down a call that has just arrived; it counts as running until the entry is closed.
@@ -259,12 +269,26 @@ impl Log {
 pub(crate) struct Connected {
     log: Log,
     pub(crate) id: u64,
+    is_counted: bool,
+}
+
+impl Connected {
+    /// Takes the connection out of the count: it belongs to whoever inspects the mock.
+    pub(crate) fn discount(&mut self) {
+        if std::mem::take(&mut self.is_counted) {
+            let mut state = self.log.state();
+            state.connections -= 1;
+            state.open -= 1;
+        }
+    }
 }
 
 impl Drop for Connected {
     fn drop(&mut self) {
-        self.log.state().open -= 1;
-        self.log.0.changed.notify_waiters();
+        if self.is_counted {
+            self.log.state().open -= 1;
+            self.log.0.changed.notify_waiters();
+        }
     }
 }
 
@@ -283,28 +307,26 @@ pub(crate) struct Entry {
 impl Entry {
     /// Notes who answers, and with which status.
     pub(crate) fn answered_by(&self, rule: Option<usize>, status: u16) {
-        self.with(|call| (call.rule, call.status) = (rule, status));
+        if let Some(call) = self.log.state().find(self.key) {
+            (call.rule, call.status) = (rule, status);
+        }
     }
 
     /// Ends the call.
     pub(crate) fn end(mut self, end: End) {
         self.end = end;
     }
-
-    fn with(&self, edit: impl FnOnce(&mut Call)) {
-        let mut state = self.log.state();
-        let found = state.calls.iter_mut().rev().find(|call| (call.connection, call.turn) == self.key);
-        if let Some(call) = found {
-            edit(call);
-        }
-    }
 }
 
 impl Drop for Entry {
     fn drop(&mut self) {
-        let (end, now) = (self.end, self.log.elapsed());
-        self.with(|call| (call.end, call.ended_at) = (end, Some(now)));
-        self.log.state().in_flight -= 1;
+        let now = self.log.elapsed();
+        let mut state = self.log.state();
+        state.in_flight -= 1;
+        if let Some(call) = state.find(self.key) {
+            (call.end, call.ended_at) = (self.end, Some(now));
+        }
+        drop(state);
         self.log.0.changed.notify_waiters();
     }
 }

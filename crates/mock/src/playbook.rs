@@ -40,12 +40,22 @@ impl Playbook {
         Self { scenario, dice, memory }
     }
 
+    /// The first early rule that takes a call of which only the head has come.
+    pub(crate) fn pick_early(&self, head: &Request) -> Option<Pick> {
+        let mut memory = self.memory.lock().unwrap_or_else(PoisonError::into_inner);
+        let rules = self.scenario.rules.iter().zip(memory.iter_mut()).enumerate();
+        rules.filter(|(_, (rule, _))| rule.reply.early).find_map(|(at, (rule, memory))| {
+            let takes = fits(&rule.when, head) && self.counts(&rule.when, memory);
+            takes.then(|| Pick { rule: Some(at + 1), reply: rule.reply.clone() })
+        })
+    }
+
     /// The first rule that takes the call; `in_flight` counts the call itself.
     pub(crate) fn pick(&self, request: &Request, in_flight: usize, now: Instant) -> Pick {
         let mut memory = self.memory.lock().unwrap_or_else(PoisonError::into_inner);
         let mut granted: Vec<(String, String)> = Vec::new();
         for (at, (rule, memory)) in self.scenario.rules.iter().zip(memory.iter_mut()).enumerate() {
-            if !fits(&rule.when, request) || !self.counts(&rule.when, memory) {
+            if rule.reply.early || !fits(&rule.when, request) || !self.counts(&rule.when, memory) {
                 continue;
             }
             let mut reply = rule.reply.clone();

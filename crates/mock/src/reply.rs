@@ -28,6 +28,8 @@ pub struct Reply {
     pub slices: Option<Slices>,
     /// Where and how it breaks.
     pub cut: Option<Cut>,
+    /// Answers before the call's body is read, by its head alone, and reads no more.
+    pub early: bool,
     /// Keeps serving on the connection even where a header field says `connection: close`.
     pub keep_open: bool,
     /// What is different about the built-in answer.

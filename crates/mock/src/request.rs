@@ -69,13 +69,15 @@ enum Framing {
     Chunked,
 }
 
-/// Reads one request from bytes that come in any pieces.
+/// Reads one request from bytes that come in any pieces: first its head, then its body.
 #[derive(Debug, Default)]
 pub(crate) struct Reader {
     head: Option<(Request, Framing)>,
     body: BytesMut,
     chunk: Chunk,
-    /// True once the caller may be told to go on with its body.
+    /// True once any byte has come.
+    pub(crate) has_begun: bool,
+    /// True while the caller waits to be told to go on with its body.
     pub(crate) owes_continue: bool,
 }
 
@@ -92,8 +94,8 @@ enum Chunk {
 pub(crate) type Malformed = &'static str;
 
 impl Reader {
-    /// Takes from `buf` what belongs to the request; gives the request once it is whole.
-    pub(crate) fn advance(&mut self, buf: &mut BytesMut) -> Result<Option<Request>, Malformed> {
+    /// Takes the head from `buf`; true once it is whole.
+    pub(crate) fn read_head(&mut self, buf: &mut BytesMut) -> Result<bool, Malformed> {
         if self.head.is_none() {
             self.head = read_head(buf)?;
             if let Some((request, framing)) = &self.head {
@@ -101,6 +103,16 @@ impl Reader {
                 self.owes_continue = expects && *framing != Framing::Length(0);
             }
         }
+        Ok(self.head.is_some())
+    }
+
+    /// What the head says; the body is empty as yet.
+    pub(crate) fn head(&self) -> Option<&Request> {
+        self.head.as_ref().map(|(request, _)| request)
+    }
+
+    /// Takes from `buf` what belongs to the body; gives the request once it is whole.
+    pub(crate) fn read_body(&mut self, buf: &mut BytesMut) -> Result<Option<Request>, Malformed> {
         let Some((_, framing)) = self.head else { return Ok(None) };
         let is_whole = match framing {
             Framing::Length(length) => {
@@ -119,11 +131,6 @@ impl Reader {
             request.json = serde_json::from_slice(&request.body).ok();
             request
         }))
-    }
-
-    /// True where some bytes of a request have come, but not all.
-    pub(crate) fn has_begun(&self) -> bool {
-        self.head.is_some()
     }
 
     fn dechunk(&mut self, buf: &mut BytesMut) -> Result<bool, Malformed> {
@@ -241,8 +248,8 @@ mod tests {
             let (mut reader, mut buf, mut found) = (Reader::default(), BytesMut::new(), None);
             for piece in CHUNKED.chunks(step) {
                 buf.extend_from_slice(piece);
-                if found.is_none() {
-                    found = reader.advance(&mut buf).unwrap();
+                if found.is_none() && reader.read_head(&mut buf).unwrap() {
+                    found = reader.read_body(&mut buf).unwrap();
                 }
             }
             let request = found.unwrap();
@@ -264,7 +271,26 @@ mod tests {
             "POST / HTTP/1.1\r\ntransfer-encoding: chunked\r\n\r\nzz\r\n",
             "POST / HTTP/1.1\r\ntransfer-encoding: chunked\r\n\r\n1\r\nabc\r\n",
         ] {
-            assert!(Reader::default().advance(&mut BytesMut::from(bad)).is_err(), "{bad}");
+            assert!(read(bad.as_bytes()).is_err(), "{bad}");
+        }
+    }
+
+    fn read(bytes: &[u8]) -> Result<Option<Request>, Malformed> {
+        let (mut reader, mut buf) = (Reader::default(), BytesMut::from(bytes));
+        if reader.read_head(&mut buf)? { reader.read_body(&mut buf) } else { Ok(None) }
+    }
+
+    #[test]
+    fn no_bytes_make_the_reader_panic() {
+        let dice = base::Dice::loaded(3);
+        for _ in 0..20_000 {
+            let mut bytes = CHUNKED.to_vec();
+            for _ in 0..=dice.below(4) {
+                let at = dice.below(bytes.len());
+                bytes[at] = dice.below(256) as u8;
+            }
+            bytes.truncate(dice.below(bytes.len()) + 1);
+            let _ = read(&bytes);
         }
     }
 }

@@ -9,7 +9,7 @@ use tokio::sync::Semaphore;
 use crate::answer::Asked;
 use crate::link::{Conn, Gone, Link, NoRequest};
 use crate::log::{Connected, End, Entry, Log};
-use crate::playbook::Playbook;
+use crate::playbook::{Pick, Playbook};
 use crate::reply::{How, Knobs, Reply};
 use crate::request::Request;
 use crate::scenario::Scenario;
@@ -43,6 +43,8 @@ impl Stage {
 enum Next {
     Serve,
     Close,
+    /// Close, with a body still coming in.
+    Linger,
     Reset,
     Drop,
 }
@@ -73,7 +75,7 @@ impl Mock {
 
     /// Serves one connection to its end.
     pub async fn serve(&self, stream: impl Link) {
-        let connected = self.0.log.connect();
+        let mut connected = self.0.log.connect();
         let mut conn = Conn::new(stream);
         if connected.id <= self.stage().playbook.scenario.connections.reset_first {
             conn.reset();
@@ -82,20 +84,38 @@ impl Mock {
         let mut turn = 0;
         loop {
             turn += 1;
-            match self.turn(&mut conn, &connected, turn).await {
+            match self.turn(&mut conn, &mut connected, turn).await {
                 Next::Serve => {}
                 Next::Close => return conn.close().await,
+                Next::Linger => return conn.linger().await,
                 Next::Reset => return conn.reset(),
                 Next::Drop => return,
             }
         }
     }
 
-    async fn turn<S: Link>(&self, conn: &mut Conn<S>, connected: &Connected, turn: u64) -> Next {
+    async fn turn<S: Link>(&self, conn: &mut Conn<S>, connected: &mut Connected, turn: u64) -> Next {
         let connections = self.stage().playbook.scenario.connections;
         let is_unwanted = turn > 1 && !connections.reuse;
         let end = if connections.how == How::Rst { Next::Reset } else { Next::Close };
-        let request = match conn.request(connections.idle, is_unwanted).await {
+        let read = match conn.head(connections.idle, is_unwanted).await {
+            Ok(reader) => {
+                let stage = self.stage();
+                if let Some((head, pick)) =
+                    reader.head().and_then(|head| Some((head, stage.playbook.pick_early(head)?)))
+                {
+                    let head = Arc::new(head.clone());
+                    let entry = self.0.log.begin(connected, turn, &head);
+                    return match self.answer(conn, &stage, (&head, pick), entry).await {
+                        Next::Serve | Next::Close => Next::Linger,
+                        next => next,
+                    };
+                }
+                conn.body(reader).await
+            }
+            Err(no_request) => Err(no_request),
+        };
+        let request = match read {
             Ok(request) => Arc::new(request),
             Err(NoRequest::Gone) => return Next::Drop,
             Err(NoRequest::Idle | NoRequest::Unwanted) => return end,
@@ -106,14 +126,21 @@ impl Mock {
         if stage.playbook.scenario.inspect
             && let Some(what) = request.path.strip_prefix("/__mock/")
         {
+            connected.discount();
             return self.inspect(conn, &request, what).await;
         }
         let entry = self.0.log.begin(connected, turn, &request);
-        self.answer(conn, &stage, &request, entry).await
+        let pick = stage.playbook.pick(&request, entry.in_flight, Clock.now());
+        self.answer(conn, &stage, (&request, pick), entry).await
     }
 
-    async fn answer<S: Link>(&self, conn: &mut Conn<S>, stage: &Stage, request: &Request, entry: Entry) -> Next {
-        let pick = stage.playbook.pick(request, entry.in_flight, Clock.now());
+    async fn answer<S: Link>(
+        &self,
+        conn: &mut Conn<S>,
+        stage: &Stage,
+        (request, pick): (&Request, Pick),
+        entry: Entry,
+    ) -> Next {
         let settings = &stage.playbook.scenario.settings;
         let asked = Asked { request, knobs: &pick.reply.knobs, settings, number: entry.number };
         let take = take(&pick.reply, &asked, &stage.playbook.dice);

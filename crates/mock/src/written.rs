@@ -35,6 +35,7 @@ struct Written {
     encoding: Option<String>,
     slices: Option<Value>,
     cut: Option<Value>,
+    early: bool,
     keep_open: bool,
     say: Option<Value>,
     reasoning: Option<String>,
@@ -94,6 +95,7 @@ fn meant(written: Written) -> Result<Reply, String> {
         coding: written.encoding.as_deref().map(coding).transpose()?,
         slices: written.slices.as_ref().map(slices).transpose()?,
         cut: written.cut.as_ref().map(cut).transpose()?,
+        early: written.early,
         keep_open: written.keep_open,
         ..Reply::default()
     };
