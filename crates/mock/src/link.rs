@@ -62,7 +62,8 @@ impl<S: Link> Conn<S> {
     /// The head of the next request. `idle` bounds the wait for its first byte; `unwanted` gives up
     /// at that byte.
     pub(crate) async fn head(&mut self, idle: Option<Duration>, unwanted: bool) -> Result<Reader, NoRequest> {
-        let mut reader = Reader { has_begun: !self.ahead.is_empty(), ..Reader::default() };
+        let mut reader = Reader::default();
+        reader.has_begun = !self.ahead.is_empty();
         loop {
             if unwanted && !self.ahead.is_empty() {
                 return Err(NoRequest::Unwanted);
