@@ -202,7 +202,7 @@ fn scalar_fits(kind: Kind, scalar: &Scalar) -> Result<(), String> {
         _ => match scalar.as_text() {
             Some(text) => text_fits(kind, text, scalar),
             None if matches!(kind, Kind::Secret) => Err("must be text; put it into quotes".into()),
-            None => Err(format!("{} is no text to YAML; put it into quotes", scalar.shown())),
+            None => Err(format!("{} is {} to YAML; put it into quotes to make it text", scalar.shown(), scalar.form())),
         },
     }
 }
@@ -221,6 +221,9 @@ fn text_fits(kind: Kind, text: &str, scalar: &Scalar) -> Result<(), String> {
         Kind::Address if text.parse::<SocketAddr>().is_err() => {
             Err(format!("{} is not {}", scalar.shown(), wanted(kind)))
         }
+        Kind::Pattern(_) if !is_balanced(text) => {
+            Err("is no regular expression: a bracket is not closed, or closes nothing".into())
+        }
         Kind::Pattern(least) if groups(text) < least => {
             Err(format!("is a regular expression with fewer groups than {least}; put `( )` around what it is to find"))
         }
@@ -230,6 +233,25 @@ fn text_fits(kind: Kind, text: &str, scalar: &Scalar) -> Result<(), String> {
         }
         _ => Ok(()),
     }
+}
+
+/// Whether every bracket of a regular expression has its other half, as far as can be told without
+/// its engine.
+fn is_balanced(pattern: &str) -> bool {
+    let (mut depth, mut in_class) = (0_usize, false);
+    let mut chars = pattern.chars();
+    while let Some(c) = chars.next() {
+        match (c, in_class) {
+            ('\\', _) if chars.next().is_none() => return false,
+            ('[', false) => in_class = true,
+            (']', true) => in_class = false,
+            ('(', false) => depth += 1,
+            (')', false) if depth == 0 => return false,
+            (')', false) => depth -= 1,
+            _ => {}
+        }
+    }
+    depth == 0 && !in_class
 }
 
 /// The capturing groups of a regular expression, roughly: what it means is for its engine to say.

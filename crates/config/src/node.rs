@@ -65,6 +65,16 @@ impl Scalar {
         if self.style == Style::Plain { core(&self.text) } else { Core::Text }
     }
 
+    /// In words, for "is …, but must be …".
+    pub fn form(&self) -> &'static str {
+        match self.core() {
+            Core::Null => "nothing",
+            Core::Bool(_) => "true or false",
+            Core::Integer | Core::Float => "a number",
+            Core::Text => "text",
+        }
+    }
+
     /// The text for a message: quoted where it may be shown.
     pub fn shown(&self) -> Cow<'static, str> {
         if self.style == Style::Variable {
@@ -76,11 +86,6 @@ impl Scalar {
 }
 
 impl Node {
-    /// A tree in which nothing is written.
-    pub fn nothing() -> Self {
-        Self { value: Value::Map(Map::new()), place: Place::whole("") }
-    }
-
     pub fn scalar(&self) -> Option<&Scalar> {
         if let Value::Scalar(scalar) = &self.value { Some(scalar) } else { None }
     }
@@ -98,17 +103,12 @@ impl Node {
         self.map()?.get(key).map(|entry| &entry.node)
     }
 
-    /// In words, for "is …, but must be …".
+    /// In words, as [`Scalar::form`].
     pub fn form(&self) -> &'static str {
         match &self.value {
             Value::List(_) => "a list",
             Value::Map(_) => "a mapping",
-            Value::Scalar(scalar) => match scalar.core() {
-                Core::Null => "nothing",
-                Core::Bool(_) => "true or false",
-                Core::Integer | Core::Float => "a number",
-                Core::Text => "text",
-            },
+            Value::Scalar(scalar) => scalar.form(),
         }
     }
 }

@@ -18,7 +18,7 @@ impl Place {
     /// A file as a whole, or another source without lines.
     #[must_use]
     pub fn whole(file: &str) -> Self {
-        Self { file: clean(file).into(), line: 0, column: 0 }
+        Self { file: file.into(), line: 0, column: 0 }
     }
 }
 
@@ -87,9 +87,18 @@ const LONGEST_WORD: usize = 128;
 
 /// A written word made fit for one line of a terminal: no control characters, of bounded length.
 pub(crate) fn clean(word: &str) -> String {
-    let mut out = String::with_capacity(word.len().min(LONGEST_WORD));
+    visible(word, LONGEST_WORD)
+}
+
+/// The same for the name of a file, whose end is what tells files apart.
+pub(crate) fn clean_path(path: &std::path::Path) -> String {
+    visible(&path.to_string_lossy(), usize::MAX)
+}
+
+fn visible(word: &str, most: usize) -> String {
+    let mut out = String::new();
     for (at, c) in word.chars().enumerate() {
-        if at == LONGEST_WORD {
+        if at == most {
             out.push('…');
             break;
         }

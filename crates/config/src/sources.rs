@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use crate::node::{Entry, Map, Node, Value, join};
-use crate::problem::{Place, Problem, clean};
+use crate::problem::{Place, Problem, clean_path};
 use crate::yaml;
 
 /// Files of one folder at most.
@@ -44,7 +44,7 @@ pub(crate) struct Written {
 pub(crate) fn read(source: &Source) -> Result<Written, Vec<Problem>> {
     match source {
         Source::Text { name, text } => {
-            let file: Arc<str> = clean(name).into();
+            let file: Arc<str> = clean_path(Path::new(name)).into();
             let root = parse(text.as_bytes(), &file)?;
             Ok(Written { root, folders: HashMap::from([(file, PathBuf::new())]), files: Vec::new() })
         }
@@ -58,7 +58,7 @@ pub(crate) fn read(source: &Source) -> Result<Written, Vec<Problem>> {
 }
 
 fn read_folder(folder: &Path) -> Result<Written, Vec<Problem>> {
-    let place = Place::whole(&folder.display().to_string());
+    let place = Place::whole(&clean_path(folder));
     let problem = |text: String| vec![Problem::new(&place, "", text)];
     let entries = std::fs::read_dir(folder).map_err(|error| problem(format!("the folder cannot be read: {error}")))?;
     let mut paths: Vec<PathBuf> = entries.flatten().map(|entry| entry.path()).filter(|path| is_wanted(path)).collect();
@@ -89,7 +89,7 @@ fn read_files(paths: &[PathBuf]) -> Result<Written, Vec<Problem>> {
     let mut problems = Vec::new();
     let mut merged: Option<Node> = None;
     for path in paths {
-        let file: Arc<str> = clean(&path.display().to_string()).into();
+        let file: Arc<str> = clean_path(path).into();
         folders.insert(Arc::clone(&file), path.parent().unwrap_or(Path::new("")).to_owned());
         let read = read_capped(path, yaml::LONGEST_FILE)
             .map_err(|text| vec![Problem::new(&Place::whole(&file), "", text)])
@@ -167,8 +167,10 @@ fn merge(into: &mut Node, from: Node, path: &str, problems: &mut Vec<Problem>) {
             }
         }
         (Value::Scalar(one), Value::Scalar(other)) if *one == other => {}
-        _ => {
-            problems.push(Problem::new(&place, path, format!("is also written at {}, otherwise; keep one", into.place)))
-        }
+        _ => problems.push(Problem::new(
+            &place,
+            path,
+            format!("is also written at {}, with another value; keep one", into.place),
+        )),
     }
 }

@@ -85,7 +85,7 @@ impl Compiler<'_> {
 pub(crate) fn compile(compiler: &mut Compiler<'_>, root: &View<'_>) -> Snapshot {
     let general = general::compile(compiler, root);
     let mut providers = provider::compile(compiler, &root.at("providers"));
-    let table = route::compile(compiler, &root.at("routes"), &mut providers);
+    let table = route::compile(compiler, root, &mut providers);
     let (clients, by_id) = client::compile(compiler, &root.at("clients"), &table.routes);
     check_whole(compiler, root, &table.routes);
     Snapshot {

@@ -3,10 +3,10 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use base::{Family, Secret};
+use base::{Endpoint, Family, Secret};
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
-use dialect::{Auth, Protocol, Score, TokenArrays};
+use dialect::{Auth, Dialect, Place, Protocol, Score, TokenArrays};
 use http::{HeaderName, HeaderValue, header};
 use percent_encoding::percent_decode_str;
 
@@ -49,7 +49,19 @@ fn provider(compiler: &mut Compiler<'_>, view: &View<'_>, names: &mut Names) -> 
     let protocol = view.at("protocol").text_or_preset();
     let protocol = Protocol::ALL.into_iter().find(|known| known.as_str() == protocol).unwrap_or(Protocol::OpenAi);
     let dialect = dialect::dialect(protocol);
-    let base = base_url(compiler, &view.at("base_url"));
+    let mut base = base_url(compiler, &view.at("base_url"));
+    let api_version = view.at("api_version").text();
+    if let Some(reason) = unreachable_everywhere(dialect, &base.path, api_version)
+        && !base.origin.host.is_empty()
+    {
+        compiler.report(&view.at("base_url"), format!("cannot work with `{}`: {reason}", protocol.as_str()));
+        // Told once, here, and not again by every route.
+        base.origin.host.clear();
+    }
+    let probe = view.at("health").at("path");
+    if probe.text().is_some_and(|path| !path.starts_with('/')) {
+        compiler.report(&probe, "must begin with `/`");
+    }
     let keys = keys(compiler, view, dialect.auth());
     let headers = headers(compiler, &view.at("headers"), dialect.auth());
     let proxy = proxy(compiler, &view.at("proxy"));
@@ -67,7 +79,7 @@ fn provider(compiler: &mut Compiler<'_>, view: &View<'_>, names: &mut Names) -> 
         pool: pool(&view.at("pool")),
         proxy,
         ca,
-        api_version: view.at("api_version").text().map(str::to_owned),
+        api_version: api_version.map(str::to_owned),
         score: if view.at("score").text_or_preset() == "logit" { Score::Logit } else { Score::Probability },
         token_arrays: match view.at("token_arrays").text_or_preset() {
             "pass" => TokenArrays::Pass,
@@ -75,6 +87,18 @@ fn provider(compiler: &mut Compiler<'_>, view: &View<'_>, names: &mut Names) -> 
             _ => TokenArrays::Auto,
         },
     })
+}
+
+/// Why no endpoint of a protocol can be reached below a base path, where that is so.
+fn unreachable_everywhere(dialect: &dyn Dialect, base_path: &str, api_version: Option<&str>) -> Option<String> {
+    let mut reason = None;
+    for endpoint in Endpoint::ALL.into_iter().filter(|endpoint| dialect.speaks(*endpoint)) {
+        match dialect.path(base_path, &Place { endpoint, model: "model", api_version }) {
+            Ok(_) => return None,
+            Err(text) => reason = reason.or(Some(text)),
+        }
+    }
+    reason
 }
 
 /// An address, or a stand-in for one that the check has reported.

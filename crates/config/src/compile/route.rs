@@ -9,8 +9,9 @@ use http::uri::PathAndQuery;
 
 use super::provider::{base_url, pool};
 use super::{Compiler, Names};
+use crate::address::Address;
 use crate::problem::{Place, nearest};
-use crate::snapshot::{Provider, Route, Timeouts, Upstream};
+use crate::snapshot::{Pool, Provider, Route, Timeouts, Upstream};
 use crate::view::View;
 
 /// Routes, and how they are found.
@@ -24,14 +25,21 @@ pub(super) struct Table {
 struct Scope<'a> {
     endpoints: &'a [Endpoint],
     model: &'a str,
+    /// Of a provider that the short form makes.
+    pool: Pool,
 }
 
-pub(super) fn compile(compiler: &mut Compiler<'_>, list: &View<'_>, providers: &mut Vec<Arc<Provider>>) -> Table {
+pub(super) fn compile(compiler: &mut Compiler<'_>, root: &View<'_>, providers: &mut Vec<Arc<Provider>>) -> Table {
+    let pool = pool(&root.at("providers").one().at("pool"));
     let mut names = Names::of("route");
     let mut table = Table::default();
     let mut matched: HashMap<(Endpoint, String), Place> = HashMap::new();
-    for view in list.items() {
-        let Some(route) = route(compiler, &view, &mut names, providers) else { continue };
+    for view in root.at("routes").items() {
+        let name = view.at("name");
+        if let Some(text) = name.text() {
+            names.take(compiler, &name, text);
+        }
+        let Some(route) = route(compiler, &view, pool, providers) else { continue };
         for endpoint in &route.endpoints {
             let model = view.at("match").at("model");
             match matched.insert((*endpoint, route.model.clone()), model.place().clone()) {
@@ -53,14 +61,13 @@ pub(super) fn compile(compiler: &mut Compiler<'_>, list: &View<'_>, providers: &
 fn route(
     compiler: &mut Compiler<'_>,
     view: &View<'_>,
-    names: &mut Names,
+    pool: Pool,
     providers: &mut Vec<Arc<Provider>>,
 ) -> Option<Route> {
     let endpoints = endpoints(compiler, &view.at("match").at("path"));
     let name = view.at("name").text()?;
-    names.take(compiler, &view.at("name"), name);
     let model = view.at("match").at("model").text().unwrap_or(name);
-    let scope = Scope { endpoints: &endpoints, model };
+    let scope = Scope { endpoints: &endpoints, model, pool };
     let mut upstreams = upstreams(compiler, view, &scope, providers);
     upstreams.sort_by_key(|upstream| upstream.tier);
     let family = endpoints.first().map_or(Family::Chat, |endpoint| endpoint.family());
@@ -289,7 +296,7 @@ fn short_form(
         compiler.report(&short, text);
     }
     let paths = scope.endpoints.iter().filter_map(|endpoint| Some((*endpoint, base.path.parse().ok()?))).collect();
-    let provider = Arc::new(short_provider(name, base));
+    let provider = Arc::new(short_provider(name, base, scope.pool));
     providers.push(Arc::clone(&provider));
     let model = short.at("model").text();
     Some(Upstream {
@@ -304,10 +311,7 @@ fn short_form(
     })
 }
 
-fn short_provider(name: &str, base: crate::address::Address) -> Provider {
-    let branch = crate::shape::Branch::root();
-    let nothing = crate::node::Node::nothing();
-    let defaults = View::root(&branch, &nothing).at("providers").one();
+fn short_provider(name: &str, base: Address, pool: Pool) -> Provider {
     Provider {
         name: name.into(),
         protocol: Protocol::OpenAi,
@@ -316,7 +320,7 @@ fn short_provider(name: &str, base: crate::address::Address) -> Provider {
         base_path: base.path,
         keys: Vec::new(),
         headers: Vec::new(),
-        pool: pool(&defaults.at("pool")),
+        pool,
         proxy: None,
         ca: None,
         api_version: None,

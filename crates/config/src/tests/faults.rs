@@ -78,7 +78,7 @@ fn values_of_the_wrong_form_say_what_to_write() {
     assert_problems(
         "environment: 5\nmax_body: 10M\nlog_level: trcae\nlisten: localhost:8080\nshutdown_grace: 30 sec\n\
          providers: 7\nroutes: {}\nclients:\nrecords: { content: 'true', mask: x, keep: 0 }\n",
-        "gateway.yaml:1:14: environment: `5` is no text to YAML; put it into quotes\n\
+        "gateway.yaml:1:14: environment: `5` is a number to YAML; put it into quotes to make it text\n\
          gateway.yaml:2:11: max_body: `10M` is not a size from 1KiB to 1GiB, such as `10MiB`, or a bare number of bytes\n\
          gateway.yaml:3:12: log_level: `trcae` is none of `error`, `warn`, `info`, `debug`, `trace`; did you mean `trace`?\n\
          gateway.yaml:4:9: listen: `localhost:8080` is not an address to listen on, such as `0.0.0.0:8080`\n\
@@ -358,5 +358,21 @@ fn keys_that_wait_for_a_capability_are_accepted_by_name() {
          gateway.yaml:12:57: clients[c].routes[1]: fits no route of this configuration\n\
          gateway.yaml:12:69: clients[c].priority: accepted, but not in force in this version; it comes with governance\n\
          gateway.yaml:12:86: clients[c].on_failure: accepted, but not in force in this version; it comes with resilience"
+    );
+}
+
+#[test]
+fn regular_expressions_are_checked_as_far_as_can_be() {
+    assert_problems(
+        &with_providers(
+            "records: { mask: ['(a', '[b', 'c)', 'd\\', '[(]', '(?:e)'] }\nroutes:\n  - name: r\n    upstreams: [{ provider: cloud }]\n    cache: { semantic: { route: r, threshold: 0.9, question: 'Q: (?:.*)' } }\n",
+        ),
+        "gateway.yaml:4:19: records.mask[0]: is no regular expression: a bracket is not closed, or closes nothing\n\
+         gateway.yaml:4:25: records.mask[1]: is no regular expression: a bracket is not closed, or closes nothing\n\
+         gateway.yaml:4:31: records.mask[2]: is no regular expression: a bracket is not closed, or closes nothing\n\
+         gateway.yaml:4:37: records.mask[3]: is no regular expression: a bracket is not closed, or closes nothing\n\
+         gateway.yaml:8:33: routes[r].cache.semantic.route: `r` is a route without /v1/embeddings\n\
+         gateway.yaml:8:62: routes[r].cache.semantic.question: is a regular expression with fewer groups than 1; \
+         put `( )` around what it is to find",
     );
 }

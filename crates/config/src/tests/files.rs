@@ -80,8 +80,8 @@ fn contradictions_between_files_name_both_places() {
     folder.write("b.yaml", "environment: two\nlimit: { qps: 1 }\n");
     assert_eq!(
         folder.problems(),
-        "b.yaml:1:14: environment: is also written at a.yaml:1:14, otherwise; keep one\n\
-         b.yaml:2:8: limit: is also written at a.yaml:3:8, otherwise; keep one"
+        "b.yaml:1:14: environment: is also written at a.yaml:1:14, with another value; keep one\n\
+         b.yaml:2:8: limit: is also written at a.yaml:3:8, with another value; keep one"
     );
     folder.write("a.yaml", "providers: [{ name: p, base_url: http://a }]\n");
     folder.write("b.yaml", "providers:\n- { name: p, base_url: http://a }\n");
