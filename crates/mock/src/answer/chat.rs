@@ -70,7 +70,7 @@ fn sentence(asked: &Asked<'_>, text: &str) -> String {
     let more = if heard.len() < text.len() { "…" } else { "" };
     let model = asked.model();
     format!(
-        "This is the built-in mock answering as {model}: no real model is connected. You said: \"{heard}{more}\" \
+        "This is the built-in mock answering as {model}: no real model is connected. You said \"{heard}{more}\". \
          Configure a provider to hear a real answer."
     )
 }
