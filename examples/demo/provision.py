@@ -151,7 +151,7 @@ def gateway_binary(show: Show, named: str | None) -> Path:
         if not shutil.which("cargo"):
             raise Unavailable("no gateway is built and cargo is not on this machine: see https://rustup.rs")
         show.note("gateway: building target/debug/mai-gateway (once; a few minutes on two cores) …")
-        if subprocess.run(["cargo", "build", "-p", "mai"], cwd=REPOSITORY, check=False).returncode != 0:
+        if subprocess.run(["cargo", "build", "-p", "mai-gateway"], cwd=REPOSITORY, check=False).returncode != 0:
             raise Unavailable("the gateway does not build; the reason is above")
         found = [built[-1]]
     newest = max(found, key=lambda path: path.stat().st_mtime)
