@@ -14,6 +14,9 @@ use crate::object::Object;
 use crate::rerank::{self, Truncate, Wire};
 use crate::{Added, Answer, Ask, Decode, Dialect, Encoded, Place, Refused, Target, View, errors};
 
+/// The last segments of its endpoints.
+const OWN: &[&str] = &["rerank", "embed"];
+
 /// Cohere v1 or v2.
 #[derive(Debug)]
 pub struct Cohere;
@@ -28,7 +31,7 @@ impl Dialect for Cohere {
     }
 
     fn path(&self, base: &str, place: &Place<'_>) -> Result<String, String> {
-        let mut base = Base::of(base);
+        let mut base = Base::of(base, OWN)?;
         let version = base.without(&["v1", "v2"]).unwrap_or("v2");
         match place.endpoint {
             Endpoint::Embeddings => Ok(base.join(&format!("{version}/embed"))),
@@ -38,7 +41,8 @@ impl Dialect for Cohere {
     }
 
     fn encode(&self, ask: &Ask, target: &Target<'_>) -> Result<Encoded, Refusal> {
-        let is_v1 = Base::of(target.base_path).without(&["v1"]).is_some();
+        let base = Base::of(target.base_path, OWN);
+        let is_v1 = base.is_ok_and(|mut base| base.without(&["v1"]).is_some());
         match &ask.view {
             View::Rerank(view) => {
                 rerank::encode(ask, view, target, if is_v1 { Wire::CohereV1 } else { Wire::CohereV2 })

@@ -26,7 +26,9 @@ impl Dialect for Jina {
 
     fn path(&self, base: &str, place: &Place<'_>) -> Result<String, String> {
         match place.endpoint {
-            Endpoint::Embeddings | Endpoint::Rerank => Ok(Base::of(base).join(place.endpoint.tail())),
+            Endpoint::Embeddings | Endpoint::Rerank => {
+                Ok(Base::of(base, &["rerank", "embeddings"])?.join(place.endpoint.tail()))
+            }
             other => Err(no_endpoint("jina", other)),
         }
     }

@@ -13,11 +13,21 @@ pub(super) struct Base<'a> {
 }
 
 impl<'a> Base<'a> {
-    /// Doubled and trailing slashes vanish.
-    pub(super) fn of(base: &'a str) -> Self {
+    /// Takes a base apart: doubled and trailing slashes vanish, and so does the path of one of the
+    /// protocol's `own` endpoints where somebody wrote the whole URL.
+    ///
+    /// # Errors
+    /// A sentence about characters that no URL may hold.
+    pub(super) fn of(base: &'a str, own: &[&str]) -> Result<Self, String> {
+        if let Some(odd) = base.chars().find(|c| !c.is_ascii_graphic()) {
+            return Err(format!("the base URL holds {odd:?}; write it percent-encoded"));
+        }
+        let base = base.split('#').next().unwrap_or_default();
         let (path, query) = base.split_once('?').map_or((base, None), |(path, query)| (path, Some(query)));
         let segments = path.split('/').filter(|segment| !segment.is_empty()).collect();
-        Self { segments, query: query.filter(|query| !query.is_empty()) }
+        let mut base = Self { segments, query: query.filter(|query| !query.is_empty()) };
+        let _ = base.without(own);
+        Ok(base)
     }
 
     /// Takes the last segment away where it is one of these, and says which it was.

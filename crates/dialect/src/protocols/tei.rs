@@ -28,7 +28,7 @@ impl Dialect for Tei {
     }
 
     fn path(&self, base: &str, place: &Place<'_>) -> Result<String, String> {
-        let mut base = Base::of(base);
+        let mut base = Base::of(base, &["rerank", "embed"])?;
         let _ = base.without(&["v1"]);
         match place.endpoint {
             Endpoint::Embeddings => Ok(base.join("embed")),

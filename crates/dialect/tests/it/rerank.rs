@@ -318,9 +318,13 @@ fn paths_take_bases_with_and_without_version_and_slash() {
         (Protocol::Tei, "/", "/rerank"),
         (Protocol::Tei, "/v1", "/rerank"),
         (Protocol::Tei, "/tei/v1/", "/tei/rerank"),
+        (Protocol::Tei, "/rerank", "/rerank"),
+        (Protocol::Cohere, "/v1/rerank", "/v1/rerank"),
     ] {
         assert_eq!(path(protocol, base), right, "{protocol:?} {base}");
     }
+    let place = dialect::Place { endpoint: Endpoint::Rerank, model: "m", api_version: None };
+    assert!(dialect(Protocol::Tei).path("/a b", &place).is_err());
 }
 
 proptest! {

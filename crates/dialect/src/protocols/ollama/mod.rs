@@ -31,7 +31,7 @@ impl Dialect for Ollama {
     }
 
     fn path(&self, base: &str, place: &Place<'_>) -> Result<String, String> {
-        let mut base = Base::of(base);
+        let mut base = Base::of(base, &["chat", "embed"])?;
         let _ = base.without(&["v1", "api"]);
         match place.endpoint {
             Endpoint::Chat => Ok(base.join("api/chat")),
