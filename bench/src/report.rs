@@ -334,3 +334,55 @@ fn as_json(options: &Options, book: &Book) -> Value {
         "samples": samples.collect::<Vec<_>>(),
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::rounds::Entry;
+
+    fn book(figure: Figure, rounds: &[[f64; 3]]) -> Book {
+        let kinds = [Kind::Direct, Kind::Nginx, Kind::Gateway];
+        let entries = rounds.iter().enumerate().flat_map(|(round, values)| {
+            kinds.iter().zip(values).map(move |(kind, value)| Entry { round, kind: *kind, figure, value: *value })
+        });
+        Book { entries: entries.collect(), rounds: rounds.len(), ..Book::default() }
+    }
+
+    fn row(figure: Figure) -> &'static Row {
+        ROWS.iter().find(|row| row.figure == figure).unwrap()
+    }
+
+    #[test]
+    fn ratios_are_taken_within_a_round() {
+        let book = book(Figure::ChatCpuUs, &[[0.0, 10.0, 20.0], [0.0, 20.0, 30.0], [0.0, 10.0, 18.0]]);
+        let spread = row(Figure::ChatCpuUs).compare(&book, Kind::Gateway).unwrap();
+        assert_eq!((spread.least, spread.median, spread.most), (1.5, 1.8, 2.0));
+    }
+
+    #[test]
+    fn what_is_added_is_compared_with_what_nginx_adds() {
+        let book = book(Figure::LatencyP50Us, &[[10.0, 20.0, 25.0], [10.0, 30.0, 50.0]]);
+        let spread = row(Figure::LatencyP50Us).compare(&book, Kind::Gateway).unwrap();
+        assert_eq!((spread.least, spread.most), (1.5, 2.0));
+    }
+
+    #[test]
+    fn a_round_in_which_nginx_seems_to_add_nothing_says_nothing() {
+        let book = book(Figure::LatencyP50Us, &[[10.0, 9.0, 25.0]]);
+        assert!(row(Figure::LatencyP50Us).compare(&book, Kind::Gateway).is_none());
+    }
+
+    #[test]
+    fn a_verdict_looks_the_right_way() {
+        assert_eq!(row(Figure::ChatCpuUs).verdict(1.9), "ok");
+        assert_eq!(row(Figure::ChatCpuUs).verdict(2.1), "MISSED");
+        assert_eq!(row(Figure::CrowdChunksPerSecond).verdict(0.8), "MISSED");
+    }
+
+    #[test]
+    fn a_target_without_figures_leaves_its_cells_empty() {
+        let table = ratio_table(&book(Figure::ChatCpuUs, &[[0.0, 10.0, 20.0]]), &[Kind::Gateway, Kind::Relay]);
+        assert_eq!(table.lines().count(), 3);
+        assert!(table.contains("| 2.00 (2.00 to 2.00) |"));
+    }
+}
