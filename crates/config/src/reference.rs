@@ -4,9 +4,8 @@ use std::fmt::Write;
 
 use dialect::Protocol;
 
-use crate::schema::preset_text;
 use crate::shape::Branch;
-use crate::table::Kind;
+use crate::table::{Kind, Preset};
 
 const HEAD: &str = "# Configuration reference
 
@@ -59,6 +58,18 @@ fn rows(page: &mut String, branch: &Branch, prefix: &str, force: &str) {
     }
     for child in branch.item.iter().flat_map(|item| &item.children) {
         rows(page, child, &format!("{path}[]."), force);
+    }
+}
+
+/// A default, in writing.
+fn preset_text(preset: Preset) -> String {
+    match preset {
+        Preset::Nothing => String::new(),
+        Preset::Words(words) => words.to_owned(),
+        Preset::Is(value) => format!("`{value}`"),
+        Preset::By(chat, embeddings, rerank) => {
+            format!("`{chat}` chat, `{embeddings}` embeddings, `{rerank}` rerank")
+        }
     }
 }
 

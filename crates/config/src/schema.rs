@@ -1,6 +1,6 @@
 //! The table of keys as a JSON Schema, from which editors complete.
 
-use base::{Endpoint, Family};
+use base::Endpoint;
 use dialect::Protocol;
 use serde_json::{Map, Value, json};
 
@@ -66,7 +66,7 @@ fn table(branch: &Branch) -> Map<String, Value> {
             Preset::Words(words) => {
                 property.insert("$comment".into(), format!("default: {words}").into());
             }
-            Preset::None => {}
+            Preset::Nothing => {}
         }
         properties.insert(child.name.to_owned(), Value::Object(property));
         if key.is_required {
@@ -133,17 +133,5 @@ fn preset(kind: Kind, value: &str) -> Value {
             serde_json::from_str(value).unwrap_or_else(|_| value.into())
         }
         _ => value.into(),
-    }
-}
-
-/// The default of a key for the reference page, in writing.
-pub(crate) fn preset_text(preset: Preset) -> String {
-    match preset {
-        Preset::None => String::new(),
-        Preset::Words(words) => words.to_owned(),
-        Preset::Is(_) => preset.value(Family::Chat).map(|value| format!("`{value}`")).unwrap_or_default(),
-        Preset::By(chat, embeddings, rerank) => {
-            format!("`{chat}` chat, `{embeddings}` embeddings, `{rerank}` rerank")
-        }
     }
 }

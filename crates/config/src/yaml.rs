@@ -1,4 +1,8 @@
 //! YAML text to [`Node`]s, with bounds on everything that a file could make grow.
+//!
+//! The parser's events are read, and not a deserialiser on top of it, because three things need the
+//! tree itself: every problem has its place, one pass finds all of them, and a scalar is a number or
+//! a text by the key that it is written for.
 
 use std::collections::HashMap;
 use std::sync::Arc;

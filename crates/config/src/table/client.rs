@@ -1,17 +1,17 @@
 //! Who may call.
 
-use super::Preset::{Is, None, Words};
+use super::Preset::{Is, Nothing, Words};
 use super::{CACHES, GOVERNANCE, Key, Kind, RESILIENCE, SHARE, Section, key, needed};
 
 pub(super) const SECTIONS: &[Section] = &[Section { under: &["clients[]."], keys: CLIENT }];
 
 const CLIENT: &[Key] = &[
     needed("name", Kind::Name, "The team's name, in records and metrics."),
-    key("keys", Kind::List(&Kind::Secret), None, "Its keys, plain or as `sha256:<hex>`."),
+    key("keys", Kind::List(&Kind::Secret), Nothing, "Its keys, plain or as `sha256:<hex>`."),
     key(
         "routes",
         Kind::List(&Kind::Either(&[Kind::Glob, Kind::Table])),
-        None,
+        Nothing,
         "The routes that it may use, `*` for any run of characters; none, no access.",
     ),
     needed("routes[].name", Kind::Glob, "The route, or a pattern of routes."),
@@ -23,15 +23,15 @@ const CLIENT: &[Key] = &[
         "`online` passes `batch` wherever a place is scarce; `batch` may wait.",
     )
     .with(GOVERNANCE),
-    key("quota", Kind::Table, None, "A budget, refused when spent.").with(GOVERNANCE),
-    key("quota.tokens", Kind::Integer(1, 1_000_000_000_000_000), None, "Tokens in each period."),
-    key("quota.cost", Kind::Above(0.0, 1e12), None, "Money in each period."),
+    key("quota", Kind::Table, Nothing, "A budget, refused when spent.").with(GOVERNANCE),
+    key("quota.tokens", Kind::Integer(1, 1_000_000_000_000_000), Nothing, "Tokens in each period."),
+    key("quota.cost", Kind::Above(0.0, 1e12), Nothing, "Money in each period."),
     key("quota.currency", Kind::Text, Is("USD"), "The currency of `cost`."),
     key("quota.per", Kind::Choice(&["day", "month"]), Is("month"), "The period."),
     key("quota.timezone", Kind::Text, Is("UTC"), "Where periods begin at midnight, such as `Asia/Shanghai`."),
     key("quota.warn", Kind::List(&SHARE), Is("[0.8, 0.95]"), "Shares at which a warning is given."),
     key("on_failure", Kind::Choice(&["error", "degrade", "stale"]), Words("the route's"), "Overrides the route's.")
         .with(RESILIENCE),
-    key("cache", Kind::Table, None, "Cached answers.").with(CACHES),
+    key("cache", Kind::Table, Nothing, "Cached answers.").with(CACHES),
     key("cache.scope", Kind::Choice(&["client", "route"]), Words("the route's"), "Overrides the route's."),
 ];

@@ -1,6 +1,6 @@
 //! What concerns the whole process, and groups of keys that stand at several places.
 
-use super::Preset::{Is, None, Words};
+use super::Preset::{Is, Nothing, Words};
 use super::{
     ADMIN_API, CACHES, COUNT, GOVERNANCE, HTTP, Key, Kind, RATE, RECORDS, SHARED_STATE, Section, TELEMETRY, key, needed,
 };
@@ -26,7 +26,7 @@ const PROCESS: &[Key] = &[
         Is("0.0.0.0:8080"),
         "Where callers are served. Also `MAI_LISTEN`. A change needs a restart.",
     ),
-    key("admin", Kind::Table, None, "The admin port: admin API, console, `/metrics`."),
+    key("admin", Kind::Table, Nothing, "The admin port: admin API, console, `/metrics`."),
     key(
         "admin.listen",
         Kind::Address,
@@ -36,7 +36,7 @@ const PROCESS: &[Key] = &[
     key(
         "admin.tokens",
         Kind::List(&Kind::Table),
-        None,
+        Nothing,
         "Tokens of the admin port. `MAI_ADMIN_TOKEN` adds one of role `admin`.",
     ),
     needed("admin.tokens[].name", Kind::Name, "Who acts with this token, for the audit log."),
@@ -66,17 +66,17 @@ const PROCESS: &[Key] = &[
         "A caller's body at most; a larger one is refused with 413.",
     ),
     key("shutdown_grace", Kind::Wait, Is("30s"), "How long calls in flight may go on after `SIGTERM`."),
-    key("resolver", Kind::Table, None, "Name resolution."),
+    key("resolver", Kind::Table, Nothing, "Name resolution."),
     key(
         "resolver.refresh",
         Kind::Duration,
         Is("30s"),
         "How long a resolved address is used before its name is looked up again.",
     ),
-    key("tls", Kind::Table, None, "TLS for the data port; read again with every reload."),
+    key("tls", Kind::Table, Nothing, "TLS for the data port; read again with every reload."),
     needed("tls.cert", Kind::File, "PEM file with the certificate chain, the server's own certificate first."),
     needed("tls.key", Kind::File, "PEM file with the private key."),
-    key("state", Kind::Table, None, "Where replicas share state; without it state is in this process.")
+    key("state", Kind::Table, Nothing, "Where replicas share state; without it state is in this process.")
         .with(SHARED_STATE),
     needed("state.redis", Kind::Url(&["redis", "rediss"]), "The Redis that replicas share."),
     key(
@@ -88,7 +88,7 @@ const PROCESS: &[Key] = &[
     .with(GOVERNANCE),
     key("prices", Kind::File, Words("the built-in prices"), "A file of model prices that replaces the built-in ones.")
         .with(GOVERNANCE),
-    key("cache", Kind::Table, None, "Bounds of all caches together.").with(CACHES),
+    key("cache", Kind::Table, Nothing, "Bounds of all caches together.").with(CACHES),
     key("cache.memory", Kind::Size(1 << 20, 1 << 50), Is("256MiB"), "Memory for cached answers and vectors."),
     key(
         "cache.disk",
@@ -103,25 +103,30 @@ const PROCESS: &[Key] = &[
         "`enabled` lets operators inject faults into upstreams, for a bounded time.",
     )
     .with(ADMIN_API),
-    key("providers", Kind::List(&Kind::Table), None, "Who answers: the services behind the gateway."),
-    key("routes", Kind::List(&Kind::Table), None, "The model names that callers write, and what stands behind each."),
-    key("clients", Kind::List(&Kind::Table), None, "Who may call: one for every business team."),
+    key("providers", Kind::List(&Kind::Table), Nothing, "Who answers: the services behind the gateway."),
+    key(
+        "routes",
+        Kind::List(&Kind::Table),
+        Nothing,
+        "The model names that callers write, and what stands behind each.",
+    ),
+    key("clients", Kind::List(&Kind::Table), Nothing, "Who may call: one for every business team."),
 ];
 
 const RECORDING: &[Key] = &[
-    key("records", Kind::Table, None, "Request records, searchable by operators.").with(RECORDS),
+    key("records", Kind::Table, Nothing, "Request records, searchable by operators.").with(RECORDS),
     key("records.content", Kind::Bool, Is("false"), "Also keep the text of prompts and answers."),
     key("records.keep", Kind::Duration, Is("7d"), "How long a record is kept."),
     key("records.max_size", Kind::Size(1 << 20, 1 << 60), Is("1GiB"), "Bytes of records at most; the oldest go first."),
     key(
         "records.mask",
         Kind::List(&Kind::Pattern(0)),
-        None,
+        Nothing,
         "Regular expressions; what they match in recorded text is blanked.",
     ),
-    key("telemetry", Kind::Table, None, "OpenTelemetry.").with(TELEMETRY),
+    key("telemetry", Kind::Table, Nothing, "OpenTelemetry.").with(TELEMETRY),
     needed("telemetry.otlp", HTTP, "The OTLP collector that traces and metrics are sent to."),
-    key("webhooks", Kind::List(&Kind::Table), None, "Who is told of events.").with(TELEMETRY),
+    key("webhooks", Kind::List(&Kind::Table), Nothing, "Who is told of events.").with(TELEMETRY),
     needed("webhooks[].url", HTTP, "Where events are posted."),
     needed("webhooks[].secret", Kind::Secret, "Signs each event."),
     key(
@@ -132,20 +137,20 @@ const RECORDING: &[Key] = &[
     ),
 ];
 
-const LIMIT: &[Key] = &[key("limit", Kind::Table, None, "Rates and concurrency; a call over any limit that applies is refused with 429. At the top level: the hard ceiling of the whole gateway.").with(GOVERNANCE)];
+const LIMIT: &[Key] = &[key("limit", Kind::Table, Nothing, "Rates and concurrency; a call over any limit that applies is refused with 429. At the top level: the hard ceiling of the whole gateway.").with(GOVERNANCE)];
 
 const LIMITS: &[Key] = &[
-    key("qps", RATE, None, "Calls per second."),
+    key("qps", RATE, Nothing, "Calls per second."),
     key("burst", COUNT, Words("one second's worth of `qps`, at least 1"), "Calls that may come at once after a pause."),
-    key("concurrency", COUNT, None, "Calls in flight."),
-    key("tokens_per_minute", COUNT, None, "Tokens per minute, read and written."),
+    key("concurrency", COUNT, Nothing, "Calls in flight."),
+    key("tokens_per_minute", COUNT, Nothing, "Tokens per minute, read and written."),
 ];
 
 const PARAMS: &[Key] = &[
-    key("params", Kind::Table, None, "What callers may ask of the model. Fields are named by their path in the body, such as `response_format.type`.").with(GOVERNANCE),
-    key("params.force", Kind::Map(&Kind::Any), None, "Fields set to this value, whatever the caller wrote."),
-    key("params.default", Kind::Map(&Kind::Any), None, "Fields set to this value where the caller wrote none."),
-    key("params.max", Kind::Map(&Kind::Number(f64::MIN, f64::MAX)), None, "Numbers lowered to this value. A rule for `max_tokens` also bounds `max_completion_tokens`."),
-    key("params.min", Kind::Map(&Kind::Number(f64::MIN, f64::MAX)), None, "Numbers raised to this value."),
-    key("params.deny", Kind::List(&Kind::Text), None, "Fields that are refused with 400."),
+    key("params", Kind::Table, Nothing, "What callers may ask of the model. Fields are named by their path in the body, such as `response_format.type`.").with(GOVERNANCE),
+    key("params.force", Kind::Map(&Kind::Any), Nothing, "Fields set to this value, whatever the caller wrote."),
+    key("params.default", Kind::Map(&Kind::Any), Nothing, "Fields set to this value where the caller wrote none."),
+    key("params.max", Kind::Map(&Kind::Number(f64::MIN, f64::MAX)), Nothing, "Numbers lowered to this value. A rule for `max_tokens` also bounds `max_completion_tokens`."),
+    key("params.min", Kind::Map(&Kind::Number(f64::MIN, f64::MAX)), Nothing, "Numbers raised to this value."),
+    key("params.deny", Kind::List(&Kind::Text), Nothing, "Fields that are refused with 400."),
 ];

@@ -79,8 +79,8 @@ pub(crate) enum Kind {
 /// What holds when a key is not written.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Preset {
-    /// Nothing: the feature is off, or the key is required.
-    None,
+    /// The feature is off, or the key is required.
+    Nothing,
     /// This value, written as a configuration would write it.
     Is(&'static str),
     /// One value for each family of endpoints: chat, embeddings, rerank.
@@ -97,7 +97,7 @@ impl Preset {
             (Self::By(value, _, _), Family::Chat)
             | (Self::By(_, value, _), Family::Embeddings)
             | (Self::By(_, _, value), Family::Rerank) => Some(value),
-            (Self::None | Self::Words(_), _) => None,
+            (Self::Nothing | Self::Words(_), _) => None,
         }
     }
 }
@@ -139,7 +139,7 @@ const fn key(path: &'static str, kind: Kind, preset: Preset, text: &'static str)
 
 /// A key without a default that must be written.
 const fn needed(path: &'static str, kind: Kind, text: &'static str) -> Key {
-    Key { path, kind, preset: Preset::None, text, force: Force::Now, is_required: true }
+    Key { path, kind, preset: Preset::Nothing, text, force: Force::Now, is_required: true }
 }
 
 impl Key {

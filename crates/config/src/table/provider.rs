@@ -1,6 +1,6 @@
 //! Who answers.
 
-use super::Preset::{Is, None, Words};
+use super::Preset::{Is, Nothing, Words};
 use super::{GOVERNANCE, HTTP, Key, Kind, RESILIENCE, Section, key, needed};
 
 pub(super) const SECTIONS: &[Section] = &[
@@ -21,15 +21,15 @@ const PROVIDER: &[Key] = &[
         HTTP,
         "Where it is reached, used as written; the protocol's path is appended. Credentials do not belong here.",
     ),
-    key("api_key", Kind::Secret, None, "Its key; none where it wants none."),
+    key("api_key", Kind::Secret, Nothing, "Its key; none where it wants none."),
     key(
         "api_keys",
         Kind::List(&Kind::Secret),
-        None,
+        Nothing,
         "Several keys, rotated; one that is throttled or refused rests. Instead of `api_key`.",
     ),
-    key("headers", Kind::Map(&Kind::Secret), None, "Headers added to every call."),
-    key("pool", Kind::Table, None, "Connections to this provider."),
+    key("headers", Kind::Map(&Kind::Secret), Nothing, "Headers added to every call."),
+    key("pool", Kind::Table, Nothing, "Connections to this provider."),
     key(
         "pool.idle_timeout",
         Kind::Duration,
@@ -42,11 +42,11 @@ const PROVIDER: &[Key] = &[
     key(
         "proxy",
         Kind::Url(&["http"]),
-        None,
+        Nothing,
         "An HTTP proxy on the way to this provider, with user and password where it wants them.",
     ),
-    key("ca", Kind::File, None, "PEM file with certificates to trust besides the usual ones."),
-    key("api_version", Kind::Text, None, "The `api-version` of Azure OpenAI."),
+    key("ca", Kind::File, Nothing, "PEM file with certificates to trust besides the usual ones."),
+    key("api_version", Kind::Text, Nothing, "The `api-version` of Azure OpenAI."),
     key(
         "score",
         Kind::Choice(&["probability", "logit"]),
@@ -59,7 +59,7 @@ const PROVIDER: &[Key] = &[
         Is("auto"),
         "Embedding inputs that came as token ids: passed on, decoded to text, or passed until it refuses them.",
     ),
-    key("concurrency", Kind::Table, None, "Calls in flight to this provider.").with(GOVERNANCE),
+    key("concurrency", Kind::Table, Nothing, "Calls in flight to this provider.").with(GOVERNANCE),
     key("concurrency.max", Kind::Integer(1, 65_535), Words("unbounded"), "Calls in flight at most."),
     key(
         "concurrency.adaptive",
@@ -69,12 +69,12 @@ const PROVIDER: &[Key] = &[
     ),
     key("concurrency.headroom", Kind::Number(0.0, 0.95), Is("0.3"), "How far below that point, as a share."),
     key("health", Kind::Table, Words("off"), "An active probe.").with(RESILIENCE),
-    needed("health.path", Kind::Text, "The path asked for, below `base_url`."),
+    key("health.path", Kind::Text, Is("/models"), "The path asked for, below `base_url`."),
     key("health.every", Kind::Duration, Is("10s"), "Between probes."),
 ];
 
 const QUEUE: &[Key] = &[
-    key("queue", Kind::Table, None, "Waiting for a free place instead of a 429.").with(GOVERNANCE),
+    key("queue", Kind::Table, Nothing, "Waiting for a free place instead of a 429.").with(GOVERNANCE),
     key("queue.max_wait", Kind::Wait, Words("1s; 30s for batch clients"), "The longest wait."),
     key(
         "queue.max_depth",

@@ -1,6 +1,6 @@
 //! The model names that callers write, and what stands behind each.
 
-use super::Preset::{By, Is, None, Words};
+use super::Preset::{By, Is, Nothing, Words};
 use super::{CACHES, COUNT, GOVERNANCE, HTTP, Key, Kind, RESILIENCE, SHARE, Section, key, needed};
 
 pub(super) const SECTIONS: &[Section] = &[
@@ -14,7 +14,7 @@ const PERCENT: Kind = Kind::Above(0.0, 100.0);
 
 const ROUTE: &[Key] = &[
     needed("name", Kind::Name, "The route's name; clients are given routes by it."),
-    key("match", Kind::Table, None, "Which calls it takes."),
+    key("match", Kind::Table, Nothing, "Which calls it takes."),
     key(
         "match.path",
         Kind::Either(&[Kind::Endpoint, Kind::List(&Kind::Endpoint)]),
@@ -25,7 +25,7 @@ const ROUTE: &[Key] = &[
     key(
         "upstreams",
         Kind::List(&Kind::Table),
-        None,
+        Nothing,
         "Who answers. Tiers are tried in order; inside a tier the strategy chooses.",
     ),
     needed("upstreams[].provider", Kind::Name, "One of `providers`."),
@@ -68,7 +68,7 @@ const ROUTE: &[Key] = &[
     key(
         "upstream",
         Kind::Table,
-        None,
+        Nothing,
         "The short form for one upstream: a provider of the `openai` protocol, named after the route.",
     ),
     needed("upstream.url", HTTP, "The whole address of the endpoint, used as written."),
@@ -77,7 +77,7 @@ const ROUTE: &[Key] = &[
     key(
         "timeout",
         Kind::Either(&[Kind::Duration, Kind::Table]),
-        None,
+        Nothing,
         "The clocks of one try; a bare duration means `attempt`.",
     ),
     key(
@@ -103,7 +103,7 @@ const ROUTE: &[Key] = &[
         Words("one"),
         "`any` accepts upstreams of different vector spaces in one route, and the damage.",
     ),
-    key("batch", Kind::Table, None, "How embedding inputs are put together."),
+    key("batch", Kind::Table, Nothing, "How embedding inputs are put together."),
     key(
         "batch.max_inputs",
         Kind::Integer(1, 100_000),
@@ -121,10 +121,10 @@ const FAILURE: &[Key] = &[
         "How an upstream is chosen inside a tier.",
     )
     .with(RESILIENCE),
-    key("split", Kind::List(&Kind::Table), None, "Conditional routing; the first match wins.").with(RESILIENCE),
+    key("split", Kind::List(&Kind::Table), Nothing, "Conditional routing; the first match wins.").with(RESILIENCE),
     needed("split[].when", Kind::Table, "All conditions written must hold."),
-    key("split[].when.header", Kind::Map(&Kind::Text), None, "Request headers with exactly these values."),
-    key("split[].when.client", Kind::Name, None, "The client's name."),
+    key("split[].when.header", Kind::Map(&Kind::Text), Nothing, "Request headers with exactly these values."),
+    key("split[].when.client", Kind::Name, Nothing, "The client's name."),
     key("split[].when.percent", PERCENT, Is("100"), "The share of calls, drawn for each call."),
     key(
         "split[].when.sticky",
@@ -132,9 +132,9 @@ const FAILURE: &[Key] = &[
         Words("drawn for each call"),
         "`client` draws once for each client.",
     ),
-    key("split[].when.quota_used", SHARE, None, "The client has used this share of its quota."),
+    key("split[].when.quota_used", SHARE, Nothing, "The client has used this share of its quota."),
     needed("split[].to", Kind::Name, "The name of one of the route's upstreams."),
-    key("mirror", Kind::Table, None, "Copies of calls whose answers are only recorded.").with(RESILIENCE),
+    key("mirror", Kind::Table, Nothing, "Copies of calls whose answers are only recorded.").with(RESILIENCE),
     needed("mirror.to", Kind::Name, "The name of one of the route's upstreams."),
     key("mirror.percent", PERCENT, Is("100"), "The share of calls that is copied."),
     key(
@@ -143,7 +143,7 @@ const FAILURE: &[Key] = &[
         Words("drawn for each call"),
         "`client` draws once for each client.",
     ),
-    key("retry", Kind::Table, None, "Repeats of failed tries.").with(RESILIENCE),
+    key("retry", Kind::Table, Nothing, "Repeats of failed tries.").with(RESILIENCE),
     key(
         "retry.when",
         Kind::Choice(&["idempotent", "always", "never"]),
@@ -168,7 +168,7 @@ const FAILURE: &[Key] = &[
         Is("0.2"),
         "Retries never exceed this share of the route's recent calls, with a floor of 10 in 10 s.",
     ),
-    key("breaker", Kind::Table, None, "When an upstream is left alone.").with(RESILIENCE),
+    key("breaker", Kind::Table, Nothing, "When an upstream is left alone.").with(RESILIENCE),
     key("breaker.failures", Kind::Integer(1, 100_000), Is("5"), "Failures within `window` that open it."),
     key("breaker.window", Kind::Duration, Is("10s"), "See `failures`."),
     key("breaker.hold", Kind::Duration, Is("30s"), "How long it stays open at least."),
@@ -183,14 +183,14 @@ const FAILURE: &[Key] = &[
 ];
 
 const SHAPING: &[Key] = &[
-    key("context", Kind::Table, None, "Bounds the prompt's tokens.").with(GOVERNANCE),
-    needed("context.budget", COUNT, "Tokens of the prompt at most."),
+    key("context", Kind::Table, Nothing, "Bounds the prompt's tokens.").with(GOVERNANCE),
+    key("context.budget", COUNT, Nothing, "Tokens of the prompt at most."),
     key("context.retrieval_share", SHARE, Is("0.5"), "The share of the budget that retrieved passages get."),
-    key("context.retrieval", Kind::Table, None, "How retrieved passages are known: one of `tag`, `role`, `name`."),
-    key("context.retrieval.tag", Kind::Text, None, "They stand between `<tag>` and `</tag>`."),
-    key("context.retrieval.role", Kind::Text, None, "They are messages of this role."),
-    key("context.retrieval.name", Kind::Text, None, "They are messages with this `name`."),
-    key("cache", Kind::Table, None, "Cached answers.").with(CACHES),
+    key("context.retrieval", Kind::Table, Nothing, "How retrieved passages are known: one of `tag`, `role`, `name`."),
+    key("context.retrieval.tag", Kind::Text, Nothing, "They stand between `<tag>` and `</tag>`."),
+    key("context.retrieval.role", Kind::Text, Nothing, "They are messages of this role."),
+    key("context.retrieval.name", Kind::Text, Nothing, "They are messages with this `name`."),
+    key("cache", Kind::Table, Nothing, "Cached answers.").with(CACHES),
 ];
 
 const CACHE: &[Key] = &[
@@ -207,9 +207,9 @@ const CACHE: &[Key] = &[
         Is("client"),
         "`client` never lets one client see what another caused to be stored.",
     ),
-    key("kb_version", Kind::Text, None, "The knowledge base's version; answers of another are never served."),
+    key("kb_version", Kind::Text, Nothing, "The knowledge base's version; answers of another are never served."),
     key("normalize", Kind::Bool, Is("true"), "Texts that differ only in invisible ways share a cached vector."),
-    key("semantic", Kind::Table, None, "How the same question is known, with `mode: semantic`."),
+    key("semantic", Kind::Table, Nothing, "How the same question is known, with `mode: semantic`."),
     needed("semantic.route", Kind::Name, "The embedding route that questions are compared by."),
     needed(
         "semantic.threshold",
@@ -241,7 +241,7 @@ const CACHE: &[Key] = &[
         Is("0.3"),
         "Calls with a written temperature above it are not matched.",
     ),
-    key("semantic.verify", Kind::Table, None, "Asks another model whether both are the same question."),
+    key("semantic.verify", Kind::Table, Nothing, "Asks another model whether both are the same question."),
     needed("semantic.verify.route", Kind::Name, "A rerank or chat route."),
     key("semantic.verify.min_score", Kind::Number(0.0, 1.0), Is("0.9"), "The least score of a rerank route."),
     key("semantic.shadow", Kind::Bool, Is("false"), "Record what would have hit, and serve nothing."),

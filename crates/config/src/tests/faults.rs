@@ -306,7 +306,6 @@ fn limits_budgets_and_quotas_must_bound_something() {
         "gateway.yaml:4:8: limit: limits nothing; write `qps`, `concurrency` or `tokens_per_minute`, or remove it\n\
          gateway.yaml:8:21: routes[r].limit.burst: is about `qps`, which is not written\n\
          gateway.yaml:9:25: routes[r].params.min.n: is above `params.max.n`\n\
-         gateway.yaml:10:14: routes[r].context.budget: is missing; write a whole number from 1 to 1000000000\n\
          gateway.yaml:10:27: routes[r].context.retrieval: must hold exactly one of `tag`, `role` and `name`\n\
          gateway.yaml:11:25: routes[r].retry.throttled: holds more than 10 waits; each is one more try of the same call\n\
          gateway.yaml:13:23: clients[c].quota: bounds nothing; write `tokens` or `cost`\n\
