@@ -188,7 +188,8 @@ pub trait Dialect: Send + Sync + std::fmt::Debug {
     }
 
     /// The number of inputs (embeddings: texts, rerank: documents) that the provider takes in one
-    /// call by default; `None` where it names no bound.
+    /// call by default, where a larger call may be split; `None` where it names no bound or where
+    /// the inputs belong together.
     fn max_inputs(&self, _endpoint: Endpoint) -> Option<usize> {
         None
     }

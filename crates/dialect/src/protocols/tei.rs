@@ -22,9 +22,10 @@ impl Dialect for Tei {
         matches!(endpoint, Endpoint::Embeddings | Endpoint::Rerank)
     }
 
-    /// The server's default `--max-client-batch-size`.
+    /// The server's default `--max-client-batch-size`, for texts of either kind. It scores each
+    /// document by itself, so a ranking may be split.
     fn max_inputs(&self, endpoint: Endpoint) -> Option<usize> {
-        (endpoint == Endpoint::Embeddings).then_some(32)
+        self.speaks(endpoint).then_some(32)
     }
 
     fn path(&self, base: &str, place: &Place<'_>) -> Result<String, String> {

@@ -44,8 +44,7 @@ pub fn answer(ask: &Ask, view: &View, target: &Target<'_>, counted: Option<u64>,
         if is_error { errors::inside_success(root) } else { bad("the answer has no list of results") }
     })?;
     let mut ranked = read_results(list, view.documents.len())?;
-    ranked.sort_by(|a, b| b.score.total_cmp(&a.score).then(a.index.cmp(&b.index)));
-    ranked.truncate(view.top_n.unwrap_or(usize::MAX));
+    sort(&mut ranked, view);
     if target.score == Score::Logit && !view.raw_scores {
         for result in &mut ranked {
             let squeezed = 1.0 / (1.0 + (-result.score).exp());
@@ -66,6 +65,58 @@ pub fn answer(ask: &Ask, view: &View, target: &Target<'_>, counted: Option<u64>,
         degraded: false,
     };
     Ok(Answer { body: compose(ask, view, &ranked, &said), usage: Some(usage), is_stream: false, dimension: None })
+}
+
+/// Puts the answers to the parts of a call (see [`super::split`]) together again: all documents in
+/// one ranking, usage and search units summed, warnings in one list.
+///
+/// # Errors
+/// [`base::Kind::BadResponse`] for an answer that did not come from [`crate::Dialect::answer`].
+pub fn join(ask: &Ask, answers: &[Answer]) -> Result<Answer, Fault> {
+    let ask::View::Rerank(view) = &ask.view else { return Err(bad("the call is no rerank")) };
+    let mut ranked = Vec::with_capacity(view.documents.len());
+    let (mut usage, mut search_units, mut warnings) = (None, 0_u64, Vec::new());
+    let mut first = None;
+    for answer in answers {
+        let root = json::parse(&answer.body).map_err(|error| bad(format!("a part is not JSON: {error}")))?;
+        let list = root.get("results").ok_or_else(|| bad("a part has no list of results"))?;
+        // Each part ranks all of its documents, so they count the ones before it.
+        let before = ranked.len();
+        let part = read_results(list, view.documents.len().saturating_sub(before))?;
+        ranked.extend(part.into_iter().map(|result| Ranked { index: result.index + before, ..result }));
+        usage = match (usage, answer.usage) {
+            (Some(sum), Some(more)) => Some(Usage::plus(sum, more)),
+            (sum, more) => sum.or(more),
+        };
+        search_units += path(root, &["meta", "billed_units", "search_units"]).unwrap_or(0);
+        let said = root.get("meta").and_then(|meta| meta.get("warnings"));
+        for warning in said.into_iter().flat_map(Value::elements).map(Value::raw) {
+            if !warnings.contains(&warning) {
+                warnings.push(warning);
+            }
+        }
+        first.get_or_insert(root);
+    }
+    if ranked.len() != view.documents.len() {
+        return Err(bad("the parts do not rank every document"));
+    }
+    sort(&mut ranked, view);
+    let text = |name| first.and_then(|root| root.get(name)?.as_str());
+    let said = Said {
+        id: text("id").map_or_else(|| id_of(&ask.body), Cow::into_owned),
+        model: text("model").unwrap_or(Cow::Borrowed(&ask.model)),
+        prompt: usage.map_or(0, |usage| usage.prompt),
+        search_units,
+        warnings: format!("[{}]", warnings.join(",")),
+        degraded: false,
+    };
+    Ok(Answer { body: compose(ask, view, &ranked, &said), usage, is_stream: false, dimension: None })
+}
+
+/// Best first, equals in the caller's order, no more than were asked for.
+fn sort(ranked: &mut Vec<Ranked<'_>>, view: &View) {
+    ranked.sort_by(|a, b| b.score.total_cmp(&a.score).then(a.index.cmp(&b.index)));
+    ranked.truncate(view.top_n.unwrap_or(usize::MAX));
 }
 
 /// The answer to a call that failed where the caller would rather have no ranking than an error:

@@ -10,11 +10,10 @@ use std::borrow::Cow;
 
 use base::Refusal;
 
-use crate::ask::Fields;
+use crate::ask::{self, Ask, Fields};
 use crate::json::{self, Kind, Span, Value};
 
-pub use answer::answer;
-pub use answer::degraded;
+pub use answer::{answer, degraded, join};
 pub use request::{Wire, encode};
 
 /// Top-level fields that the view reads.
@@ -181,6 +180,34 @@ impl Options {
             instruction: string(fields, &["instruction", "instruct"])?,
             user: string(fields, &["user"])?,
         })
+    }
+}
+
+/// Cuts a call into calls of at most `max_inputs` documents, in order, each of which ranks all of its
+/// documents; [`join`] makes one ranking of their answers. Only for models that score each document
+/// by itself: a listwise model scores them in the light of each other.
+///
+/// A call that is small enough, or no rerank, comes back alone. The parts are for
+/// [`crate::Dialect::encode`] and [`crate::Dialect::answer`]; their `body` is the whole call's.
+#[must_use]
+pub fn split(ask: &Ask, max_inputs: usize) -> Vec<Ask> {
+    match &ask.view {
+        ask::View::Rerank(view) if max_inputs > 0 && view.documents.len() > max_inputs => {
+            let part = |documents: &[Document]| {
+                let part = View {
+                    query: view.query.clone(),
+                    documents: documents.to_vec(),
+                    top_n: None,
+                    return_documents: false,
+                    raw_scores: view.raw_scores,
+                    reply: Reply::Unified,
+                    options: view.options,
+                };
+                Ask { view: ask::View::Rerank(part), ..ask.clone() }
+            };
+            view.documents.chunks(max_inputs).map(part).collect()
+        }
+        _ => vec![ask.clone()],
     }
 }
 

@@ -278,6 +278,41 @@ fn usage_is_always_there_and_says_when_it_is_a_guess() {
 }
 
 #[test]
+fn a_large_call_is_split_and_ranked_as_one() {
+    let documents: Vec<String> = (0..70).map(|at| format!("d{at}")).collect();
+    let ask = call(&json!({"model": "r", "query": "q", "documents": documents, "top_k": 3, "return_documents": true}));
+    let most = dialect(Protocol::Tei).max_inputs(Endpoint::Rerank).unwrap();
+    let parts = rerank::split(&ask, most);
+    let answers: Vec<_> = parts
+        .iter()
+        .map(|part| {
+            let texts = tree(sent(Protocol::Tei, part).as_bytes())["texts"].as_array().unwrap().clone();
+            assert!(texts.len() <= 32);
+            // The farther back in the whole call, the better.
+            let score = |text: &Value| text.as_str().unwrap().trim_start_matches('d').parse::<f64>().unwrap() / 100.0;
+            let list: Vec<_> =
+                texts.iter().enumerate().map(|(at, text)| json!({"index": at, "score": score(text)})).collect();
+            answer(Protocol::Tei, part, &json!(list).to_string()).unwrap()
+        })
+        .collect();
+    assert_eq!(answers.len(), 3);
+    let joined = rerank::join(&ask, &answers).unwrap();
+    let body = tree(&joined.body);
+    let results = json!([
+        {"index": 69, "relevance_score": 0.69, "document": {"text": "d69"}},
+        {"index": 68, "relevance_score": 0.68, "document": {"text": "d68"}},
+        {"index": 67, "relevance_score": 0.67, "document": {"text": "d67"}},
+    ]);
+    assert_eq!(body["results"], results);
+    assert_eq!(body["data"][0]["document"], json!("d69"));
+    let prompt: u64 = answers.iter().map(|answer| answer.usage.unwrap().prompt).sum();
+    assert_eq!(body["usage"]["total_tokens"], json!(prompt));
+    assert_eq!(body["meta"]["warnings"].as_array().unwrap().len(), 1);
+    assert!(rerank::join(&ask, &answers[1..]).is_err());
+    assert_eq!(rerank::split(&ask, 70).len(), 1);
+}
+
+#[test]
 fn a_degraded_answer_keeps_the_given_order() {
     let ask =
         call(&json!({"model": "r", "query": "q", "documents": ["a", "b", "c"], "top_n": 2, "return_documents": true}));
