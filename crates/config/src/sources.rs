@@ -92,7 +92,7 @@ fn read_files(paths: &[PathBuf]) -> Result<Written, Vec<Problem>> {
         let file: Arc<str> = clean_path(path).into();
         folders.insert(Arc::clone(&file), path.parent().unwrap_or(Path::new("")).to_owned());
         let read = read_capped(path, yaml::LONGEST_FILE)
-            .map_err(|text| vec![Problem::new(&Place::whole(&file), "", text)])
+            .map_err(|text| vec![Problem::new(&Place::whole(&file), "", format!("the file {text}"))])
             .and_then(|bytes| parse(&bytes, &file));
         match (read, merged.as_mut()) {
             (Err(found), _) => problems.extend(found),
@@ -109,9 +109,9 @@ fn read_files(paths: &[PathBuf]) -> Result<Written, Vec<Problem>> {
 /// A whole regular file, up to a bound.
 ///
 /// # Errors
-/// A sentence that says why not.
+/// Why not, to be put behind the file's name.
 pub(crate) fn read_capped(path: &Path, most: u64) -> Result<Vec<u8>, String> {
-    let unreadable = |error: std::io::Error| format!("the file cannot be read: {error}");
+    let unreadable = |error: std::io::Error| format!("cannot be read: {error}");
     // A pipe or a device would be waited for without end.
     if !std::fs::metadata(path).map_err(unreadable)?.is_file() {
         return Err("cannot be read: it is not a regular file".into());
@@ -119,7 +119,7 @@ pub(crate) fn read_capped(path: &Path, most: u64) -> Result<Vec<u8>, String> {
     let mut bytes = Vec::new();
     File::open(path).and_then(|file| file.take(most + 1).read_to_end(&mut bytes)).map_err(unreadable)?;
     if bytes.len() as u64 > most {
-        return Err(format!("the file is larger than {} MiB", most >> 20));
+        return Err(format!("is larger than {} MiB", most >> 20));
     }
     Ok(bytes)
 }

@@ -19,7 +19,8 @@ use base::{KeyHasher, KeyId};
 
 use crate::Overrides;
 use crate::check::MOST_PROBLEMS;
-use crate::problem::{Place, Problem};
+use crate::node::Style;
+use crate::problem::{Place, Problem, clean_path};
 use crate::snapshot::{KeyTable, Route, Snapshot};
 use crate::sources::read_capped;
 use crate::view::View;
@@ -56,8 +57,14 @@ impl Compiler<'_> {
         let folder = self.folders.get(&view.place().file).map_or(Path::new(""), PathBuf::as_path);
         let path = folder.join(view.text()?);
         let read = read_capped(&path, LONGEST_NAMED_FILE);
+        if let Err(error) = &read {
+            let is_shown = view.scalar().is_some_and(|scalar| scalar.style != Style::Variable);
+            let name =
+                if is_shown { format!("the file `{}`", clean_path(&path)) } else { "the variable's file".into() };
+            self.report(view, format!("{name} {error}"));
+        }
         self.files.push(path);
-        read.map_err(|error| self.report(view, error)).ok()
+        read.ok()
     }
 
     /// The keyed hash of a key that is written plain or as `sha256:<hex>`.

@@ -126,7 +126,7 @@ const RECORDING: &[Key] = &[
     ),
     key("telemetry", Kind::Table, Nothing, "OpenTelemetry.").with(TELEMETRY),
     needed("telemetry.otlp", HTTP, "The OTLP collector that traces and metrics are sent to."),
-    key("webhooks", Kind::List(&Kind::Table), Nothing, "Who is told of events.").with(TELEMETRY),
+    key("webhooks", Kind::List(&Kind::Table), Nothing, "Who is told of events.").with(ADMIN_API),
     needed("webhooks[].url", HTTP, "Where events are posted."),
     needed("webhooks[].secret", Kind::Secret, "Signs each event."),
     key(

@@ -122,7 +122,7 @@ fn what_cannot_be_read_says_so() {
         format!("{}: the file cannot be read: No such file or directory (os error 2)", missing.display())
     );
     let errors = load(&Source::Path("/dev/zero".into()), &|_| None, &hasher()).unwrap_err().to_string();
-    assert_eq!(errors, "/dev/zero: cannot be read: it is not a regular file");
+    assert_eq!(errors, "/dev/zero: the file cannot be read: it is not a regular file");
 }
 
 #[test]
@@ -154,7 +154,7 @@ fn named_files_that_cannot_serve_are_problems_of_their_keys() {
     );
     assert_eq!(
         folder.problems(),
-        "gateway.yaml:1:14: tls.cert: the file cannot be read: No such file or directory (os error 2)\n\
+        "gateway.yaml:1:14: tls.cert: the file `none.pem` cannot be read: No such file or directory (os error 2)\n\
          gateway.yaml:1:29: tls.key: the file holds no PEM private key (`-----BEGIN PRIVATE KEY-----`)\n\
          gateway.yaml:2:49: providers[a].ca: the file holds no PEM certificate (`-----BEGIN CERTIFICATE-----`)"
     );
