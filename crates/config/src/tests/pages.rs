@@ -28,7 +28,7 @@ fn every_example_is_sound_as_it_stands() {
 #[test]
 fn the_reference_page_is_the_generated_one() {
     let page = std::fs::read_to_string(root().join("docs/reference/configuration.md")).unwrap_or_default();
-    assert!(page == reference_markdown(), "docs/reference/configuration.md is stale: `cargo xtask docs` writes it");
+    assert!(page == reference_markdown(), "docs/reference/configuration.md is stale: `make docs` writes it");
 }
 
 #[test]
