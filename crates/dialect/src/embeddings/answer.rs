@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::ops::Range;
 
-use base::{Fault, Kind, Usage};
+use base::{Class, Code, Fault, Kind, Told, Usage};
 use bytes::Bytes;
 use smallvec::SmallVec;
 
@@ -27,10 +27,14 @@ pub enum Counted {
 /// dimension asked for, numbers only. Without need nothing is changed and the same bytes come back.
 ///
 /// # Errors
-/// [`base::Kind::BadResponse`], or [`Kind::Dimension`] for vectors of another length.
+/// [`Kind::BadResponse`]; [`Kind::Dimension`] for vectors of another length; the caller's fault for
+/// floats in the place of an encoding that the upstream does not know.
 pub fn like_openai(view: &View, body: Bytes, counted: Counted) -> Result<Answer, Fault> {
     let envelope = Envelope::locate(&body, view.encoding).ok_or_else(|| not_ours(&body))?;
     let order = envelope.order(view.inputs)?;
+    if envelope.items.iter().any(|item| item.vector.is_floats_instead(&body)) {
+        return Err(floats_instead());
+    }
     let mut dimension = Dimension::of(view);
     let mut others = Vec::new();
     for item in &envelope.items {
@@ -65,6 +69,21 @@ fn not_ours(body: &[u8]) -> Fault {
         }
         _ => bad("the answer is not a list of embeddings"),
     }
+}
+
+/// The caller's fault: it asked for an encoding that this upstream took for floats, and would read
+/// them as something else.
+fn floats_instead() -> Fault {
+    let message =
+        "the model's provider does not know this 'encoding_format' and gave floats; ask for 'float' or 'base64'";
+    let told = Told {
+        status: 400,
+        message: message.to_owned(),
+        kind: Some("invalid_request_error".to_owned()),
+        param: Some("encoding_format".to_owned()),
+        code: Some(Code::InvalidRequest.row().code.to_owned()),
+    };
+    Fault { class: Class::Caller, told: Some(Box::new(told)), ..bad(message) }
 }
 
 /// The one length that all vectors of an answer have.
@@ -119,8 +138,8 @@ enum Vector {
     Numbers(Range<usize>),
     /// Between the quotes.
     Base64(Range<usize>),
-    /// In a form that only caller and upstream know.
-    Unknown,
+    /// In a form that only caller and upstream know: the whole value.
+    Unknown(Range<usize>),
 }
 
 impl Envelope {
@@ -178,8 +197,7 @@ impl Item {
         walk.object(|key, walk| {
             match key {
                 b"embedding" if encoding == Encoding::Other => {
-                    walk.value()?;
-                    vector = Some(Vector::Unknown);
+                    vector = Some(Vector::Unknown(walk.value()?));
                 }
                 b"embedding" if walk.peek() == Some(b'[') => vector = Some(Vector::Numbers(walk.numbers()?)),
                 b"embedding" => vector = Some(Vector::Base64(walk.string()?)),
@@ -203,7 +221,18 @@ impl Vector {
     fn place(&self) -> Range<usize> {
         match self {
             Self::Numbers(inside) | Self::Base64(inside) => inside.start - 1..inside.end + 1,
-            Self::Unknown => 0..0,
+            Self::Unknown(whole) => whole.clone(),
+        }
+    }
+
+    /// Whether the upstream gave plain floats where something else was asked for.
+    fn is_floats_instead(&self, body: &[u8]) -> bool {
+        match self {
+            Self::Unknown(whole) => {
+                let text = body.get(whole.clone()).unwrap_or_default();
+                text.starts_with(b"[") && memchr::memchr2(b'.', b'e', text).is_some()
+            }
+            Self::Numbers(_) | Self::Base64(_) => false,
         }
     }
 
@@ -211,7 +240,7 @@ impl Vector {
     fn judge(&self, body: &[u8], asked: Encoding) -> Result<(Option<usize>, Option<Vec<u8>>), Flaw> {
         let text = |inside: &Range<usize>| body.get(inside.clone()).unwrap_or_default();
         match self {
-            Self::Unknown => Ok((None, None)),
+            Self::Unknown(_) => Ok((None, None)),
             Self::Numbers(inside) => {
                 let length = vectors::count_numbers(text(inside))?;
                 let mut other = None;

@@ -113,6 +113,9 @@ fn an_encoding_that_only_the_upstream_knows_is_passed_or_refused() {
     assert_eq!(tree(&sent.body)["encoding_format"], json!("int8"));
     let upstream = r#"{"data":[{"index":0,"embedding":{"int8":[[1],[2]]}},{"index":1,"embedding":"QUI="}]}"#;
     assert_eq!(text(&judged(&ask, upstream).unwrap()), upstream);
+    let floats = judged(&ask, r#"{"data":[{"embedding":[0.5]},{"embedding":[1]}]}"#).unwrap_err();
+    assert_eq!((floats.class, floats.told.unwrap().param.as_deref()), (Class::Caller, Some("encoding_format")));
+    assert!(judged(&ask, r#"{"data":[{"embedding":[5,-3]},{"embedding":[1,0]}]}"#).is_ok());
     assert!(judged(&ask, r#"{"data":[{"index":0,"embedding":[1]}]}"#).is_err());
     for protocol in OTHERS {
         let refusal = dialect(protocol).encode(&ask, &target("/")).unwrap_err();
