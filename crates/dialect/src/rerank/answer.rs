@@ -15,6 +15,9 @@ use crate::{Answer, Ask, Score, Target, ask, tokens};
 /// Said in `meta.warnings` where the upstream counted nothing.
 const ESTIMATED: &str = "usage is an estimate: the upstream gave no token count";
 
+/// Warnings that a joined answer keeps at most.
+const WARNINGS_MAX: usize = 16;
+
 /// One document's rank.
 #[derive(Debug)]
 struct Ranked<'a> {
@@ -91,7 +94,7 @@ pub fn join(ask: &Ask, answers: &[Answer]) -> Result<Answer, Fault> {
         search_units += path(root, &["meta", "billed_units", "search_units"]).unwrap_or(0);
         let said = root.get("meta").and_then(|meta| meta.get("warnings"));
         for warning in said.into_iter().flat_map(Value::elements).map(Value::raw) {
-            if !warnings.contains(&warning) {
+            if warnings.len() < WARNINGS_MAX && !warnings.contains(&warning) {
                 warnings.push(warning);
             }
         }

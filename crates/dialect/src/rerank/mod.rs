@@ -38,6 +38,9 @@ pub const FIELDS: &[&str] = &[
     "user",
 ];
 
+/// Names in `rank_fields` at most: each is looked up in every document.
+pub const RANK_FIELDS_MAX: usize = 16;
+
 /// What is known of a rerank request. Spans are places in the caller's body.
 #[derive(Clone, Debug, Default)]
 pub struct View {
@@ -255,9 +258,10 @@ fn text_of(document: Value<'_>, rank_fields: &[Cow<'_, str>]) -> Option<Text> {
 fn rank_fields<'a>(fields: &Fields<'a>) -> Result<Vec<Cow<'a, str>>, Refusal> {
     let Some(list) = fields.get("rank_fields") else { return Ok(Vec::new()) };
     let names: Option<Vec<_>> = list.elements().map(Value::as_str).collect();
-    names
-        .filter(|_| list.kind() == Kind::Array)
-        .ok_or_else(|| Refusal::field("rank_fields", "'rank_fields' must be an array of names"))
+    names.filter(|names| list.kind() == Kind::Array && names.len() <= RANK_FIELDS_MAX).ok_or_else(|| {
+        let message = format!("'rank_fields' must be an array of at most {RANK_FIELDS_MAX} names");
+        Refusal::field("rank_fields", message)
+    })
 }
 
 fn top_n(fields: &Fields<'_>, documents: usize) -> Result<Option<usize>, Refusal> {

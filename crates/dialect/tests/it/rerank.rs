@@ -158,6 +158,7 @@ fn what_cannot_be_ranked_is_refused_by_name() {
         ("max_tokens_per_doc", json!(0), "max_tokens_per_doc"),
         ("truncate", json!("MIDDLE"), "truncate"),
         ("rank_fields", json!("title"), "rank_fields"),
+        ("rank_fields", json!(vec!["x"; 17]), "rank_fields"),
     ] {
         let mut body = good.clone();
         body[field] = value.clone();
