@@ -27,6 +27,7 @@ demo: ## real models behind the gateway (ARGS='--help' for its flags)
 	cargo build --locked --profile quick -p mai-gateway
 	examples/demo/run --gateway target/quick/mai-gateway $(ARGS)
 
-bench: ## measure the gateway beside nginx and a bare relay (ARGS for its flags)
-	@scripts/setup build
-	cargo run --locked --release -p bench -- $(ARGS)
+bench: ## measure the gateway beside nginx and a bare relay (ARGS='--quick', see bench/README.md)
+	@scripts/setup bench
+	cargo build --locked --release -p mai-gateway
+	bench/run $(ARGS)
