@@ -7,10 +7,20 @@ use super::{not_json, wrong_kind};
 use crate::json::{self, Kind, Member, Span, Value};
 use crate::{embeddings, rerank};
 
-/// Read on every endpoint.
-const COMMON: &[&str] = &["model", "stream", "mai", "metadata"];
-/// Read beside them where text is generated.
-const CHAT: &[&str] = &["messages", "prompt", "n", "stream_options", "tools", "functions"];
+/// Whether an endpoint's view reads that field.
+fn is_read(endpoint: Endpoint, name: &str) -> bool {
+    match name {
+        "model" | "stream" | "mai" | "metadata" => true,
+        "messages" | "prompt" | "n" | "stream_options" | "tools" | "functions" => {
+            matches!(endpoint, Endpoint::Chat | Endpoint::Completions)
+        }
+        _ => match endpoint {
+            Endpoint::Embeddings => embeddings::FIELDS.contains(&name),
+            Endpoint::Rerank => rerank::FIELDS.contains(&name),
+            _ => false,
+        },
+    }
+}
 
 /// The fields that an endpoint's view reads. At most one of each name: a body that gives one twice
 /// is refused, because no two readers would agree on what it means.
@@ -26,16 +36,10 @@ impl<'a> Fields<'a> {
     /// # Errors
     /// `invalid_json`; `invalid_request` for a body that is no object, and for a doubled field.
     pub fn read(endpoint: Endpoint, body: &'a [u8]) -> Result<Self, Refusal> {
-        let names = match endpoint {
-            Endpoint::Chat | Endpoint::Completions => CHAT,
-            Endpoint::Embeddings => embeddings::FIELDS,
-            Endpoint::Rerank => rerank::FIELDS,
-            _ => &[],
-        };
         let mut members: SmallVec<[Member<'a>; 8]> = SmallVec::new();
         let mut doubled = None;
         let root = json::scan(body, |member| {
-            if !COMMON.contains(&&*member.key) && !names.contains(&&*member.key) {
+            if !is_read(endpoint, &member.key) {
                 return;
             }
             if members.iter().any(|known| known.key == member.key) {

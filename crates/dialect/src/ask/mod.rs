@@ -67,7 +67,7 @@ pub enum View {
 /// What is known of a call that generates text.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Chat {
-    /// How many choices are asked for: `n`, 1 where absent or nonsense.
+    /// How many choices are asked for: `n` (1 where absent or nonsense), for each prompt.
     pub choices: u64,
     /// `stream_options.include_usage` as the caller wrote it.
     pub include_usage: Option<bool>,
@@ -243,12 +243,19 @@ fn text(name: &'static str, value: Option<Value<'_>>) -> Result<Option<String>, 
 
 fn chat(fields: &Fields<'_>) -> Chat {
     let options = fields.member("stream_options").map(|member| member.value);
+    let n = fields.get("n").and_then(Value::as_u64).unwrap_or(1).max(1);
     Chat {
-        choices: fields.get("n").and_then(Value::as_u64).unwrap_or(1).max(1),
+        choices: n.saturating_mul(fields.get("prompt").map_or(1, prompts)),
         include_usage: options.and_then(|options| options.get("include_usage")).and_then(Value::as_bool),
         stream_options: options.map(Value::span),
         has_tools: fields.get("tools").or(fields.get("functions")).is_some_and(|tools| !tools.is_empty()),
     }
+}
+
+/// How many prompts a legacy completion holds: an array of texts or of token arrays is several.
+fn prompts(prompt: Value<'_>) -> u64 {
+    let is_several = prompt.elements().next().is_some_and(|first| matches!(first.kind(), Kind::String | Kind::Array));
+    if is_several { prompt.elements().count() as u64 } else { 1 }
 }
 
 fn model(fields: &Fields<'_>) -> Result<(String, Span), Refusal> {

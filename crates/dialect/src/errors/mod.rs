@@ -39,12 +39,17 @@ pub fn refused(refused: &Refused<'_>) -> Fault {
 /// Classes an error object inside a 200 or a stream, by what it says.
 #[must_use]
 pub fn inside_success(body: Value<'_>) -> Fault {
-    let said = Said::of(body);
+    inside(&Said::of(body))
+}
+
+/// The same for an error that has been read already.
+#[must_use]
+pub fn inside(said: &Said) -> Fault {
     let status = said.status();
-    let mut fault = classed(&said, status.unwrap_or(500));
+    let mut fault = classed(said, status.unwrap_or(500));
     if status.is_none() && fault.class == Class::Upstream {
         if said.is_context_overflow() || said.is_content_refusal() {
-            fault = classed(&said, 400);
+            fault = classed(said, 400);
         } else if said.is_about_money() {
             fault.class = Class::Credential;
         }

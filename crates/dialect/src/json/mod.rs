@@ -16,7 +16,7 @@ mod text;
 use std::borrow::Cow;
 use std::fmt;
 
-pub use patch::Patch;
+pub use patch::{Patch, cut};
 use scan::Scanner;
 pub use text::{push_quoted, quoted};
 
@@ -121,8 +121,7 @@ impl Member<'_> {
 /// # Errors
 /// The first byte at fault. Members shown before it have to be forgotten.
 pub fn scan<'a>(bytes: &'a [u8], mut each: impl FnMut(Member<'a>)) -> Result<Value<'a>, Error> {
-    let text = simdutf8::compat::from_utf8(bytes)
-        .map_err(|error| Error { at: error.valid_up_to(), reason: "invalid UTF-8" })?;
+    let text = simdutf8::basic::from_utf8(bytes).map_err(|_| invalid_utf8(bytes))?;
     let mut scanner = Scanner::new(text, if text.starts_with('\u{feff}') { 3 } else { 0 });
     scanner.skip_space();
     let start = scanner.at();
@@ -137,6 +136,13 @@ pub fn scan<'a>(bytes: &'a [u8], mut each: impl FnMut(Member<'a>)) -> Result<Val
     };
     scanner.skip_space();
     if scanner.peek().is_some() { Err(scanner.error("something follows the document")) } else { Ok(root) }
+}
+
+/// Only the slower check knows where.
+#[cold]
+fn invalid_utf8(bytes: &[u8]) -> Error {
+    let at = simdutf8::compat::from_utf8(bytes).map_or_else(|error| error.valid_up_to(), str::len);
+    Error { at, reason: "invalid UTF-8" }
 }
 
 /// Validates a whole document.
@@ -183,8 +189,10 @@ impl<'a> Value<'a> {
     pub fn is_empty(self) -> bool {
         match self.kind {
             Kind::String => self.span.end - self.span.start == 2,
-            Kind::Array => self.elements().next().is_none(),
-            Kind::Object => self.members().next().is_none(),
+            Kind::Array | Kind::Object => {
+                let inside = self.text.as_bytes().get(self.span.start + 1..self.span.end - 1).unwrap_or_default();
+                inside.trim_ascii_start().is_empty()
+            }
             _ => false,
         }
     }

@@ -77,6 +77,14 @@ impl<'a> Patch<'a> {
     }
 }
 
+/// What to cut out of a document so that one member leaves with its comma.
+#[must_use]
+pub fn cut(document: &[u8], member: Span) -> Span {
+    let mut span = member;
+    widen(document, &mut span);
+    span
+}
+
 fn splice(document: &[u8], edits: &[(Span, Cow<'_, str>)]) -> Bytes {
     let added: usize = edits.iter().map(|(_, text)| text.len()).sum();
     let mut out = BytesMut::with_capacity(document.len() + added);
@@ -104,14 +112,17 @@ fn cuts(document: &[u8], mut removed: SmallVec<[Span; 2]>) -> SmallVec<[Span; 4]
             _ => runs.push(member),
         }
     }
-    for run in &mut runs {
-        if let Some(next) = comma_behind(document, run.end) {
-            run.end = next;
-        } else if let Some((comma, b',')) = last_visible(document, run.start) {
-            run.start = comma;
-        }
-    }
+    runs.iter_mut().for_each(|run| widen(document, run));
     runs
+}
+
+/// Adds the comma that goes with a run of members: the one behind it, else the one before it.
+fn widen(document: &[u8], run: &mut Span) {
+    if let Some(next) = comma_behind(document, run.end) {
+        run.end = next;
+    } else if let Some((comma, b',')) = last_visible(document, run.start) {
+        run.start = comma;
+    }
 }
 
 /// Where the next member begins when a comma follows.

@@ -1,5 +1,7 @@
 //! The one pass over a document: iterative, with a bounded stack of one bit a level.
 
+use std::borrow::Cow;
+
 use super::{DEPTH, Error, Kind, Member, Span, Value, text};
 
 /// A position in a document.
@@ -66,10 +68,11 @@ impl<'a> Scanner<'a> {
         if self.ends(first, b'}', "expected a comma or '}'")? {
             return Ok(None);
         }
-        let key_span = self.key()?;
+        let (key_span, has_escapes) = self.key()?;
         let value = self.value()?;
         let inner = self.text.get(key_span.start + 1..key_span.end - 1).unwrap_or_default();
-        Ok(Some(Member { key: text::unescape_lossy(inner), key_span, value }))
+        let key = if has_escapes { text::unescape_lossy(inner) } else { Cow::Borrowed(inner) };
+        Ok(Some(Member { key, key_span, value }))
     }
 
     /// The next element of an array whose `[` (or the previous element) is behind; `None` behind
@@ -100,7 +103,7 @@ impl<'a> Scanner<'a> {
     pub(super) fn value(&mut self) -> Result<Value<'a>, Error> {
         let start = self.at;
         let kind = match self.peek() {
-            Some(b'"') => self.string().map(|()| Kind::String),
+            Some(b'"') => self.string().map(|_| Kind::String),
             Some(b'{') => self.container().map(|()| Kind::Object),
             Some(b'[') => self.container().map(|()| Kind::Array),
             Some(b'-' | b'0'..=b'9') => self.number().map(|()| Kind::Number),
@@ -130,7 +133,9 @@ impl<'a> Scanner<'a> {
                         continue;
                     }
                 }
-                Some(b'"') => self.string()?,
+                Some(b'"') => {
+                    self.string()?;
+                }
                 Some(b'-' | b'0'..=b'9') => self.number()?,
                 Some(b'n') => self.literal("null")?,
                 Some(b't') => self.literal("true")?,
@@ -171,13 +176,14 @@ impl<'a> Scanner<'a> {
         Ok(true)
     }
 
-    /// A member's name and its colon, up to the first byte of the value.
-    fn key(&mut self) -> Result<Span, Error> {
+    /// A member's name and its colon, up to the first byte of the value; whether the name has
+    /// escapes.
+    fn key(&mut self) -> Result<(Span, bool), Error> {
         if self.peek() != Some(b'"') {
             return Err(self.error("expected a member's name in double quotes"));
         }
         let start = self.at;
-        self.string()?;
+        let has_escapes = self.string()?;
         let span = Span { start, end: self.at };
         self.skip_space();
         if self.peek() != Some(b':') {
@@ -185,7 +191,7 @@ impl<'a> Scanner<'a> {
         }
         self.at += 1;
         self.skip_space();
-        Ok(span)
+        Ok((span, has_escapes))
     }
 
     fn literal(&mut self, word: &'static str) -> Result<(), Error> {
@@ -231,17 +237,19 @@ impl<'a> Scanner<'a> {
         if self.at == start { Err(self.error("expected a digit")) } else { Ok(()) }
     }
 
-    /// A string, from its opening quote to behind its closing one.
-    fn string(&mut self) -> Result<(), Error> {
+    /// A string, from its opening quote to behind its closing one; whether it has escapes.
+    fn string(&mut self) -> Result<bool, Error> {
+        let mut has_escapes = false;
         self.at += 1;
         loop {
             self.at = text::next_special(self.text.as_bytes(), self.at);
             match self.peek() {
                 Some(b'"') => {
                     self.at += 1;
-                    return Ok(());
+                    return Ok(has_escapes);
                 }
                 Some(b'\\') => {
+                    has_escapes = true;
                     self.at += 1;
                     self.escape()?;
                 }

@@ -6,23 +6,36 @@ use std::borrow::Cow;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct LoneSurrogate;
 
-/// How many bytes are looked at in one step; the compiler makes vector code of it.
-const BLOCK: usize = 32;
+/// How many bytes of a long text are looked at in one step; the compiler makes vector code of it.
+const BLOCK: usize = 64;
 
 /// The offset of the next quote, backslash or control character at or behind `from`; the length
 /// where there is none.
 #[inline]
 pub(super) fn next_special(bytes: &[u8], from: usize) -> usize {
     let mut at = from;
-    while let Some(block) = bytes.get(at..at + BLOCK) {
-        let special = block.iter().fold(false, |found, byte| found | is_special(*byte));
-        if special {
+    let mut rest = bytes.get(from..).unwrap_or_default();
+    // Most strings are short: two words before the blocks.
+    for _ in 0..2 {
+        let Some((word, behind)) = rest.split_first_chunk::<8>() else { break };
+        if let Some(offset) = special_in(*word) {
+            return at + offset;
+        }
+        (at, rest) = (at + 8, behind);
+    }
+    while let Some((block, behind)) = rest.split_first_chunk::<BLOCK>() {
+        if has_special(block) {
             break;
         }
-        at += BLOCK;
+        (at, rest) = (at + BLOCK, behind);
     }
-    let rest = bytes.get(at..).unwrap_or_default();
-    at + first_special(rest)
+    while let Some((word, behind)) = rest.split_first_chunk::<8>() {
+        if let Some(offset) = special_in(*word) {
+            return at + offset;
+        }
+        (at, rest) = (at + 8, behind);
+    }
+    at + rest.iter().position(|byte| is_special(*byte)).unwrap_or(rest.len())
 }
 
 #[inline]
@@ -30,26 +43,23 @@ const fn is_special(byte: u8) -> bool {
     byte < 0x20 || byte == b'"' || byte == b'\\'
 }
 
-/// Eight bytes at a time: in each word the lowest flagged byte is exact, and only it is used.
 #[inline]
-fn first_special(bytes: &[u8]) -> usize {
+fn has_special(block: &[u8; BLOCK]) -> bool {
+    block.iter().fold(0, |found, byte| found | u8::from(is_special(*byte))) != 0
+}
+
+/// Where in eight bytes the first special one stands. All at once: a byte's high bit is set where
+/// it is special. Borrows can only set bits behind the first one, which alone is used.
+#[inline]
+const fn special_in(word: [u8; 8]) -> Option<usize> {
     const ONES: u64 = 0x0101_0101_0101_0101;
     const HIGH: u64 = ONES << 7;
-    const fn zero(word: u64) -> u64 {
-        word.wrapping_sub(ONES) & !word & HIGH
+    const fn below(word: u64, bound: u8) -> u64 {
+        word.wrapping_sub(ONES * bound as u64) & !word & HIGH
     }
-    let mut at = 0;
-    let (words, rest) = bytes.as_chunks::<8>();
-    for word in words {
-        let word = u64::from_le_bytes(*word);
-        let control = word.wrapping_sub(ONES * 0x20) & !word & HIGH;
-        let found = control | zero(word ^ (ONES * b'"' as u64)) | zero(word ^ (ONES * b'\\' as u64));
-        if found != 0 {
-            return at + found.trailing_zeros() as usize / 8;
-        }
-        at += 8;
-    }
-    at + rest.iter().position(|byte| is_special(*byte)).unwrap_or(rest.len())
+    let word = u64::from_le_bytes(word);
+    let found = below(word, 0x20) | below(word ^ (ONES * b'"' as u64), 1) | below(word ^ (ONES * b'\\' as u64), 1);
+    if found == 0 { None } else { Some(found.trailing_zeros() as usize / 8) }
 }
 
 /// The text behind a validated string's inside.

@@ -1,40 +1,166 @@
-//! placeholder
-use crate::{Answer, Ask, Decode, Dialect, Encoded, Place, Progress, Refused, Target};
-use base::{Code, Endpoint, Fault, Kind, Refusal};
+//! OpenAI, and everything that speaks like it (source: OpenAI's API reference).
+
+use base::{Endpoint, Fault, Refusal};
 use bytes::Bytes;
 
-/// placeholder
+use crate::{Added, Answer, Ask, Decode, Dialect, Encoded, Place, Refused, Target, View, chat, errors};
+
+/// OpenAI's wire format.
 #[derive(Debug)]
 pub struct OpenAi;
+
 impl Dialect for OpenAi {
     fn speaks(&self, _: Endpoint) -> bool {
         true
     }
+
     fn path(&self, base: &str, place: &Place<'_>) -> Result<String, String> {
-        Ok(format!("{}/{}", base.trim_end_matches('/'), place.endpoint.tail()))
+        Base::of(base)?.join(place.endpoint.tail(), None)
     }
-    fn encode(&self, _: &Ask, _: &Target<'_>) -> Result<Encoded, Refusal> {
-        Err(Refusal::new(Code::InternalError, "placeholder"))
+
+    fn encode(&self, ask: &Ask, target: &Target<'_>) -> Result<Encoded, Refusal> {
+        match &ask.view {
+            View::Chat(view) | View::Completions(view) => Ok(chat::encode(ask, view, target)),
+            View::Embeddings(_) | View::Rerank(_) | View::Pass => {
+                Ok(Encoded { body: ask.with_model(target.model), added: Added::default() })
+            }
+        }
     }
-    fn answer(&self, _: &Ask, _: &Target<'_>, _: &http::HeaderMap, _: Bytes) -> Result<Answer, Fault> {
-        Err(Fault::upstream(Kind::BadResponse, "placeholder"))
+
+    fn answer(&self, ask: &Ask, _: &Target<'_>, headers: &http::HeaderMap, body: Bytes) -> Result<Answer, Fault> {
+        match &ask.view {
+            View::Chat(view) | View::Completions(view) => chat::answer(ask, view, &body),
+            View::Embeddings(_) | View::Rerank(_) | View::Pass => chat::pass(ask, headers, body),
+        }
     }
-    fn fault(&self, _: &Ask, _: &Refused<'_>) -> Fault {
-        Fault::upstream(Kind::Status, "placeholder")
+
+    fn fault(&self, _: &Ask, refused: &Refused<'_>) -> Fault {
+        errors::refused(refused)
     }
-    fn decoder(&self, _: &Ask, _: &Target<'_>) -> Box<dyn Decode> {
-        Box::new(Nothing(Progress::default()))
+
+    fn decoder(&self, ask: &Ask, target: &Target<'_>) -> Box<dyn Decode> {
+        match ask.chat() {
+            Some(view) => Box::new(chat::Chunks::new(ask, view, target)),
+            None => Box::new(chat::Typed::new(ask)),
+        }
     }
 }
-struct Nothing(Progress);
-impl Decode for Nothing {
-    fn feed(&mut self, chunk: Bytes) -> Bytes {
-        chunk
+
+/// A base URL's path and query, as written but for doubled and trailing slashes.
+#[derive(Clone, Debug)]
+pub(super) struct Base<'a> {
+    /// Empty, or with a leading slash.
+    pub(super) path: String,
+    query: &'a str,
+}
+
+impl<'a> Base<'a> {
+    /// Takes it apart.
+    ///
+    /// # Errors
+    /// A sentence about characters that no URL may hold.
+    pub(super) fn of(base: &'a str) -> Result<Self, String> {
+        let base = base.split('#').next().unwrap_or_default();
+        if let Some(odd) = base.chars().find(|c| !c.is_ascii_graphic()) {
+            return Err(format!("the base URL holds {odd:?}; write it percent-encoded"));
+        }
+        let (path, query) = base.split_once('?').unwrap_or((base, ""));
+        let path = path.split('/').filter(|part| !part.is_empty()).fold(String::new(), |path, part| path + "/" + part);
+        Ok(Self { path, query })
     }
-    fn finish(&mut self) -> Bytes {
-        Bytes::new()
+
+    /// The path with the endpoint's own behind it, unless it ends so already, and the query with
+    /// one more parameter where it has none of that name.
+    ///
+    /// # Errors
+    /// A sentence where the base is the whole URL of another endpoint.
+    pub(super) fn join(&self, tail: &str, parameter: Option<(&str, &str)>) -> Result<String, String> {
+        let mut out = self.path.clone();
+        match self.endpoint() {
+            Some(found) if found.tail() == tail => {}
+            Some(other) => {
+                let other = other.tail();
+                return Err(format!(
+                    "the base URL ends with the path of another endpoint: leave '/{other}' out, '/{tail}' is added"
+                ));
+            }
+            None => {
+                out.push('/');
+                out.push_str(tail);
+            }
+        }
+        let mut mark = '?';
+        if !self.query.is_empty() {
+            out.push(mark);
+            out.push_str(self.query);
+            mark = '&';
+        }
+        if let Some((name, value)) = parameter
+            && !self.has(name)
+        {
+            out.push(mark);
+            out.push_str(name);
+            out.push('=');
+            out.push_str(value);
+        }
+        Ok(out)
     }
-    fn progress(&self) -> &Progress {
-        &self.0
+
+    /// The endpoint whose whole path the base ends with.
+    fn endpoint(&self) -> Option<Endpoint> {
+        let path =
+            self.path.strip_suffix("/reranks").map_or_else(|| self.path.clone(), |rest| format!("{rest}/rerank"));
+        let ends_with = |tail: &str| path.strip_suffix(tail).is_some_and(|rest| rest.ends_with('/'));
+        Endpoint::ALL.into_iter().filter(|known| ends_with(known.tail())).max_by_key(|known| known.tail().len())
+    }
+
+    fn has(&self, name: &str) -> bool {
+        self.query.split('&').any(|pair| pair.split('=').next() == Some(name))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn path(base: &str, endpoint: Endpoint) -> Result<String, String> {
+        OpenAi.path(base, &Place { endpoint, model: "m", api_version: None })
+    }
+
+    #[test]
+    fn every_way_to_write_a_base_gives_one_path() {
+        for (base, expected) in [
+            ("", "/chat/completions"),
+            ("/", "/chat/completions"),
+            ("/v1", "/v1/chat/completions"),
+            ("/v1/", "/v1/chat/completions"),
+            ("//v1//", "/v1/chat/completions"),
+            ("/api/openai", "/api/openai/chat/completions"),
+            ("/v1beta/openai/", "/v1beta/openai/chat/completions"),
+            ("/x?api-version=2", "/x/chat/completions?api-version=2"),
+            ("/x/?api-version=2&b=%20", "/x/chat/completions?api-version=2&b=%20"),
+            ("/v1?", "/v1/chat/completions"),
+            ("/v1/chat/completions", "/v1/chat/completions"),
+            ("/v1/chat/completions/", "/v1/chat/completions"),
+            ("/chat/completions?x=1", "/chat/completions?x=1"),
+            ("/api/paas/v4", "/api/paas/v4/chat/completions"),
+        ] {
+            assert_eq!(path(base, Endpoint::Chat).as_deref(), Ok(expected), "{base}");
+        }
+        assert_eq!(path("/v1/embeddings", Endpoint::Embeddings).unwrap(), "/v1/embeddings");
+        assert_eq!(path("/v1", Endpoint::Completions).unwrap(), "/v1/completions");
+        assert_eq!(path("/compatible-api/v1/reranks", Endpoint::Rerank).unwrap(), "/compatible-api/v1/reranks");
+    }
+
+    #[test]
+    fn a_base_that_cannot_work_is_told() {
+        for (base, endpoint) in [
+            ("/v1/embeddings", Endpoint::Chat),
+            ("/v1/chat/completions", Endpoint::Completions),
+            ("/v1 /x", Endpoint::Chat),
+            ("/模型", Endpoint::Chat),
+        ] {
+            assert!(path(base, endpoint).is_err(), "{base}");
+        }
     }
 }

@@ -11,6 +11,7 @@ use bytes::{Bytes, BytesMut};
 use memchr::{memchr, memchr2};
 
 use crate::errors::refusal_json;
+use crate::json::Span;
 
 /// The longest event that is read, bytes.
 pub const EVENT_MAX: usize = 4 << 20;
@@ -247,6 +248,20 @@ impl Output {
                 self.run = place.clone();
             }
             None => self.bytes(event.raw),
+        }
+    }
+
+    /// Passes an event on without a part of its data.
+    pub fn pass_without(&mut self, event: &Event<'_>, cut: Span) {
+        let head = event.data.get(..cut.start).unwrap_or_default();
+        let tail = event.data.get(cut.end..).unwrap_or_default();
+        if event.name.is_some() || memchr(b'\n', event.data).is_some() {
+            return self.event(event.name, &[head, tail].concat());
+        }
+        self.flush();
+        self.built.reserve(event.data.len() + 8);
+        for part in [b"data: ", head, tail, b"\n\n"] {
+            self.built.extend_from_slice(part);
         }
     }
 
