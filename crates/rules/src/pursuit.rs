@@ -183,7 +183,10 @@ pub fn refusal(fault: Fault) -> Refusal {
         (Class::Caller, _) => Code::UpstreamRefused,
         (Class::Throttle, _) => return throttled(fault.retry_after.unwrap_or(DEFAULT_REST)),
         (Class::Credential, _) => {
-            return Refusal::new(Code::UpstreamError, "the upstream refused the gateway's own key; its operator must act");
+            return Refusal::new(
+                Code::UpstreamError,
+                "the upstream refused the gateway's own key; its operator must act",
+            );
         }
         (Class::Upstream, Kind::Timeout | Kind::FirstByte | Kind::Idle) => Code::UpstreamTimeout,
         (Class::Upstream, Kind::BadResponse) => Code::UpstreamBadResponse,
@@ -299,10 +302,8 @@ mod tests {
     fn throttled_everywhere_is_told_with_the_shortest_rest() {
         let mut pursuit = pursuit(&[target(0, 0), target(1, 0)], true);
         for seconds in [9, 4] {
-            let fault = Fault {
-                retry_after: Some(Duration::from_secs(seconds)),
-                ..fault(Class::Throttle, Kind::Status)
-            };
+            let fault =
+                Fault { retry_after: Some(Duration::from_secs(seconds)), ..fault(Class::Throttle, Kind::Status) };
             pursuit.failed(fault, Circumstances::default());
         }
         let (now, deadline) = at(10);

@@ -3,6 +3,8 @@
 use base::{Endpoint, Fault, Refusal};
 use bytes::Bytes;
 
+use crate::embeddings::{self, Counted};
+use crate::rerank::{self, Wire};
 use crate::{Added, Answer, Ask, Decode, Dialect, Encoded, Place, Refused, Target, View, chat, errors};
 
 /// OpenAI's wire format.
@@ -21,16 +23,18 @@ impl Dialect for OpenAi {
     fn encode(&self, ask: &Ask, target: &Target<'_>) -> Result<Encoded, Refusal> {
         match &ask.view {
             View::Chat(view) | View::Completions(view) => Ok(chat::encode(ask, view, target)),
-            View::Embeddings(_) | View::Rerank(_) | View::Pass => {
-                Ok(Encoded { body: ask.with_model(target.model), added: Added::default() })
-            }
+            View::Embeddings(view) => embeddings::encode_openai(ask, view, target),
+            View::Rerank(view) => rerank::encode(ask, view, target, Wire::OpenAi),
+            View::Pass => Ok(Encoded { body: ask.with_model(target.model), added: Added::default() }),
         }
     }
 
-    fn answer(&self, ask: &Ask, _: &Target<'_>, headers: &http::HeaderMap, body: Bytes) -> Result<Answer, Fault> {
+    fn answer(&self, ask: &Ask, target: &Target<'_>, headers: &http::HeaderMap, body: Bytes) -> Result<Answer, Fault> {
         match &ask.view {
             View::Chat(view) | View::Completions(view) => chat::answer(ask, view, &body),
-            View::Embeddings(_) | View::Rerank(_) | View::Pass => chat::pass(ask, headers, body),
+            View::Embeddings(view) => embeddings::like_openai(view, body, Counted::AsWritten),
+            View::Rerank(view) => rerank::answer(ask, view, target, None, &body),
+            View::Pass => chat::pass(ask, headers, body),
         }
     }
 
