@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use crate::support::{answer, ask, read, sent, target, text, tree};
 
-const PROTOCOLS: [Protocol; 4] = [Protocol::Cohere, Protocol::Jina, Protocol::Voyage, Protocol::Tei];
+const PROTOCOLS: [Protocol; 5] = [Protocol::Cohere, Protocol::Jina, Protocol::Voyage, Protocol::Tei, Protocol::OpenAi];
 
 fn call(body: &Value) -> Ask {
     ask(Endpoint::Rerank, &body.to_string())
@@ -28,7 +28,7 @@ fn reply(protocol: Protocol, results: &[(usize, f64)]) -> String {
         Protocol::Voyage => {
             json!({"object": "list", "data": list("relevance_score"), "model": "m-1", "usage": {"total_tokens": 12}})
         }
-        Protocol::Jina => {
+        Protocol::Jina | Protocol::OpenAi => {
             json!({"model": "m-1", "results": list("relevance_score"), "usage": {"total_tokens": 12}})
         }
         _ => json!({"id": "c", "results": list("relevance_score"), "meta": {"tokens": {"input_tokens": 12}}}),
