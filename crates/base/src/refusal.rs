@@ -131,6 +131,7 @@ impl Code {
     #[must_use]
     #[rustfmt::skip]
     pub const fn row(self) -> Row {
+        #[expect(clippy::too_many_arguments, reason = "one row of a table, one line of text")]
         const fn row(code: &'static str, status: u16, kind: &'static str, outcome: Outcome, retry_helps: bool, when: &'static str) -> Row {
             Row { code, status, kind, outcome, retry_helps, when }
         }

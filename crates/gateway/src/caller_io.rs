@@ -75,6 +75,7 @@ const LOOKS: [Duration; 4] =
 pub struct CallerIo<T> {
     inner: T,
     presence: Presence,
+    half_close: bool,
     probed: bool,
     looks: usize,
     look: Option<Pin<Box<Sleep>>>,
@@ -85,11 +86,21 @@ pub struct CallerIo<T> {
 impl<T: AsyncRead + AsyncWrite + Unpin> CallerIo<T> {
     /// Watches `inner`; a write that makes no progress for `stall` fails.
     pub fn new(inner: T, presence: Presence, stall: Duration) -> Self {
-        Self { inner, presence, probed: false, looks: 0, look: None, stall, stalled: None }
+        Self { inner, presence, half_close: true, probed: false, looks: 0, look: None, stall, stalled: None }
+    }
+
+    /// Takes the end of sending for the end: over TLS nobody half-closes, and an empty write would
+    /// not reach the socket.
+    #[must_use]
+    pub fn without_half_close(self) -> Self {
+        Self { half_close: false, ..self }
     }
 
     /// The caller has sent FIN in the middle of a call.
     fn stopped_sending(&mut self, cx: &mut Context<'_>) -> io::Result<()> {
+        if !self.half_close {
+            return Err(io::ErrorKind::ConnectionReset.into());
+        }
         let first = !self.presence.has_stopped_sending();
         self.presence.0.fetch_or(FIN, Ordering::Relaxed);
         if !self.probed && self.presence.stage() == BUSY {
@@ -102,6 +113,10 @@ impl<T: AsyncRead + AsyncWrite + Unpin> CallerIo<T> {
                     return Err(io::ErrorKind::ConnectionReset.into());
                 }
             }
+        }
+        // An empty write sends nothing and tells of a reset that reading no longer reports.
+        if let Poll::Ready(Err(gone)) = Pin::new(&mut self.inner).poll_write(cx, &[]) {
+            return Err(gone);
         }
         self.look_again(cx);
         if first {

@@ -99,7 +99,7 @@ impl Worker {
                     Some(config) => {
                         let accepting = tokio_rustls::TlsAcceptor::from(config).accept(stream);
                         if let Ok(Ok(stream)) = tokio::time::timeout(Duration::from_secs(10), accepting).await {
-                            worker.converse(stream).await;
+                            worker.converse_tls(stream).await;
                         }
                     }
                 }
@@ -111,7 +111,20 @@ impl Worker {
     /// Speaks HTTP/1.1 on one connection until it ends.
     pub async fn converse<T: AsyncRead + AsyncWrite + Unpin + Send + 'static>(self: Arc<Self>, stream: T) {
         let presence = Presence::default();
-        let io = TokioIo::new(CallerIo::new(stream, presence.clone(), WRITE_STALL));
+        self.talk(CallerIo::new(stream, presence.clone(), WRITE_STALL), presence).await;
+    }
+
+    async fn converse_tls<T: AsyncRead + AsyncWrite + Unpin + Send + 'static>(self: Arc<Self>, stream: T) {
+        let presence = Presence::default();
+        let io = CallerIo::new(stream, presence.clone(), WRITE_STALL).without_half_close();
+        self.talk(io, presence).await;
+    }
+
+    async fn talk<T>(self: Arc<Self>, io: CallerIo<T>, presence: Presence)
+    where
+        T: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    {
+        let io = TokioIo::new(io);
         let cut = self.live.cut();
         let service = Talk(Connection { worker: self, presence, cut });
         let conversation = hyper::server::conn::http1::Builder::new()

@@ -1,0 +1,133 @@
+//! A gateway between testkit's network and testkit's callers.
+
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use base::{Clock, Dice, Fault, KeyHasher, Kind};
+use config::{Provider, Source};
+use gateway::live::Live;
+use gateway::log::AccessLog;
+use gateway::net::{Connect, Dialed, Dialing, Places, Resolver, Transport};
+use gateway::worker::Worker;
+use testkit::{Answer, Ask, Caller, Host, Script, Stream, Wire};
+
+/// The one client's key in most stories.
+pub const KEY: &str = "sk-app";
+
+/// A gateway whose upstreams are hosts of a [`Wire`].
+pub struct Stage {
+    pub net: Wire,
+    pub live: Arc<Live>,
+    worker: Arc<Worker>,
+}
+
+/// Connects by the provider's `host:port`.
+struct Net(Wire);
+
+impl Connect for Net {
+    fn dial<'a>(&'a self, provider: &'a Provider) -> Dialing<'a> {
+        Box::pin(async move {
+            let stream = self.0.connect(&provider.origin.authority()).await.map_err(|error: io::Error| {
+                Fault::upstream(Kind::Connect, format!("no connection to provider `{}`: {error}", provider.name))
+            })?;
+            Ok(Dialed { probe: stream.probe(), io: Box::new(stream), peer: None })
+        })
+    }
+}
+
+impl Stage {
+    /// A gateway with this configuration (providers, routes, clients as YAML).
+    pub fn set(config: &str) -> Self {
+        let net = Wire::new();
+        let live = Live::new(snapshot(config), Dice::loaded(7), AccessLog::default()).expect("the metrics are sound");
+        let resolver = Arc::new(Resolver::new(Clock, Duration::from_secs(30)));
+        let transport = Transport::new(Clock, Arc::new(Net(net.clone())), resolver, Arc::new(Places::default()));
+        let worker = Arc::new(Worker { live: live.clone(), transport });
+        Self { net, live, worker }
+    }
+
+    /// The usual gateway: routes `chat`, `embedding` and `rerank`, each over hosts `a` and then `b`.
+    pub fn usual() -> Self {
+        Self::set(USUAL)
+    }
+
+    /// Puts an upstream on the network; `a` is `http://a` in the configuration.
+    pub fn host(&self, name: &str, script: impl Into<testkit::Scenario>) -> Host {
+        self.net.host(name, script)
+    }
+
+    /// Another configuration, while it runs.
+    pub fn reload(&self, config: &str) {
+        self.live.put_in_force(snapshot(config));
+    }
+
+    /// A caller's connection.
+    pub fn caller(&self) -> Caller<Stream> {
+        let (near, far) = testkit::pair();
+        tokio::spawn(self.worker.clone().converse(far));
+        Caller::on(near)
+    }
+
+    /// One call on a connection of its own, with the usual key.
+    pub async fn ask(&self, ask: Ask) -> Answer {
+        self.caller().ask(&ask.key(KEY)).await
+    }
+
+    /// The access log so far, line by line.
+    pub fn log(&self) -> Vec<serde_json::Value> {
+        self.live.log.text().lines().map(|line| serde_json::from_str(line).expect("a line is JSON")).collect()
+    }
+
+    /// The metrics' text.
+    pub fn metrics(&self) -> String {
+        String::from_utf8(self.live.metrics.text(0)).expect("metrics are UTF-8")
+    }
+
+    /// Waits until every request has ended, and asserts that nothing is left behind.
+    pub async fn comes_to_rest(&self) {
+        for _ in 0..600 {
+            if self.live.requests() == 0 {
+                for line in self.metrics().lines().filter(|line| line.starts_with("mai_inflight_requests")) {
+                    assert!(line.ends_with(" 0"), "{line}");
+                }
+                return;
+            }
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+        panic!("{} requests never ended", self.live.requests());
+    }
+}
+
+fn snapshot(config: &str) -> config::Snapshot {
+    let source = Source::Text { name: "story.yaml".to_owned(), text: config.to_owned() };
+    match config::load(&source, &|_| None, &KeyHasher::new(&[0; 64])) {
+        Ok(loaded) => loaded.snapshot,
+        Err(errors) => panic!("{errors}"),
+    }
+}
+
+/// Hosts `a` and `b`, the first with a key of its own each.
+pub const USUAL: &str = r#"
+providers:
+  - { name: a, protocol: openai, base_url: "http://a/v1", api_key: sk-a-secret }
+  - { name: b, protocol: openai, base_url: "http://b/v1", api_key: sk-b-secret }
+routes:
+  - name: chat
+    match: { path: [/v1/chat/completions, /v1/completions] }
+    upstreams: [{ provider: a, model: model-a }, { provider: b, model: model-b, tier: 1 }]
+  - name: embedding
+    match: { path: /v1/embeddings }
+    upstreams: [{ provider: a, model: embed }, { provider: b, model: embed, tier: 1 }]
+  - name: rerank
+    match: { path: /v1/rerank }
+    upstreams: [{ provider: a, model: rank }, { provider: b, model: rank, tier: 1 }]
+clients:
+  - { name: app, keys: [sk-app], routes: ["*"] }
+  - { name: narrow, keys: [sk-narrow], routes: [rerank] }
+"#;
+
+/// A host that answers everything pleasantly and at once.
+pub fn pleasant() -> Script {
+    Script::new()
+}
