@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 CALLS, CALLS_FAST = 24, 12
 CALLERS = 4
 # Long enough for the prompt to have reached the model, short of its first token.
-SECONDS_BEFORE_KILL = 0.3
+SECONDS_BEFORE_KILL = 0.2
 
 
 def show_all(demo: Demo) -> None:
