@@ -93,7 +93,10 @@ def metrics(demo: Demo) -> None:
 def secrets_kept(demo: Demo, log: str) -> None:
     tape = demo.client.tape
     kib = tape.bytes_seen / 1024
-    demo.show.done("upstreams unseen", f"no key and no address of theirs in {tape.answers} answers ({kib:.0f} KiB)")
+    if tape.leaks:
+        demo.show.failed("upstreams seen", "; ".join(tape.leaks[:3]))
+    else:
+        demo.show.done("upstreams unseen", f"no key and no address of theirs in {tape.answers} answers ({kib:.0f} KiB)")
     demo.report["answers_scanned"] = tape.answers
     expect = demo.checks.expect
     expect("no upstream secret in answers", not tape.leaks and tape.answers > 0, "; ".join(tape.leaks[:3]))
