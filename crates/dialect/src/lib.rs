@@ -243,7 +243,7 @@ pub struct Progress {
     pub content: bool,
     /// Every choice has its finish reason.
     pub finished: bool,
-    /// `[DONE]` (or the protocol's own end) came.
+    /// `[DONE]` (or the protocol's own end) came or was supplied: what follows is not read.
     pub done: bool,
     /// The upstream's last word on usage.
     pub usage: Option<Usage>,

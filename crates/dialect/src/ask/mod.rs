@@ -236,6 +236,7 @@ fn text(name: &'static str, value: Option<Value<'_>>) -> Result<Option<String>, 
         Some(value) if value.is_null() => Ok(None),
         Some(value) => match value.as_str() {
             Some(text) => Ok(Some(text.into_owned())),
+            None if value.kind() == Kind::String => Err(Refusal::field(name, format!("'{name}' is not valid text"))),
             None => Err(wrong_kind(name, "a string", value)),
         },
     }

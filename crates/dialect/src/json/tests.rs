@@ -199,7 +199,7 @@ fn same(ours: Value<'_>, theirs: &serde_json::Value) -> bool {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 512, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 256, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
     fn accepts_what_serde_json_accepts(text in json_like()) {

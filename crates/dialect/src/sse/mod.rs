@@ -212,8 +212,9 @@ fn parse(raw: &[u8], is_first: bool, joined: &mut Vec<u8>) -> Option<Parsed> {
                 }
             }
             b"event" => parsed.name = Some(value),
-            // A comment: not for the caller.
-            b"" if length > 0 => parsed.is_plain = false,
+            b"id" | b"retry" => {}
+            // Comments and fields that nobody knows are not for the caller.
+            _ if length > 0 => parsed.is_plain = false,
             _ => {}
         }
         at += length + 1;
@@ -237,8 +238,8 @@ impl Output {
         Self { chunk, run: 0..0, built: BytesMut::new() }
     }
 
-    /// Passes an event on: as it came, or in plain form where it has comments, a byte order mark
-    /// or carriage returns, whose form would depend on how the stream was cut.
+    /// Passes an event on: as it came, or in plain form where it has comments, unknown fields, a byte
+    /// order mark or carriage returns, whose form would depend on how the stream was cut.
     pub fn pass(&mut self, event: &Event<'_>) {
         match &event.place {
             _ if !event.is_plain => self.event(event.name, event.data),

@@ -49,6 +49,7 @@ fn every_form_of_line_and_field_is_read() {
         ("data\n\ndata:\n\ndata: \n\nevent: ping\n\nid: 1\n\n\n\n\n", &[]),
         ("id: 7\nretry: 5\nfoo: bar\nfoo\ndata: a\n\n", &["a"]),
         ("data: a: b\n\n", &["a: b"]),
+        ("\n\u{feff}data: x\ndata: a\n\n", &["a"]),
         ("datum: x\nDATA: y\n data: z\n\n", &[]),
         ("data: a\n\ndata: b", &["a", "b"]),
         ("data: a\n\ndata: b\n", &["a", "b"]),
@@ -81,6 +82,8 @@ fn a_chunk_of_whole_plain_events_is_passed_on_as_it_is() {
 fn comments_marks_and_carriage_returns_do_not_pass() {
     let (_, passed) =
         read(&[b"\xef\xbb\xbfdata: 1\n\n: c\n\ndata: 2\r\n\r\n:c\nevent: e\ndata: 3\ndata: 4\n\ndata: 5\n\n"]);
+    // In mid-stream a mark is part of an unknown field; it must not come to stand in front.
+    assert_eq!(read(&["\n\u{feff}data: x\nid: 1\ndata: a\n\n".as_bytes()]).1, b"data: a\n\n");
     assert_eq!(passed, b"data: 1\n\ndata: 2\n\nevent: e\ndata: 3\ndata: 4\n\ndata: 5\n\n");
 }
 
@@ -149,7 +152,7 @@ fn stream() -> impl Strategy<Value = Vec<u8>> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 512, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 256, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
     fn cuts_do_not_matter(stream in stream(), cuts in proptest::collection::vec(any::<prop::sample::Index>(), 0..8)) {

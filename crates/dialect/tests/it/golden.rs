@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use base::Endpoint;
 use bytes::Bytes;
-use dialect::{Protocol, dialect};
+use dialect::{Protocol, Target, dialect};
 use http::{HeaderMap, HeaderValue};
 
 use crate::support;
@@ -30,6 +30,41 @@ fn check(protocol: Protocol, endpoint: Endpoint, case: &str, base: &str) {
     let answer = dialect(protocol).answer(&ask, &target, &headers, Bytes::from(reply)).unwrap();
     let answer = std::str::from_utf8(&answer.body).unwrap();
     assert_eq!(answer, file(protocol, &format!("{case}.answer.json")), "{protocol:?} {case}: the answer");
+}
+
+/// Runs a stream against its four files; usage is asked for and hidden where the protocol can.
+fn check_stream(protocol: Protocol, form: &str) {
+    let ask = support::ask(Endpoint::Chat, &file(protocol, "stream.ask.json"));
+    let target = Target { ask_usage: true, ..support::target("/") };
+    let request = dialect(protocol).encode(&ask, &target).unwrap().body;
+    assert_eq!(
+        std::str::from_utf8(&request).unwrap(),
+        file(protocol, "stream.request.json"),
+        "{protocol:?}: the request"
+    );
+    let reply = file(protocol, &format!("stream.reply.{form}"));
+    for size in [reply.len(), 1] {
+        let mut decoder = dialect(protocol).decoder(&ask, &target);
+        let mut out = Vec::new();
+        for chunk in reply.as_bytes().chunks(size) {
+            out.extend_from_slice(&decoder.feed(Bytes::copy_from_slice(chunk)));
+        }
+        out.extend_from_slice(&decoder.finish());
+        let answer = std::str::from_utf8(&out).unwrap().trim_end();
+        assert_eq!(answer, file(protocol, "stream.answer.sse"), "{protocol:?}: the answer in pieces of {size}");
+        assert!(decoder.progress().finished && decoder.progress().usage.is_some());
+    }
+}
+
+#[test]
+fn openai() {
+    check(Protocol::OpenAi, Endpoint::Chat, "chat", "/v1");
+}
+
+#[test]
+fn openai_streams() {
+    check_stream(Protocol::OpenAi, "sse");
+    check_stream(Protocol::AzureOpenAi, "sse");
 }
 
 #[test]
@@ -66,13 +101,5 @@ fn ollama() {
 
 #[test]
 fn ollama_streams() {
-    let (protocol, case) = (Protocol::Ollama, "stream");
-    let ask = support::ask(Endpoint::Chat, &file(protocol, &format!("{case}.ask.json")));
-    let target = support::target("/");
-    let request = dialect(protocol).encode(&ask, &target).unwrap().body;
-    assert_eq!(std::str::from_utf8(&request).unwrap(), file(protocol, &format!("{case}.request.json")));
-    let mut decoder = dialect(protocol).decoder(&ask, &target);
-    let mut out = decoder.feed(Bytes::from(file(protocol, &format!("{case}.reply.ndjson")))).to_vec();
-    out.extend_from_slice(&decoder.finish());
-    assert_eq!(std::str::from_utf8(&out).unwrap().trim_end(), file(protocol, &format!("{case}.answer.sse")));
+    check_stream(Protocol::Ollama, "ndjson");
 }
