@@ -1,6 +1,6 @@
 //! The bench: the gateway beside nginx as a plain reverse proxy and a bare hyper relay, in the same interleaved rounds.
 //!
-//! `bench run` starts everything on free loopback ports, loads it, and prints ratios first. The other words of the command
+//! `bench run`, or options alone, starts everything on free loopback ports, loads it, and prints ratios first. The other words of the command
 //! line are the programs that it starts: the scripted upstream, the relay, and `tied`, which ties a program's life to its parent's.
 
 mod clock;
@@ -24,11 +24,12 @@ use std::process::ExitCode;
 
 fn main() -> ExitCode {
     let words: Vec<String> = std::env::args().skip(1).collect();
-    let Some((command, rest)) = words.split_first() else {
-        say(options::USAGE);
-        return ExitCode::from(2);
+    // Options alone mean `run`.
+    let (command, rest) = match words.split_first() {
+        Some((command, rest)) if !command.starts_with("--") => (command.as_str(), rest),
+        _ => ("run", words.as_slice()),
     };
-    let outcome = match command.as_str() {
+    let outcome = match command {
         "run" => options::Options::parse(rest).and_then(|options| rounds::run(&options)),
         "profile" => options::Options::parse(rest).and_then(|options| profile::run(&options)),
         "upstream" => port(rest, 0).and_then(upstream::serve),

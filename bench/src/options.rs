@@ -7,7 +7,7 @@ use crate::measure::Measure;
 use crate::target::Kind;
 
 pub(crate) const USAGE: &str = "\
-usage: bench run     [options]     measures and prints a table, ratios first
+usage: bench [run]   [options]     measures and prints a table, ratios first
        bench profile [options]     loads one target with one measure under `perf` and prints where the time goes
 
   --quick              half the rounds, shorter samples: at most a minute
