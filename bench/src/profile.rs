@@ -17,8 +17,8 @@ const SECONDS: f64 = 8.0;
 /// Samples per second and thread; off the beat of timers.
 const FREQUENCY: &str = "1997";
 
-/// Lines of the list of functions.
-const LINES: usize = 60;
+/// Lines of each list of functions.
+const LINES: usize = 40;
 
 /// Profiles the last target that was asked for under each measure that was asked for.
 pub(crate) fn run(options: &Options) -> io::Result<()> {
@@ -57,19 +57,20 @@ async fn profile(options: &Options, stage: &Stage, measure: Measure) -> io::Resu
         }
         tokio::time::sleep(Duration::from_millis(100)).await;
     }
-    list(&name, &data, "symbol,dso", LINES)?;
-    list(&name, &data, "dso", 10)
-}
-
-fn list(name: &str, data: &str, by: &str, lines: usize) -> io::Result<()> {
     let report = Command::new("perf")
-        .args(["report", "-q", "-i", data, "--no-children", "-g", "none", "--stdio", "--sort", by])
+        .args(["report", "-q", "-i", &data, "--no-children", "-g", "none", "--stdio", "--sort", "dso,symbol"])
         .stdin(Stdio::null())
         .output()?;
     let text = String::from_utf8_lossy(&report.stdout);
+    let lines = || text.lines().filter(|line| !line.trim().is_empty());
+    list(&format!("{name}, share of all time"), lines().take(LINES))?;
+    list(&format!("{name}, outside the kernel"), lines().filter(|line| !line.contains("[k]")).take(LINES))
+}
+
+fn list<'a>(title: &str, lines: impl Iterator<Item = &'a str>) -> io::Result<()> {
     let mut out = io::stdout().lock();
-    writeln!(out, "\n{name}, by {by}")?;
-    for line in text.lines().filter(|line| !line.trim().is_empty()).take(lines) {
+    writeln!(out, "\n{title}")?;
+    for line in lines {
         writeln!(out, "{}", line.trim_end())?;
     }
     Ok(())
