@@ -10,7 +10,7 @@ pub(crate) const USAGE: &str = "\
 usage: bench [run]   [options]     measures and prints a table, ratios first
        bench profile [options]     loads one target with one measure under `perf` and prints where the time goes
 
-  --quick              half the rounds, shorter samples: at most a minute
+  --quick              fewer rounds, shorter samples, no flood: at most a minute
   --polite             does not run before other programs of the machine
   --rounds N           rounds (5; with --quick 3)
   --seconds S          length of one sample, for all measures alike
@@ -52,6 +52,7 @@ impl Options {
     /// Reads the words after the command.
     pub(crate) fn parse(words: &[String]) -> io::Result<Self> {
         let quick = words.iter().any(|word| word == "--quick");
+        let words_name_measures = words.iter().any(|word| word == "--only");
         let mut options = Self {
             quick,
             polite: words.iter().any(|word| word == "--polite"),
@@ -72,6 +73,9 @@ impl Options {
             }
             let value = words.next().ok_or_else(|| wrong(flag, "needs a value"))?;
             options.set(flag, value)?;
+        }
+        if quick && !words_name_measures {
+            options.measures.retain(|measure| *measure != Measure::Flood);
         }
         Ok(options)
     }

@@ -17,7 +17,7 @@ use crate::{say, workload};
 const REST: Duration = Duration::from_millis(120);
 
 /// Share of a sample's default length with `--quick`.
-const QUICK: f64 = 0.4;
+const QUICK: f64 = 0.3;
 
 /// Nanoseconds of a second.
 const SECOND_NS: f64 = 1e9;
