@@ -48,8 +48,14 @@ pub struct Relay {
     clock: Pin<Box<Sleep>>,
     cut: Pin<Box<dyn Future<Output = ()> + Send>>,
     probed: bool,
+    seen_done: bool,
     over: bool,
 }
+
+/// How long the end of the upstream's body is waited for once the stream has said that it is done.
+/// It usually comes at once, and the connection can then carry another call; a server that keeps it
+/// open must not keep the caller.
+const AFTER_DONE: Duration = Duration::from_millis(250);
 
 impl std::fmt::Debug for Relay {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -79,6 +85,7 @@ impl Relay {
             clock,
             cut: Box::pin(waiting),
             probed: false,
+            seen_done: false,
             over: false,
             passage,
         }
@@ -158,8 +165,17 @@ impl Relay {
             let refusal = Refusal::new(Code::ShuttingDown, "the gateway is stopping; send the call again");
             return Some(self.give_up(&refusal, Outcome::GatewayShutdown, AttemptOutcome::Gone));
         }
+        if self.opened.decoder.progress().done && !std::mem::replace(&mut self.seen_done, true) {
+            let now = self.passage.worker.live.clock.now();
+            self.clock.as_mut().reset((now + AFTER_DONE).into());
+        }
         while self.clock.as_mut().poll(cx).is_ready() {
             let now = self.passage.worker.live.clock.now();
+            if self.seen_done {
+                self.opened.flow = None;
+                self.conclude();
+                return Some(Ok(self.opened.decoder.finish()));
+            }
             let timeout = self.passage.timeout;
             let (idle_at, total_at) = (self.last + timeout.stream_idle, self.began + timeout.stream_total);
             if now >= idle_at {
