@@ -3,6 +3,7 @@
 //! `bench run`, or options alone, starts everything on free loopback ports, loads it, and prints ratios first. The other words of the command
 //! line are the programs that it starts: the scripted upstream, the relay, and `tied`, which ties a program's life to its parent's.
 
+mod book;
 mod clock;
 mod load;
 mod measure;

@@ -6,10 +6,11 @@ use std::io::{self, Write as _};
 
 use serde_json::{Value, json};
 
+use crate::book::Book;
 use crate::measure::Figure;
 use crate::options::Options;
-use crate::rounds::{Book, bodies};
 use crate::target::Kind;
+use crate::workload;
 
 /// Other processes' share of the machine above which the report warns.
 const BUSY: f64 = 0.1;
@@ -335,10 +336,22 @@ fn as_json(options: &Options, book: &Book) -> Value {
     })
 }
 
+/// What the report says about the bodies.
+fn bodies() -> String {
+    format!(
+        "bodies: short chat {} B with its head, answer {} B; chunk {} B; embeddings answer {} KB; long prompt {} KB",
+        workload::short_chat().bytes.len(),
+        workload::chat_answer().len(),
+        workload::EVENT_BYTES,
+        workload::embeddings_answer().len() / 1000,
+        workload::long_prompt().bytes.len() / 1000
+    )
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::rounds::Entry;
+    use crate::book::Entry;
 
     fn book(figure: Figure, rounds: &[[f64; 3]]) -> Book {
         let kinds = [Kind::Direct, Kind::Nginx, Kind::Gateway];

@@ -5,13 +5,14 @@ use std::time::Duration;
 
 use tokio::signal::unix::{SignalKind, signal};
 
+use crate::book::{Book, Entry};
 use crate::clock;
-use crate::measure::{self, Figure, Measure};
+use crate::measure::{self, Measure};
 use crate::options::Options;
 use crate::process::{self, First, Scratch};
 use crate::report;
+use crate::say;
 use crate::target::{Kind, Target};
-use crate::{say, workload};
 
 /// Rest between two samples, in which streams that were left end.
 const REST: Duration = Duration::from_millis(120);
@@ -21,35 +22,6 @@ const QUICK: f64 = 0.3;
 
 /// Nanoseconds of a second.
 const SECOND_NS: f64 = 1e9;
-
-/// One figure of one target in one round.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Entry {
-    pub(crate) round: usize,
-    pub(crate) kind: Kind,
-    pub(crate) figure: Figure,
-    pub(crate) value: f64,
-}
-
-/// Everything that a run saw.
-#[derive(Debug, Default)]
-pub(crate) struct Book {
-    pub(crate) entries: Vec<Entry>,
-    pub(crate) rounds: usize,
-    pub(crate) seconds: f64,
-    /// Share of the machine's cores that other processes used meanwhile.
-    pub(crate) foreign_share: f64,
-    /// What went wrong, in words.
-    pub(crate) wrong: Vec<String>,
-}
-
-impl Book {
-    /// The figure of `kind` in `round`.
-    pub(crate) fn find(&self, round: usize, kind: Kind, figure: Figure) -> Option<f64> {
-        let found = self.entries.iter().find(|entry| (entry.round, entry.kind, entry.figure) == (round, kind, figure));
-        found.map(|entry| entry.value).filter(|value| value.is_finite())
-    }
-}
 
 /// Everything that is running, the upstream last so that it is stopped last.
 pub(crate) struct Stage {
@@ -173,16 +145,4 @@ fn seconds_since(start_ns: u64) -> f64 {
 #[expect(clippy::cast_precision_loss, reason = "figures for people: 53 bits are plenty")]
 fn share(foreign_ns: u64, seconds: f64, cores: usize) -> f64 {
     foreign_ns as f64 / SECOND_NS / seconds / cores as f64
-}
-
-/// What the report says about the bodies.
-pub(crate) fn bodies() -> String {
-    format!(
-        "bodies: short chat {} B with its head, answer {} B; chunk {} B; embeddings answer {} KB; long prompt {} KB",
-        workload::short_chat().bytes.len(),
-        workload::chat_answer().len(),
-        workload::EVENT_BYTES,
-        workload::embeddings_answer().len() / 1000,
-        workload::long_prompt().bytes.len() / 1000
-    )
 }

@@ -3,9 +3,7 @@
 use std::hash::{DefaultHasher, Hash, Hasher};
 
 use base::{Fault, Usage};
-use bytes::Bytes;
 
-use super::stream::Lines;
 use crate::json::{self, Kind, Value};
 use crate::object::Object;
 use crate::{Answer, Ask, Target, errors, tokens};
@@ -50,9 +48,6 @@ impl Identity {
 pub(super) fn whole(ask: &Ask, target: &Target<'_>, body: &[u8]) -> Result<Answer, Fault> {
     let root = json::parse(body).map_err(|error| errors::bad_response(format!("the answer is not JSON: {error}")))?;
     let message = said(root)?;
-    if ask.stream {
-        return as_stream(ask, target, root);
-    }
     let identity = Identity::of(&ask.body, target.model, root);
     let mut out = Object::with_capacity(body.len() + 64);
     out.text("role", "assistant");
@@ -77,17 +72,6 @@ pub(super) fn whole(ask: &Ask, target: &Target<'_>, body: &[u8]) -> Result<Answe
     let mut out = identity.object("chat.completion", &[b"[", choice.close().as_slice(), b"]"].concat());
     out.json("usage", &usage_json(usage));
     Ok(Answer { body: out.into_bytes(), usage: Some(usage), is_stream: false, dimension: None })
-}
-
-fn as_stream(ask: &Ask, target: &Target<'_>, root: Value<'_>) -> Result<Answer, Fault> {
-    let mut lines = Lines::new(ask, target);
-    let mut out = Vec::new();
-    lines.take(root, true, &mut out);
-    let progress = crate::Decode::progress(&lines);
-    match &progress.fault {
-        Some(fault) => Err(fault.clone()),
-        None => Ok(Answer { body: Bytes::from(out), usage: progress.usage, is_stream: true, dimension: None }),
-    }
 }
 
 /// The message of an answer or line.

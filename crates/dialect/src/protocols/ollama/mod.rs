@@ -51,6 +51,7 @@ impl Dialect for Ollama {
 
     fn answer(&self, ask: &Ask, target: &Target<'_>, _: &HeaderMap, body: Bytes) -> Result<Answer, Fault> {
         match &ask.view {
+            View::Chat(_) if ask.stream => stream::of_whole(ask, target, &body),
             View::Chat(_) => answer::whole(ask, target, &body),
             View::Embeddings(view) => embeddings::from_lists(view, &body, Shape::Embeddings, |others| {
                 let counted = others.get("prompt_eval_count").and_then(Value::as_u64);

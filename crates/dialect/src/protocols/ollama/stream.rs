@@ -6,7 +6,7 @@ use bytes::Bytes;
 use super::answer::{self, Identity};
 use crate::json::{self, Value};
 use crate::object::Object;
-use crate::{Ask, Decode, Progress, Target, errors};
+use crate::{Answer, Ask, Decode, Progress, Target, errors};
 
 /// The longest line that is waited for, bytes. A whole tool call comes in one line.
 const LINE_MAX: usize = 8 << 20;
@@ -53,7 +53,7 @@ impl Lines {
     }
 
     /// Takes one object: a piece of the answer, its end, or an error.
-    pub(super) fn take(&mut self, root: Value<'_>, is_last: bool, out: &mut Vec<u8>) {
+    fn take(&mut self, root: Value<'_>, is_last: bool, out: &mut Vec<u8>) {
         let message = match answer::said(root) {
             Ok(message) => message,
             Err(fault) => return self.fail(fault),
@@ -181,4 +181,20 @@ fn write_event(data: &[u8], out: &mut Vec<u8>) {
     out.extend_from_slice(b"data: ");
     out.extend_from_slice(data);
     out.extend_from_slice(b"\n\n");
+}
+
+/// A whole answer to a call that asked for a stream.
+///
+/// # Errors
+/// What an error object says, or that the answer is not the protocol's.
+pub(super) fn of_whole(ask: &Ask, target: &Target<'_>, body: &[u8]) -> Result<Answer, Fault> {
+    let root = json::parse(body).map_err(|error| errors::bad_response(format!("the answer is not JSON: {error}")))?;
+    let mut lines = Lines::new(ask, target);
+    let mut out = Vec::new();
+    lines.take(root, true, &mut out);
+    let progress = lines.progress();
+    match &progress.fault {
+        Some(fault) => Err(fault.clone()),
+        None => Ok(Answer { body: Bytes::from(out), usage: progress.usage, is_stream: true, dimension: None }),
+    }
 }
