@@ -6,8 +6,8 @@ use std::process::ExitCode;
 use base::KeyHasher;
 use config::{Loaded, Source};
 
-use crate::args::ConfigAt;
 use crate::{BAD_CONFIG, CLEAN, complain, say};
+use mai::args::ConfigAt;
 
 /// Where a configuration is looked for when nobody names one.
 const USUAL: &str = "/etc/mai-gateway";

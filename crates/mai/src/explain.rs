@@ -6,8 +6,8 @@ use std::process::ExitCode;
 use base::{Endpoint, KeyHasher};
 use serde_json::{Value, json};
 
-use crate::args::ExplainFlags;
 use crate::{BAD_CONFIG, CLEAN, check, complain, say};
+use mai::args::ExplainFlags;
 
 /// A request file larger than this is no request.
 const LARGEST: u64 = 256 << 20;

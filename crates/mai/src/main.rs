@@ -1,6 +1,5 @@
 //! `mai-gateway`: the commands. Nothing is decided here; each command picks its parts and runs them.
 
-mod args;
 mod check;
 mod explain;
 mod listen;
@@ -8,11 +7,13 @@ mod logging;
 mod mocking;
 mod reload;
 mod run;
+mod shared;
 mod zero;
 
 use std::process::ExitCode;
 
 use clap::Parser as _;
+use mai::args;
 
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;

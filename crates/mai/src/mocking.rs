@@ -4,8 +4,8 @@ use std::process::ExitCode;
 
 use mock::{Mock, Scenario};
 
-use crate::args::MockFlags;
 use crate::{BAD_CONFIG, CLEAN, complain};
+use mai::args::MockFlags;
 
 /// Runs until it is stopped.
 pub fn mock(flags: &MockFlags) -> ExitCode {

@@ -14,7 +14,7 @@ use tokio::signal::unix::{SignalKind, signal};
 
 use crate::check;
 use crate::logging::Mask;
-use crate::run::{Shared, secrets};
+use crate::shared::{Shared, secrets};
 
 /// What is needed to read the configuration again.
 pub struct Reloader {

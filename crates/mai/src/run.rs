@@ -6,19 +6,20 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use admin::LastReload;
-use base::{Clock, Dice, KeyHasher, Secret};
+use base::{Clock, Dice, KeyHasher};
 use config::{Loaded, Overrides, Snapshot};
 use gateway::live::Live;
 use gateway::log::AccessLog;
-use gateway::net::{Dialer, Places, Resolver, Roots, Transport, server_config};
-use gateway::worker::{Desk, TlsSwitch, Worker, desk};
+use gateway::net::{Dialer, Transport};
+use gateway::worker::{Desk, Worker, desk};
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 
-use crate::args::ServeFlags;
 use crate::logging::{self, Mask};
 use crate::reload::Reloader;
+use crate::shared::{Shared, secrets};
 use crate::{BAD_CONFIG, CLEAN, check, complain, listen, zero};
+use mai::args::ServeFlags;
 
 /// `mai-gateway serve`
 pub fn serve(flags: ServeFlags) -> ExitCode {
@@ -104,36 +105,8 @@ fn taken(what: &str, key: &str, addr: std::net::SocketAddr, error: &io::Error) -
     format!("cannot open the {what} port {addr}: {error}; set `{key}` to a free one")
 }
 
-/// What the workers share on the way out, and what a reload touches.
-pub struct Shared {
-    resolver: Arc<Resolver>,
-    roots: Arc<Roots>,
-    places: Arc<Places>,
-    tls: TlsSwitch,
-}
-
-impl Shared {
-    /// Takes a new configuration's names and certificates.
-    ///
-    /// # Errors
-    /// A sentence when the data port's certificate cannot be used; nothing has changed then.
-    pub fn refresh(&self, snapshot: &Snapshot) -> Result<(), String> {
-        let tls = snapshot.general.tls.as_ref().map(server_config).transpose()?;
-        self.tls.store(tls);
-        self.roots.reset();
-        self.resolver.reset(snapshot.general.resolver_refresh);
-        Ok(())
-    }
-}
-
 fn live(snapshot: Snapshot) -> Result<(Arc<Live>, Arc<Shared>), String> {
-    let shared = Shared {
-        resolver: Arc::new(Resolver::new(Clock, snapshot.general.resolver_refresh)),
-        roots: Arc::new(Roots::of_system()),
-        places: Arc::default(),
-        tls: TlsSwitch::default(),
-    };
-    shared.refresh(&snapshot)?;
+    let shared = Shared::of(&snapshot)?;
     let log = AccessLog::to(io::stdout()).map_err(|error| format!("no thread for the access log: {error}"))?;
     let live = Live::new(snapshot, Dice::fair(), log).map_err(|error| error.to_string())?;
     Ok((live, Arc::new(shared)))
@@ -242,11 +215,6 @@ pub async fn until_stopped() {
 /// Starts a task of the control runtime.
 fn background(task: impl Future<Output = ()> + Send + 'static) {
     drop(tokio::spawn(task));
-}
-
-/// Everything in a configuration that must not be printed.
-pub fn secrets(snapshot: &Snapshot) -> Vec<Secret> {
-    snapshot.providers.iter().flat_map(|provider| provider.keys.iter().map(|key| key.secret.clone())).collect()
 }
 
 /// 64 bytes that nobody else knows, for the hashes of this process.

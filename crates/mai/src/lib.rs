@@ -1,0 +1,3 @@
+//! The command line of `mai-gateway` as a library: its help texts are its reference page.
+
+pub mod args;
