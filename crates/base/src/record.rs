@@ -81,28 +81,45 @@ impl Outcome {
     /// As metrics and log write it.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
+        self.row().0
+    }
+
+    /// What it says, for the reference.
+    #[must_use]
+    pub const fn meaning(self) -> &'static str {
+        self.row().1
+    }
+
+    const fn row(self) -> (&'static str, &'static str) {
         match self {
-            Self::Ok => "ok",
-            Self::CallerInvalid => "caller_invalid",
-            Self::CallerUnauthenticated => "caller_unauthenticated",
-            Self::CallerForbidden => "caller_forbidden",
-            Self::CallerNotFound => "caller_not_found",
-            Self::CallerTimeout => "caller_timeout",
-            Self::CallerGone => "caller_gone",
-            Self::CallerRefused => "caller_refused",
-            Self::PolicyDenied => "policy_denied",
-            Self::PolicyLimited => "policy_limited",
-            Self::PolicyQueued => "policy_queued",
-            Self::PolicyQuota => "policy_quota",
-            Self::UpstreamFailed => "upstream_failed",
-            Self::UpstreamBadResponse => "upstream_bad_response",
-            Self::UpstreamTimeout => "upstream_timeout",
-            Self::UpstreamThrottled => "upstream_throttled",
-            Self::UpstreamUnavailable => "upstream_unavailable",
-            Self::UpstreamDegraded => "upstream_degraded",
-            Self::UpstreamCut => "upstream_cut",
-            Self::GatewayShutdown => "gateway_shutdown",
-            Self::GatewayFailed => "gateway_failed",
+            Self::Ok => ("ok", "answered whole"),
+            Self::CallerInvalid => {
+                ("caller_invalid", "a body, field, header or method that the endpoint does not take")
+            }
+            Self::CallerUnauthenticated => ("caller_unauthenticated", "no valid key"),
+            Self::CallerForbidden => ("caller_forbidden", "a key without that route"),
+            Self::CallerNotFound => ("caller_not_found", "no such route or path"),
+            Self::CallerTimeout => ("caller_timeout", "the body did not arrive in time"),
+            Self::CallerGone => ("caller_gone", "the caller left before the end"),
+            Self::CallerRefused => ("caller_refused", "the upstream refused the call as the caller's fault"),
+            Self::PolicyDenied => ("policy_denied", "the parameter policy forbids a field"),
+            Self::PolicyLimited => ("policy_limited", "a rate, token or concurrency limit"),
+            Self::PolicyQueued => ("policy_queued", "the queue was full, or the wait in it too long"),
+            Self::PolicyQuota => ("policy_quota", "the quota of the period is spent"),
+            Self::UpstreamFailed => ("upstream_failed", "the upstream failed, after every other try"),
+            Self::UpstreamBadResponse => (
+                "upstream_bad_response",
+                "the upstream's answer was not its protocol's, or its vectors had the wrong dimension",
+            ),
+            Self::UpstreamTimeout => ("upstream_timeout", "an attempt's clock or the call's deadline ran out"),
+            Self::UpstreamThrottled => ("upstream_throttled", "every upstream is throttled and rests"),
+            Self::UpstreamUnavailable => ("upstream_unavailable", "no upstream could take the call"),
+            Self::UpstreamDegraded => {
+                ("upstream_degraded", "the call failed, and the application was told to go on without it")
+            }
+            Self::UpstreamCut => ("upstream_cut", "a stream that broke after its first content"),
+            Self::GatewayShutdown => ("gateway_shutdown", "the gateway is stopping"),
+            Self::GatewayFailed => ("gateway_failed", "a fault of the gateway's own"),
         }
     }
 }
@@ -146,21 +163,31 @@ impl AttemptOutcome {
     /// As metrics and log write it.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
+        self.row().0
+    }
+
+    /// What it says, for the reference.
+    #[must_use]
+    pub const fn meaning(self) -> &'static str {
+        self.row().1
+    }
+
+    const fn row(self) -> (&'static str, &'static str) {
         match self {
-            Self::Ok => "ok",
-            Self::Refused => "refused",
-            Self::Credential => "credential",
-            Self::Throttled => "throttled",
-            Self::Failed(Kind::Connect) => "connect_error",
-            Self::Failed(Kind::Reset) => "reset",
-            Self::Failed(Kind::Timeout) => "timeout",
-            Self::Failed(Kind::FirstByte) => "first_byte_timeout",
-            Self::Failed(Kind::Idle) => "stream_timeout",
-            Self::Failed(Kind::Status) => "status",
-            Self::Failed(Kind::BadResponse) => "bad_response",
-            Self::Failed(Kind::Dimension) => "dimension_mismatch",
-            Self::Failed(Kind::Cut) => "cut",
-            Self::Gone => "caller_gone",
+            Self::Ok => ("ok", "a whole answer, or a stream that ended complete"),
+            Self::Refused => ("refused", "the caller's fault, by the upstream's word"),
+            Self::Credential => ("credential", "the gateway's own key was refused"),
+            Self::Throttled => ("throttled", "the upstream asked for fewer calls"),
+            Self::Failed(Kind::Connect) => ("connect_error", "no connection: name, TCP, TLS or proxy"),
+            Self::Failed(Kind::Reset) => ("reset", "the connection ended without an answer"),
+            Self::Failed(Kind::Timeout) => ("timeout", "the attempt's clock ran out"),
+            Self::Failed(Kind::FirstByte) => ("first_byte_timeout", "a stream brought no content in time"),
+            Self::Failed(Kind::Idle) => ("stream_timeout", "a stream fell silent, or ran longer than it may"),
+            Self::Failed(Kind::Status) => ("status", "a status that is the upstream's fault"),
+            Self::Failed(Kind::BadResponse) => ("bad_response", "a success that is not the protocol's"),
+            Self::Failed(Kind::Dimension) => ("dimension_mismatch", "vectors of another dimension"),
+            Self::Failed(Kind::Cut) => ("cut", "a stream that broke after its first content"),
+            Self::Gone => ("caller_gone", "the caller left while it ran"),
         }
     }
 }

@@ -22,6 +22,7 @@ pub mod batch;
 pub mod caller_io;
 pub mod explain;
 pub mod head;
+pub mod headers;
 pub mod identify;
 pub mod inflate;
 pub mod live;

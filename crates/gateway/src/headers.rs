@@ -1,0 +1,124 @@
+//! The one table of headers: what callers may send, what they are told, what goes upstream. The
+//! reference page is made from it.
+
+/// One row of the table of headers.
+#[derive(Clone, Copy, Debug)]
+pub struct Header {
+    /// The name, or several with one meaning.
+    pub name: &'static str,
+    /// What it says, and its bounds.
+    pub meaning: &'static str,
+    /// False where it is accepted and does nothing yet.
+    pub in_force: bool,
+}
+
+const fn row(name: &'static str, meaning: &'static str) -> Header {
+    Header { name, meaning, in_force: true }
+}
+
+const fn later(name: &'static str, meaning: &'static str) -> Header {
+    Header { name, meaning, in_force: false }
+}
+
+/// What callers may send. Everything else is ignored and goes no further.
+pub const REQUEST: &[Header] = &[
+    row("authorization", "`Bearer KEY`: the client's key. Never sent upstream, never written down."),
+    row("api-key, x-api-key", "The client's key, for clients that send it so; looked at after `authorization`."),
+    row("content-type", "Of the body; it decides the boundary of a multipart upload, and is sent upstream."),
+    row("content-encoding", "`identity` or `gzip`; any other is 415 `unsupported_encoding`."),
+    row("expect", "`100-continue`: the body is asked for once key, path and method are found good."),
+    row(
+        "x-request-id",
+        "Kept where it is visible ASCII of at most 128 characters, otherwise replaced by a new one; returned, logged, and sent upstream.",
+    ),
+    row(
+        "traceparent",
+        "W3C Trace Context; sent upstream where it has the form `00-<32 hex>-<16 hex>-<2 hex>`, otherwise dropped.",
+    ),
+    row("x-mai-timeout-ms", "A shorter deadline than the configured one: a whole number of milliseconds, at least 1."),
+    row(
+        "x-mai-side-effects",
+        "`true`: this chat call is not to be sent again once it may have reached an upstream, and uses no connection that has sat idle.",
+    ),
+    later("idempotency-key", "A repeat with the same key gets the first answer."),
+    later("x-mai-query", "Percent-encoded UTF-8: the bare question inside an assembled prompt."),
+    later("x-mai-kb-version", "The knowledge-base version that this caller's answer rests on."),
+    later("x-mai-tag", "Matched by `split`."),
+    later("cache-control", "`no-cache` skips the cache's lookup, `no-store` lookup and store."),
+];
+
+/// What callers are told.
+pub const RESPONSE: &[Header] = &[
+    row("x-request-id", "On every answer of a model endpoint; the same id stands in the access log."),
+    row("x-mai-route", "The route's name, once it is known. Names that are not visible ASCII are percent-encoded."),
+    row("x-mai-upstream", "`provider/model` of the upstream that answered, percent-encoded likewise."),
+    row("x-mai-attempts", "How many tries at upstreams the answer took; 0 where none was made."),
+    row(
+        "x-mai-overhead-ms",
+        "Milliseconds, two digits behind the point, not spent waiting for an upstream or in a queue, up to the first byte of the answer.",
+    ),
+    row("content-type", "`application/json`, `text/event-stream`, or what a passed-through upstream said."),
+    row("retry-after", "Whole seconds, rounded up, at least 1: on errors where waiting helps and the wait is known."),
+    row(
+        "x-should-retry",
+        "`false` on every error that the caller's own retry cannot help. OpenAI's SDKs obey it (openai-python, `_base_client.py`).",
+    ),
+    row("cache-control", "`no-cache` on streams."),
+    row("x-accel-buffering", "`no` on streams: keeps nginx from gathering the events."),
+    row("connection", "`close` with 503 `shutting_down`."),
+    later(
+        "x-mai-cache",
+        "What the cache came to: `hit`, `semantic`, `partial`, `stale`, `shared`, `replay`, `miss`, `bypass`.",
+    ),
+    later("x-mai-cache-id", "Names the cached answer for operators."),
+    later("x-mai-cache-similarity", "How near the matched question was."),
+    later("age", "Seconds since a cached answer was stored."),
+    later("x-mai-degraded", "Why the answer is a weak one."),
+    later("x-mai-truncated", "What the token budget dropped: `history=4,retrieval=2,tokens=1830`."),
+    later("x-mai-queue-ms", "Milliseconds spent in a queue."),
+    later("x-ratelimit-{limit,remaining,reset}-{requests,tokens}", "The tightest limit; reset as `1s`, `6m0s`."),
+];
+
+/// What goes upstream: this list and no other header of the caller's.
+pub const UPSTREAM: &[Header] = &[
+    row("host", "The provider's own."),
+    row("authorization, api-key, …", "The provider's key, in the header that its protocol wants."),
+    row("content-type", "`application/json`, or that of a passed-through upload."),
+    row("accept, accept-encoding", "JSON, and events for a stream; `identity`."),
+    row("user-agent", "`mai-gateway/VERSION`."),
+    row("x-request-id", "The caller's, or the new one."),
+    row("traceparent", "The caller's, where it sent a sound one."),
+    row("providers[].headers", "What the configuration adds to every call of this provider."),
+    row(
+        "proxy-authorization",
+        "The proxy's credentials, on plain HTTP through a proxy; for TLS they go with `CONNECT` alone.",
+    ),
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::head;
+
+    fn stands(table: &[Header], name: &http::HeaderName) -> bool {
+        table.iter().flat_map(|header| header.name.split(", ")).any(|known| known == name.as_str())
+    }
+
+    #[test]
+    fn every_header_that_the_gateway_writes_or_reads_stands_in_the_table() {
+        for name in [
+            head::REQUEST_ID,
+            head::ROUTE,
+            head::UPSTREAM,
+            head::ATTEMPTS,
+            head::OVERHEAD,
+            head::SHOULD_RETRY,
+            head::ACCEL_BUFFERING,
+        ] {
+            assert!(stands(RESPONSE, &name), "{name}");
+        }
+        for name in [head::REQUEST_ID, head::TRACEPARENT, head::TIMEOUT, head::SIDE_EFFECTS] {
+            assert!(stands(REQUEST, &name), "{name}");
+        }
+    }
+}
