@@ -1,0 +1,29 @@
+//! headers.md: what callers may send, what they are told, what goes upstream.
+
+use gateway::headers::{Header, REQUEST, RESPONSE, UPSTREAM};
+
+use super::{codes, head, table};
+
+pub fn page() -> String {
+    let rows = |headers: &[Header]| {
+        let rows: Vec<_> = headers
+            .iter()
+            .map(|header| {
+                let force = if header.in_force { "now" } else { "later" };
+                vec![codes(header.name.split(", ")), header.meaning.to_owned(), force.to_owned()]
+            })
+            .collect();
+        table(&["header", "meaning", "in force"], rows)
+    };
+    [
+        head("Headers", "the tables in crates/gateway/src/headers.rs"),
+        "\n## From callers\n\nAll optional but the key. Every other header is ignored and goes no further.\n"
+            .to_owned(),
+        rows(REQUEST),
+        "\n## To callers\n\nThe headers of a stream go out with its first content.\n".to_owned(),
+        rows(RESPONSE),
+        "\n## To upstreams\n\nNothing else that a caller sent travels; its key never does.\n".to_owned(),
+        rows(UPSTREAM),
+    ]
+    .concat()
+}

@@ -1,0 +1,58 @@
+//! metrics.md: what Prometheus sees.
+
+use base::{AttemptOutcome, Outcome};
+use gateway::metrics::METRICS;
+
+use super::{code, codes, head, table};
+
+const INTRODUCTION: &str = "
+`GET /metrics` on the admin port, in Prometheus' text format. Durations are seconds. Labels hold what is configured
+and the closed sets below, never what callers send; what is not configured is `unknown`.
+";
+
+/// What the labels that are no closed set hold.
+const LABELS: &[(&str, &str)] = &[
+    ("route", "The route's name."),
+    ("client", "The client's name."),
+    ("upstream", "`provider/model` as configured."),
+    ("status", "The HTTP status that the caller saw; 499 where it left before one."),
+    ("outcome", "How a request or a try ended: the two tables below."),
+    ("reason", "The outcome of a request that was refused before any upstream was tried."),
+    ("kind", "`prompt` (cached ones included), `completion`, `cached`."),
+    ("cache", "Empty in this version; later which cache answered."),
+    ("result", "`ok`, `rejected`."),
+];
+
+pub fn page() -> String {
+    let metrics = METRICS.iter().map(|metric| {
+        vec![code(metric.name), metric.kind.to_owned(), codes(metric.labels.iter().copied()), metric.meaning.to_owned()]
+    });
+    let labels = LABELS.iter().map(|(name, meaning)| vec![code(name), (*meaning).to_owned()]);
+    let outcomes = Outcome::ALL.map(|outcome| vec![code(outcome.as_str()), outcome.meaning().to_owned()]);
+    let tries = AttemptOutcome::ALL.map(|outcome| vec![code(outcome.as_str()), outcome.meaning().to_owned()]);
+    [
+        head("Metrics", "`METRICS` in crates/gateway/src/metrics.rs and the outcomes in crates/base/src/record.rs"),
+        INTRODUCTION.to_owned(),
+        table(&["metric", "kind", "labels", "meaning"], metrics),
+        "\n## Labels\n".to_owned(),
+        table(&["label", "holds"], labels),
+        "\n## Outcomes of requests\n\nThe first word names the domain at fault. The access log has the same words.\n"
+            .to_owned(),
+        table(&["outcome", "meaning"], outcomes),
+        "\n## Outcomes of tries at upstreams\n".to_owned(),
+        table(&["outcome", "meaning"], tries),
+    ]
+    .concat()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_label_of_the_table_is_explained() {
+        for label in METRICS.iter().flat_map(|metric| metric.labels) {
+            assert!(LABELS.iter().any(|(name, _)| name == label), "{label}");
+        }
+    }
+}

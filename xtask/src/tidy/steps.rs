@@ -1,0 +1,125 @@
+//! The steps of one request know nothing of each other: `serve` alone knows them and their order.
+
+use super::Findings;
+use super::graph::Graph;
+use crate::tree::Tree;
+
+const FOLDER: &str = "crates/gateway/src";
+
+/// What every step may import: no step of the story, but what the story is told with.
+const SUPPORT: [&str; 13] = [
+    "caller_io",
+    "head",
+    "headers",
+    "inflate",
+    "live",
+    "log",
+    "metrics",
+    "net",
+    "outcome",
+    "raw",
+    "trail",
+    "wire",
+    "worker",
+];
+
+/// A step, and the steps that it may import all the same, each with its reason.
+const STEPS: [(&str, &[(&str, &str)]); 10] = [
+    ("identify", &[]),
+    ("understand", &[]),
+    ("models", &[]),
+    ("plan", &[]),
+    ("attempt", &[]),
+    ("pursue", &[("attempt", "an attempt is one try of the pursuit: its child")]),
+    (
+        "batch",
+        &[
+            ("plan", "each part has a plan of its own"),
+            ("pursue", "each part is pursued by itself"),
+            ("attempt", "the parts' answers are what attempts land"),
+        ],
+    ),
+    ("relay", &[("attempt", "it takes over the stream that an attempt has opened")]),
+    ("refuse", &[]),
+    ("explain", &[("understand", "it tells the same story up to the plan, and sends nothing")]),
+];
+
+/// Those that know the steps.
+const SPINE: [(&str, &[&str]); 2] = [
+    // It hands requests to the spine.
+    ("worker", &["serve"]),
+    // A reply's body may be a stream in passage.
+    ("wire", &["relay"]),
+];
+
+pub fn check(tree: &Tree, found: &mut Findings) {
+    for reference in Graph::of(tree, FOLDER).references() {
+        let (Some(from), Some(to)) = (reference.from.first(), reference.to.first()) else { continue };
+        if from == to || from == "serve" || SUPPORT.contains(&to.as_str()) {
+            continue;
+        }
+        let (path, line) = (&reference.file.path, reference.file.line(reference.at));
+        if let Some((_, may)) = STEPS.iter().find(|(name, _)| name == from) {
+            if !may.iter().any(|(name, _reason)| name == to) {
+                found.add(
+                    path,
+                    line,
+                    format!("the step `{from}` imports the step `{to}`; let `serve` hand over what is needed, or move it to a module below both"),
+                );
+            }
+        } else if SUPPORT.contains(&from.as_str()) {
+            if !SPINE.iter().any(|(name, may)| name == from && may.contains(&to.as_str())) {
+                found.add(path, line, format!("`{from}` serves every step and may import none, but imports `{to}`"));
+            }
+        } else {
+            found.add(
+                path,
+                line,
+                format!("`{from}` is neither step nor support; give it a row in xtask/src/tidy/steps.rs"),
+            );
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::check;
+    use crate::tidy::tests::told;
+
+    #[test]
+    fn a_step_that_imports_a_step_is_found() {
+        let told = told(
+            check,
+            &[
+                ("crates/gateway/src/plan.rs", "use crate::live::A;\nuse crate::{head, identify::B};"),
+                ("crates/gateway/src/live.rs", ""),
+                ("crates/gateway/src/head.rs", ""),
+                ("crates/gateway/src/identify.rs", "//! I."),
+            ],
+        );
+        assert_eq!(told.len(), 1, "{told:?}");
+        assert!(told[0].starts_with("crates/gateway/src/plan.rs:2: the step `plan` imports the step `identify`"));
+    }
+
+    #[test]
+    fn children_and_the_spine_may() {
+        let files = [
+            ("crates/gateway/src/serve.rs", "use crate::plan::a;"),
+            ("crates/gateway/src/pursue.rs", "use crate::attempt::b;"),
+            ("crates/gateway/src/attempt.rs", "//! A."),
+            ("crates/gateway/src/plan.rs", "//! P."),
+        ];
+        assert!(told(check, &files).is_empty());
+    }
+
+    #[test]
+    fn support_imports_no_step_and_a_new_module_needs_a_row() {
+        let files = [
+            ("crates/gateway/src/live.rs", "use crate::plan::a;"),
+            ("crates/gateway/src/new.rs", "use crate::plan::a;"),
+            ("crates/gateway/src/plan.rs", "//! P."),
+        ];
+        let told = told(check, &files);
+        assert!(told[0].contains("`live` serves every step") && told[1].contains("`new` is neither"), "{told:?}");
+    }
+}
