@@ -1,4 +1,4 @@
-//! An embeddings call with more inputs than an upstream takes: parts, pursued side by side.
+//! An embeddings or rerank call with more inputs than an upstream takes: parts, pursued side by side.
 
 use std::future::poll_fn;
 use std::pin::Pin;
@@ -6,9 +6,9 @@ use std::sync::Arc;
 use std::task::Poll;
 use std::time::Instant;
 
-use base::{Endpoint, Refusal};
+use base::{AttemptOutcome, Refusal};
 use config::{Route, Upstream};
-use dialect::{Answer, Ask, View, embeddings};
+use dialect::{Answer, Ask, View, embeddings, rerank};
 use rules::pursuit;
 
 use crate::attempt::{Errand, Landed};
@@ -24,16 +24,21 @@ const SIDE_BY_SIDE: usize = 4;
 /// so that every part can go to every upstream.
 #[must_use]
 pub fn parts(ask: &Ask, route: &Route) -> Vec<Ask> {
-    let View::Embeddings(view) = &ask.view else { return Vec::new() };
+    let inputs = match &ask.view {
+        View::Embeddings(view) => view.inputs,
+        View::Rerank(view) => view.documents.len(),
+        _ => return Vec::new(),
+    };
     let of_protocols = || {
-        let bound = |upstream: &Arc<Upstream>| upstream.provider.dialect.max_inputs(Endpoint::Embeddings);
+        let bound = |upstream: &Arc<Upstream>| upstream.provider.dialect.max_inputs(ask.endpoint);
         route.upstreams.iter().filter_map(bound).min()
     };
     let Some(most) = route.max_inputs.or_else(of_protocols) else { return Vec::new() };
-    if view.inputs <= most {
+    if inputs <= most {
         return Vec::new();
     }
-    let parts = embeddings::split(ask, most);
+    let split = if matches!(ask.view, View::Rerank(_)) { rerank::split } else { embeddings::split };
+    let parts = split(ask, most);
     // Inputs that must stay together come back as one.
     if parts.len() > 1 { parts } else { Vec::new() }
 }
@@ -75,16 +80,18 @@ pub async fn pursue_parts(call: &Call<'_>, parts: &[Ask], tries: &mut Tries) -> 
         }
     }
     drop(under_way);
-    joined(won.into_iter().flatten().collect())
+    joined(call.errand.ask, won.into_iter().flatten().collect())
 }
 
 async fn pursue_part(call: Call<'_>, part: &Ask, tries: &mut Tries) -> Result<Won, Refusal> {
     let call = Call { errand: Errand { ask: part, ..call.errand }, ..call };
     let (route, state) = call.route;
-    pursue(&call, plan(route, state, call.worker.live.clock.now())?, tries).await
+    let won = pursue(&call, plan(route, state, call.worker.live.clock.now())?, tries).await?;
+    tries.end(AttemptOutcome::Ok, Some(200));
+    Ok(won)
 }
 
-fn joined(won: Vec<Won>) -> Result<Won, Refusal> {
+fn joined(ask: &Ask, won: Vec<Won>) -> Result<Won, Refusal> {
     let mut upstream = None;
     let mut answers: Vec<Answer> = Vec::with_capacity(won.len());
     for part in won {
@@ -94,13 +101,17 @@ fn joined(won: Vec<Won>) -> Result<Won, Refusal> {
             Landed::Stream(_) => return Err(no_part()),
         }
     }
-    let answer = embeddings::join(answers).map_err(pursuit::refusal)?;
+    let answer = match ask.view {
+        View::Rerank(_) => rerank::join(ask, &answers),
+        _ => embeddings::join(answers),
+    };
+    let answer = answer.map_err(pursuit::refusal)?;
     let upstream = upstream.ok_or_else(no_part)?;
     Ok(Won { landed: Landed::Whole(answer, None), upstream })
 }
 
 fn no_part() -> Refusal {
-    Refusal::new(base::Code::UpstreamBadResponse, "a part of the answer is no list of embeddings")
+    Refusal::new(base::Code::UpstreamBadResponse, "a part of the answer is a stream")
 }
 
 /// The parts' tries, which join the whole call's also when the call is dropped half-way.

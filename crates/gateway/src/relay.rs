@@ -107,6 +107,10 @@ impl Relay {
             };
             let out = match flow.poll_piece(cx) {
                 Poll::Ready(Some(Ok(piece))) => self.take(piece),
+                Poll::Ready(Some(Err(_broken))) if self.opened.decoder.progress().done => {
+                    self.opened.flow = None;
+                    continue;
+                }
                 Poll::Ready(Some(Err(_broken))) => {
                     self.fail(&Fault::upstream(Kind::Reset, "the upstream's stream broke off"))
                 }
@@ -251,6 +255,10 @@ fn endless(total: Duration) -> Fault {
 
 impl Drop for Relay {
     fn drop(&mut self) {
+        // Callers close at `[DONE]`, which comes a little before the end of the body.
+        if self.first.is_none() && self.opened.decoder.progress().done {
+            self.conclude();
+        }
         self.end(Outcome::CallerGone, AttemptOutcome::Gone);
     }
 }

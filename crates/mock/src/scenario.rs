@@ -307,6 +307,13 @@ impl Scenario {
     }
 }
 
+/// The same reply for every call.
+impl From<Reply> for Scenario {
+    fn from(reply: Reply) -> Self {
+        Self::of([Rule::always(reply)])
+    }
+}
+
 fn meant(written: WrittenScenario) -> Result<Scenario, String> {
     let default = Scenario::default();
     let strict = written.strict.as_deref().map(strict).transpose()?;

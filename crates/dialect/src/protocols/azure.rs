@@ -26,6 +26,11 @@ impl Dialect for Azure {
         Auth::Header("api-key")
     }
 
+    /// OpenAI's documented bound on the array of `input`.
+    fn max_inputs(&self, endpoint: Endpoint) -> Option<usize> {
+        (endpoint == Endpoint::Embeddings).then_some(2048)
+    }
+
     fn path(&self, base: &str, place: &Place<'_>) -> Result<String, String> {
         let tail = place.endpoint.tail();
         if !self.speaks(place.endpoint) {

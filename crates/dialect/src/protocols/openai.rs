@@ -16,6 +16,11 @@ impl Dialect for OpenAi {
         true
     }
 
+    /// OpenAI's documented bound on the array of `input`.
+    fn max_inputs(&self, endpoint: Endpoint) -> Option<usize> {
+        (endpoint == Endpoint::Embeddings).then_some(2048)
+    }
+
     fn path(&self, base: &str, place: &Place<'_>) -> Result<String, String> {
         Base::of(base)?.join(place.endpoint.tail(), None)
     }

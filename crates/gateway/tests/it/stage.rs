@@ -57,11 +57,6 @@ impl Stage {
         self.net.host(name, script)
     }
 
-    /// Another configuration, while it runs.
-    pub fn reload(&self, config: &str) {
-        self.live.put_in_force(snapshot(config));
-    }
-
     /// A caller's connection.
     pub fn caller(&self) -> Caller<Stream> {
         let (near, far) = testkit::pair();
@@ -77,6 +72,20 @@ impl Stage {
     /// The access log so far, line by line.
     pub fn log(&self) -> Vec<serde_json::Value> {
         self.live.log.text().lines().map(|line| serde_json::from_str(line).expect("a line is JSON")).collect()
+    }
+
+    /// The last line of the access log, once every request has ended.
+    pub async fn last_line(&self) -> serde_json::Value {
+        self.comes_to_rest().await;
+        let log = self.live.log.text();
+        serde_json::from_str(log.lines().last().expect("a request has ended")).expect("a line is JSON")
+    }
+
+    /// A metric's value; 0 where the series does not exist yet.
+    pub fn metric(&self, series: &str) -> f64 {
+        let metrics = self.metrics();
+        let line = metrics.lines().find_map(|line| line.strip_prefix(series)?.strip_prefix(' '));
+        line.map_or(0.0, |value| value.parse().expect("a number"))
     }
 
     /// The metrics' text.
@@ -97,6 +106,26 @@ impl Stage {
         }
         panic!("{} requests never ended", self.live.requests());
     }
+}
+
+/// The usual configuration with one text in place of another.
+pub fn usual_but(text: &str, instead: &str) -> String {
+    assert!(USUAL.contains(text), "the usual configuration holds {text}");
+    USUAL.replace(text, instead)
+}
+
+/// One provider `a` at `base_url` that speaks `protocol`, and the usual routes over it alone.
+pub fn alone(protocol: &str, base_url: &str) -> String {
+    format!(
+        r#"
+providers: [{{ name: a, protocol: {protocol}, base_url: "{base_url}", api_key: sk-a-secret }}]
+routes:
+  - {{ name: chat, match: {{ path: /v1/chat/completions }}, upstreams: [{{ provider: a, model: model-a }}] }}
+  - {{ name: embedding, match: {{ path: /v1/embeddings }}, upstreams: [{{ provider: a, model: embed }}] }}
+  - {{ name: rerank, match: {{ path: /v1/rerank }}, upstreams: [{{ provider: a, model: rank }}] }}
+clients: [{{ name: app, keys: [sk-app], routes: ["*"] }}]
+"#
+    )
 }
 
 fn snapshot(config: &str) -> config::Snapshot {
