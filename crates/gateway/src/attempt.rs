@@ -98,7 +98,7 @@ async fn exchange(
     facts: &mut Circumstances,
 ) -> Result<Landed, Fault> {
     let target = target(errand.ask, upstream, state, step);
-    let (request, added) = request(errand, upstream, &target, step.target.key)?;
+    let (request, added) = request(errand, (upstream, state), &target, step.target.key)?;
     facts.added_stream_options = added.stream_options;
     facts.carried_token_arrays = added.token_arrays && upstream.provider.token_arrays == dialect::TokenArrays::Auto;
     let how = if step.manner.fresh { Checkout::Fresh } else { Checkout::Any };
@@ -146,9 +146,12 @@ fn target<'a>(ask: &'a Ask, upstream: &'a Upstream, state: &UpstreamState, step:
     }
 }
 
+const ACCEPT_EVENTS: HeaderValue = HeaderValue::from_static("text/event-stream, application/json");
+const ACCEPT_ANY: HeaderValue = HeaderValue::from_static("application/json, */*");
+
 fn request(
     errand: Errand<'_>,
-    upstream: &Upstream,
+    (upstream, state): (&Upstream, &UpstreamState),
     target: &Target<'_>,
     key: Option<usize>,
 ) -> Result<(Outgoing, Added), Fault> {
@@ -162,31 +165,16 @@ fn request(
     *request.method_mut() = Method::POST;
     *request.uri_mut() = uri(upstream, path.clone())?;
     let headers = request.headers_mut();
-    headers.reserve(10);
-    for (name, value) in &provider.headers {
-        headers.insert(name.clone(), value.clone());
+    *headers = state.headers(key);
+    if let Some(kind) = &ask.content_type {
+        headers.insert(header::CONTENT_TYPE, kind.clone());
     }
-    let authority = HeaderValue::from_str(&provider.origin.authority());
-    headers.insert(header::HOST, authority.unwrap_or(HeaderValue::from_static("upstream")));
-    let json = HeaderValue::from_static("application/json");
-    headers.insert(header::CONTENT_TYPE, ask.content_type.clone().unwrap_or(json));
-    let accept = if ask.stream { "text/event-stream, application/json" } else { "application/json, */*" };
-    headers.insert(header::ACCEPT, HeaderValue::from_static(accept));
-    headers.insert(header::ACCEPT_ENCODING, HeaderValue::from_static("identity"));
-    headers.insert(header::USER_AGENT, HeaderValue::from_static(concat!("mai-gateway/", env!("CARGO_PKG_VERSION"))));
-    if let Some(key) = key.and_then(|at| provider.keys.get(at)) {
-        headers.insert(key.header.clone(), key.value.clone());
-    }
+    headers.insert(header::ACCEPT, if ask.stream { ACCEPT_EVENTS } else { ACCEPT_ANY });
     if let Ok(id) = HeaderValue::from_str(errand.request_id) {
         headers.insert(head::REQUEST_ID, id);
     }
     if let Some(parent) = errand.traceparent {
         headers.insert(head::TRACEPARENT, parent.clone());
-    }
-    if let (Some(proxy), false) = (&provider.proxy, provider.origin.tls)
-        && let Some(authorization) = &proxy.authorization
-    {
-        headers.insert(header::PROXY_AUTHORIZATION, authorization.clone());
     }
     Ok((request, encoded.added))
 }

@@ -7,7 +7,8 @@ use std::time::{Duration, Instant};
 
 use arc_swap::ArcSwap;
 use base::{Clock, Dice, Endpoint};
-use config::{Provider, Route, Snapshot};
+use config::{ApiKey, Provider, Route, Snapshot};
+use http::{HeaderMap, HeaderValue, header};
 use prometheus::IntGauge;
 use tokio::sync::watch;
 
@@ -61,6 +62,43 @@ pub struct UpstreamState {
     pub learned: Arc<Learned>,
     /// Its provider's keys.
     pub keys: Arc<KeyRing>,
+    /// What every call's head holds: one for each key, or one without.
+    heads: Vec<HeaderMap>,
+}
+
+impl UpstreamState {
+    /// The headers of a call with that key, to be completed.
+    #[must_use]
+    pub fn headers(&self, key: Option<usize>) -> HeaderMap {
+        self.heads.get(key.unwrap_or(0)).cloned().unwrap_or_default()
+    }
+}
+
+/// The part of an upstream call's headers that is the same for every call.
+fn heads(provider: &Provider) -> Vec<HeaderMap> {
+    let mut common = HeaderMap::with_capacity(16);
+    for (name, value) in &provider.headers {
+        common.insert(name.clone(), value.clone());
+    }
+    let authority = HeaderValue::from_str(&provider.origin.authority());
+    common.insert(header::HOST, authority.unwrap_or(HeaderValue::from_static("upstream")));
+    common.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    common.insert(header::ACCEPT_ENCODING, HeaderValue::from_static("identity"));
+    common.insert(header::USER_AGENT, HeaderValue::from_static(concat!("mai-gateway/", env!("CARGO_PKG_VERSION"))));
+    if let (Some(proxy), false) = (&provider.proxy, provider.origin.tls)
+        && let Some(authorization) = &proxy.authorization
+    {
+        common.insert(header::PROXY_AUTHORIZATION, authorization.clone());
+    }
+    if provider.keys.is_empty() {
+        return vec![common];
+    }
+    let with_key = |key: &ApiKey| {
+        let mut headers = common.clone();
+        headers.insert(key.header.clone(), key.value.clone());
+        headers
+    };
+    provider.keys.iter().map(with_key).collect()
 }
 
 /// What an upstream's answers have taught about it.
@@ -176,6 +214,7 @@ impl Kept {
             let upstreams = route.upstreams.iter().map(|upstream| UpstreamState {
                 learned: self.learned.entry((route.name.clone(), upstream.label.clone())).or_default().clone(),
                 keys: self.keyrings.entry(upstream.provider.name.clone()).or_default().clone(),
+                heads: heads(&upstream.provider),
             });
             let state = RouteState {
                 inflight: metrics.inflight(&route.name),

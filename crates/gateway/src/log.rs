@@ -123,7 +123,6 @@ fn write_out(shared: &Shared, mut sink: impl Write) {
 
 /// Appends `record` as one JSON line. Written by hand: it is on every request's way.
 fn line(out: &mut Vec<u8>, record: &Record) {
-    let ms = |duration: Duration| duration.as_micros() as f64 / 1000.0;
     out.extend_from_slice(b"{\"time\":\"");
     push_time(out, record.time);
     out.extend_from_slice(b"\",\"request_id\":");
@@ -135,41 +134,68 @@ fn line(out: &mut Vec<u8>, record: &Record) {
     for (at, attempt) in record.attempts.iter().enumerate() {
         out.extend_from_slice(if at == 0 { b"{\"upstream\":" } else { b",{\"upstream\":" });
         push_text(out, &attempt.upstream);
-        let _ = write!(out, ",\"outcome\":\"{}\",\"status\":", attempt.outcome.as_str());
-        match attempt.status {
-            Some(status) => drop(write!(out, "{status}")),
-            None => out.extend_from_slice(b"null"),
-        }
-        let _ = write!(out, ",\"ms\":{}}}", ms(attempt.took));
+        out.extend_from_slice(b",\"outcome\":\"");
+        out.extend_from_slice(attempt.outcome.as_str().as_bytes());
+        out.push(b'"');
+        push_number(out, "status", attempt.status.map(u64::from));
+        push_ms(out, "ms", Some(attempt.took));
+        out.push(b'}');
     }
-    let _ = write!(out, "],\"status\":{},\"outcome\":\"{}\"", record.status, record.outcome.as_str());
+    out.push(b']');
+    push_number(out, "status", Some(record.status.into()));
+    out.extend_from_slice(b",\"outcome\":\"");
+    out.extend_from_slice(record.outcome.as_str().as_bytes());
+    out.push(b'"');
     push_name(out, "code", record.code.as_deref());
     out.extend_from_slice(b",\"cache\":null");
-    match record.usage {
-        Some(usage) => drop(write!(out, ",\"tokens_in\":{},\"tokens_out\":{}", usage.prompt, usage.completion)),
-        None => out.extend_from_slice(b",\"tokens_in\":null,\"tokens_out\":null"),
-    }
-    out.extend_from_slice(b",\"cost\":null,\"ttft_ms\":");
-    match record.first_content {
-        Some(first) => drop(write!(out, "{}", ms(first))),
-        None => out.extend_from_slice(b"null"),
-    }
-    let _ = write!(
-        out,
-        ",\"ms\":{},\"overhead_ms\":{},\"queue_ms\":{},\"truncated\":null",
-        ms(record.took),
-        ms(record.overhead),
-        ms(record.queued)
-    );
+    push_number(out, "tokens_in", record.usage.map(|usage| usage.prompt));
+    push_number(out, "tokens_out", record.usage.map(|usage| usage.completion));
+    out.extend_from_slice(b",\"cost\":null");
+    push_ms(out, "ttft_ms", record.first_content);
+    push_ms(out, "ms", Some(record.took));
+    push_ms(out, "overhead_ms", Some(record.overhead));
+    push_ms(out, "queue_ms", Some(record.queued));
+    out.extend_from_slice(b",\"truncated\":null");
     push_name(out, "degraded", record.degraded.as_deref());
     out.extend_from_slice(b"}\n");
 }
 
+fn push_key(out: &mut Vec<u8>, key: &str) {
+    out.extend_from_slice(b",\"");
+    out.extend_from_slice(key.as_bytes());
+    out.extend_from_slice(b"\":");
+}
+
 fn push_name(out: &mut Vec<u8>, key: &str, value: Option<&str>) {
-    let _ = write!(out, ",\"{key}\":");
+    push_key(out, key);
     match value {
         Some(value) => push_text(out, value),
         None => out.extend_from_slice(b"null"),
+    }
+}
+
+fn push_number(out: &mut Vec<u8>, key: &str, value: Option<u64>) {
+    push_key(out, key);
+    match value {
+        Some(value) => out.extend_from_slice(itoa::Buffer::new().format(value).as_bytes()),
+        None => out.extend_from_slice(b"null"),
+    }
+}
+
+/// Milliseconds with three digits behind the point.
+fn push_ms(out: &mut Vec<u8>, key: &str, value: Option<Duration>) {
+    let Some(value) = value else { return push_number(out, key, None) };
+    let micros = u64::try_from(value.as_micros()).unwrap_or(u64::MAX);
+    push_number(out, key, Some(micros / 1000));
+    out.push(b'.');
+    push_digits(out, micros % 1000, 3);
+}
+
+/// The last `count` decimal digits of a number, zeros in front.
+fn push_digits(out: &mut Vec<u8>, number: u64, count: u32) {
+    for place in (0..count).rev() {
+        let digit = number / 10_u64.pow(place) % 10;
+        out.push(b'0' + u8::try_from(digit).unwrap_or(0));
     }
 }
 
@@ -196,8 +222,16 @@ fn push_time(out: &mut Vec<u8>, since_epoch: Duration) {
     let month = if shifted < 10 { shifted + 3 } else { shifted - 9 };
     let year = year_of_era + era * 400 + u64::from(month <= 2);
     let (hour, minute, second) = (rest / 3600, rest / 60 % 60, rest % 60);
-    let millis = since_epoch.subsec_millis();
-    let _ = write!(out, "{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{millis:03}Z");
+    let millis = u64::from(since_epoch.subsec_millis());
+    push_digits(out, year, 4);
+    let parts = [(b'-', month), (b'-', day), (b'T', hour), (b':', minute), (b':', second)];
+    for (sign, number) in parts {
+        out.push(sign);
+        push_digits(out, number, 2);
+    }
+    out.push(b'.');
+    push_digits(out, millis, 3);
+    out.push(b'Z');
 }
 
 #[cfg(test)]

@@ -15,9 +15,9 @@ pub(crate) const MAX_DIMENSION: usize = 1 << 20;
 
 /// Counts the numbers in the text between a vector's brackets.
 ///
-/// The scan does not parse: it sees to it that there are number characters only, that a digit
-/// stands before every comma and a digit or a sign after it. `NaN`, `null`, strings and nested
-/// arrays cannot pass; a number such as `1-2` can, and breaks at whoever parses it.
+/// The scan does not parse: it sees to it that there are number characters only, a digit or a sign
+/// in front and a digit at the end. `NaN`, `null`, strings and nested arrays cannot pass; a number
+/// such as `1-2`, or one that is missing between two commas, can, and breaks at whoever parses it.
 ///
 /// # Errors
 /// When the text is empty or holds anything but numbers.
@@ -39,11 +39,12 @@ pub(crate) fn count_numbers(text: &[u8]) -> Result<usize, Flaw> {
     Ok(commas + 1)
 }
 
-/// Counts the commas where nothing but single spaces after commas stands between the numbers, as
-/// machines write them; `None` where something else does.
+/// Counts the commas where nothing but spaces stands between the numbers, as machines write them;
+/// `None` where something else does.
 ///
-/// Written without branches and in blocks whose comma count fits a byte, so that the compiler works
-/// on whole vector registers: some 5 bytes a nanosecond.
+/// Written without branches, with few operations a byte and in blocks whose comma count fits a byte,
+/// so that the compiler works on whole vector registers: this loop is most of what judging a large
+/// answer costs.
 fn count_compact(text: &[u8]) -> Option<usize> {
     const BLOCK: usize = 240;
     /// All bits set for true.
@@ -51,16 +52,15 @@ fn count_compact(text: &[u8]) -> Option<usize> {
         (is as u8).wrapping_neg()
     }
     let (mut commas, mut bad) = (0_usize, 0_u8);
-    let next = text.get(1..).unwrap_or_default();
-    for (before, after) in text.chunks(BLOCK).zip(next.chunks(BLOCK)) {
+    for block in text.chunks(BLOCK) {
         let (mut found, mut wrong) = (0_u8, 0_u8);
-        for (&a, &b) in before.iter().zip(after) {
-            let comma = mask(b == b',');
-            let opens = mask(b.wrapping_sub(b'0') <= 9) | mask(b == b'-') | mask(b == b' ');
-            let allowed = opens | comma | mask(b == b'.') | mask(b | 0x20 == b'e') | mask(b == b'+');
-            let closes = mask(a.wrapping_sub(b'0') <= 9);
-            found = found.wrapping_sub(comma);
-            wrong |= !allowed | (comma & !closes) | (mask(a == b',') & !opens);
+        for &byte in block {
+            // `+ , - . / 0..9` are neighbours; the slash among them stands in no number that a
+            // server writes, and breaks whoever parses it as much as any other wrong digit.
+            let near = mask(byte.wrapping_sub(b'+') <= b'9' - b'+');
+            let allowed = near | mask(byte | 0x20 == b'e') | mask(byte == b' ');
+            found = found.wrapping_sub(mask(byte == b','));
+            wrong |= !allowed;
         }
         commas += usize::from(found);
         bad |= wrong;
@@ -192,7 +192,7 @@ mod tests {
 
     #[test]
     fn what_is_not_a_list_of_numbers_is_refused() {
-        for text in ["", "  ", "NaN", "1,NaN", "null", "1,\"2\"", "[1]", "1,,2", ",1", "1,", "Infinity", "1,+2", "{}"] {
+        for text in ["", "  ", "NaN", "1,NaN", "null", "1,\"2\"", "[1]", ",1", "1,", "Infinity", "{}"] {
             assert!(count_numbers(text.as_bytes()).is_err(), "{text}");
         }
         let long = format!("{},x,{}", vec!["1"; 300].join(","), vec!["1"; 300].join(","));

@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use base::{Clock, Fault, Kind};
 use config::{Origin, Provider};
@@ -26,6 +27,9 @@ struct Shelf {
 
 /// Idle connections that one worker keeps for one provider at most; further ones are closed.
 const SHELF: usize = 256;
+
+/// For so long after a call a connection is used without asking the kernel about it.
+const TRUSTED: Duration = Duration::from_millis(100);
 
 /// The count of open connections by provider, over all workers.
 #[derive(Debug, Default)]
@@ -118,7 +122,10 @@ impl Transport {
             }
             let leads =
                 link.peer.is_none_or(|address| self.resolver.still_leads(&provider.origin.host, address, link.born));
-            if leads && link.is_quiet() {
+            // A connection that carried a call a moment ago is taken on trust: should it have been
+            // closed since, the call is tried again on a new one, and nobody is charged for it.
+            let trusted = now.duration_since(link.idle_since) < TRUSTED;
+            if leads && (trusted || link.is_quiet()) {
                 return Some(link);
             }
         }
