@@ -43,6 +43,9 @@ pub fn parts(ask: &Ask, route: &Route) -> Vec<Ask> {
     if parts.len() > 1 { parts } else { Vec::new() }
 }
 
+/// One part on its way to its answer.
+type PartUnderWay<'a> = Pin<Box<dyn Future<Output = Result<Won, Refusal>> + Send + 'a>>;
+
 /// Pursues every part, and puts their answers together in order. The first part that fails for good
 /// ends the others: there is no partial answer.
 ///
@@ -54,7 +57,7 @@ pub async fn pursue_parts(call: &Call<'_>, parts: &[Ask], tries: &mut Tries) -> 
         Side { began: clock.now(), clock, each: parts.iter().map(|_| Tries::new(clock)).collect(), whole: tries };
     let mut waiting = parts.iter().zip(&mut side.each);
     let mut won: Vec<Option<Won>> = parts.iter().map(|_| None).collect();
-    let mut under_way: Vec<(usize, Pin<Box<dyn Future<Output = Result<Won, Refusal>> + Send + '_>>)> = Vec::new();
+    let mut under_way: Vec<(usize, PartUnderWay<'_>)> = Vec::new();
     let mut next = 0;
     loop {
         while under_way.len() < SIDE_BY_SIDE {

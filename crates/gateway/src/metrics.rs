@@ -72,6 +72,9 @@ const OWN: &[f64] =
 /// What stands for a route or client that is not configured.
 const UNKNOWN: &str = "unknown";
 
+/// Route and client, by name.
+type PairKey = (Arc<str>, Arc<str>);
+
 /// The counters of one route used by one client.
 #[derive(Debug)]
 struct Pair {
@@ -101,7 +104,7 @@ pub struct Metrics {
     /// Open connections of callers.
     pub connections: IntGauge,
     /// Bounded by configured routes times configured clients.
-    pairs: Mutex<HashMap<(Arc<str>, Arc<str>), Arc<Pair>>>,
+    pairs: Mutex<HashMap<PairKey, Arc<Pair>>>,
 }
 
 impl Metrics {

@@ -31,9 +31,12 @@ const SHELF: usize = 256;
 /// For so long after a call a connection is used without asking the kernel about it.
 const TRUSTED: Duration = Duration::from_millis(100);
 
-/// The count of open connections by provider, over all workers.
+/// How many connections a provider may have, and the free ones among them.
+type Bound = (usize, Arc<Semaphore>);
+
+/// The count of open connections by provider, over all workers; bounded by the configured providers.
 #[derive(Debug, Default)]
-pub struct Places(Mutex<HashMap<Arc<str>, (usize, Arc<Semaphore>)>>);
+pub struct Places(Mutex<HashMap<Arc<str>, Bound>>);
 
 impl Places {
     fn of(&self, provider: &Provider) -> Arc<Semaphore> {

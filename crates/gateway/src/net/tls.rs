@@ -8,12 +8,15 @@ use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::{ClientConfig, RootCertStore, ServerConfig};
 
+/// A provider's own certificates, in PEM; `None` for the system's alone.
+type OwnRoots = Option<Arc<[u8]>>;
+
 /// The system's roots (Mozilla's where the system has none) and, per provider, its own.
 #[derive(Debug)]
 pub struct Roots {
     system: RootCertStore,
     /// One per distinct `ca` in use; bounded by the configuration.
-    built: Mutex<HashMap<Option<Arc<[u8]>>, Arc<ClientConfig>>>,
+    built: Mutex<HashMap<OwnRoots, Arc<ClientConfig>>>,
 }
 
 impl Roots {
