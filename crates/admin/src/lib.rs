@@ -69,7 +69,6 @@ pub async fn serve(listener: TcpListener, desk: Desk) -> std::io::Result<()> {
 }
 
 /// The port's paths.
-#[must_use]
 pub fn router(desk: Desk) -> Router {
     Router::new()
         .route("/healthz", get(|| async { Json(json!({ "status": "alive" })) }))
@@ -101,8 +100,8 @@ async fn metrics(State(desk): State<Desk>) -> Response {
 }
 
 async fn reload(State(desk): State<Desk>, headers: HeaderMap) -> Response {
-    if let Err(refusal) = authorize(&desk, &headers, Role::Operator) {
-        return refusal;
+    if let Err(denied) = authorize(&desk, &headers, Role::Operator) {
+        return denied.into_response();
     }
     match (desk.reload)().await {
         Ok(summary) => Json(json!({ "result": "ok", "summary": summary })).into_response(),
@@ -116,8 +115,29 @@ async fn reload(State(desk): State<Desk>, headers: HeaderMap) -> Response {
     }
 }
 
+/// Why a caller of the admin API is turned away.
+enum Denied {
+    UnknownToken,
+    TooSmallARole,
+}
+
+impl IntoResponse for Denied {
+    fn into_response(self) -> Response {
+        match self {
+            Self::UnknownToken => refused(
+                StatusCode::UNAUTHORIZED,
+                "invalid_token",
+                "send `Authorization: Bearer TOKEN` with a token of `admin.tokens` (or MAI_ADMIN_TOKEN)",
+            ),
+            Self::TooSmallARole => {
+                refused(StatusCode::FORBIDDEN, "role_not_allowed", "this token's role may not do that")
+            }
+        }
+    }
+}
+
 /// Who asks, when the token is known and its role suffices.
-fn authorize(desk: &Desk, headers: &HeaderMap, least: Role) -> Result<AdminToken, Response> {
+fn authorize(desk: &Desk, headers: &HeaderMap, least: Role) -> Result<AdminToken, Denied> {
     let presented = headers
         .get(header::AUTHORIZATION)
         .map(axum::http::HeaderValue::as_bytes)
@@ -125,22 +145,12 @@ fn authorize(desk: &Desk, headers: &HeaderMap, least: Role) -> Result<AdminToken
         .filter(|(scheme, _)| scheme.eq_ignore_ascii_case(b"bearer "))
         .map(|(_, token)| token.trim_ascii());
     let running = desk.live.running();
-    let known = presented.and_then(|token| {
-        let id = desk.hasher.of_key(token);
-        // Every token is compared, each in constant time.
-        running.snapshot.general.admin_tokens.iter().filter(|known| known.id == id).last().cloned()
-    });
-    match known {
-        None => Err(refused(
-            StatusCode::UNAUTHORIZED,
-            "invalid_token",
-            "send `Authorization: Bearer TOKEN` with a token of `admin.tokens` (or MAI_ADMIN_TOKEN)",
-        )),
-        Some(token) if token.role < least => {
-            Err(refused(StatusCode::FORBIDDEN, "role_not_allowed", "this token's role may not do that"))
-        }
-        Some(token) => Ok(token),
-    }
+    let id = desk.hasher.of_key(presented.ok_or(Denied::UnknownToken)?);
+    // Every token is compared, each in constant time.
+    let tokens = running.snapshot.general.admin_tokens.iter();
+    let known = tokens.fold(None, |found, token| if token.id == id { Some(token) } else { found });
+    let token = known.ok_or(Denied::UnknownToken)?;
+    if token.role < least { Err(Denied::TooSmallARole) } else { Ok(token.clone()) }
 }
 
 fn refused(status: StatusCode, code: &str, message: &str) -> Response {

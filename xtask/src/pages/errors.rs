@@ -24,7 +24,8 @@ pub fn page(tree: &Tree) -> String {
             Code::UpstreamRefused => ("the upstream's".to_owned(), "the upstream's".to_owned()),
             _ => (row.status.to_string(), code(row.code)),
         };
-        let retry = if row.retry_helps { "helps; `retry-after` says when, where that is known" } else { "does not help" };
+        let retry =
+            if row.retry_helps { "helps; `retry-after` says when, where that is known" } else { "does not help" };
         let force = if is_made(tree, refusal) { "now" } else { "later" };
         vec![
             status,

@@ -6,7 +6,7 @@ use std::time::Duration;
 use serde_json::json;
 use testkit::{Door, End, Reply, Script, chat, embeddings, rerank, story};
 
-use crate::stage::{KEY, Stage, pleasant};
+use crate::stage::{KEY, Stage, USUAL, pleasant};
 
 #[test]
 fn a_plain_chat_is_answered_under_the_routes_name_and_recorded_once() {
@@ -151,5 +151,22 @@ fn a_caller_who_only_stops_sending_still_gets_the_answer() {
         caller.half_close().await;
         let text = String::from_utf8(caller.rest().await.0).unwrap();
         assert!(text.contains("late"), "{text}");
+    });
+}
+
+#[test]
+fn a_call_ends_under_the_configuration_that_it_began_with() {
+    story(async {
+        let stage = Stage::usual();
+        let a = stage.host("a", Script::always(Reply::say(["late"]).after(Duration::from_secs(3))));
+        let mut caller = stage.caller();
+        let ask = chat("chat").user("Hi").key(KEY);
+        caller.begin(&ask).await;
+        a.has_calls(1).await;
+        stage.reload(&USUAL.replace("model-a", "model-new").replace(KEY, "sk-new"));
+        assert_eq!(caller.answer().await.unwrap().said(), "late");
+        assert_eq!(caller.ask(&ask).await.status, 401, "the old key is gone");
+        assert_eq!(stage.caller().ask(&chat("chat").user("Hi").key("sk-new")).await.status, 200);
+        assert_eq!(a.calls()[1].request.model(), "model-new");
     });
 }

@@ -1,4 +1,8 @@
 //! A gateway between testkit's network and testkit's callers.
+//!
+//! `cfg(test)` says nothing new here, but tells the linter that helpers may panic as tests may.
+
+#![cfg(test)]
 
 use std::io;
 use std::sync::Arc;
