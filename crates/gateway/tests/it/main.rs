@@ -1,9 +1,18 @@
 //! Stories: the whole gateway but its sockets, on a scripted network and a paused clock.
+//!
+//! `cfg(test)` says nothing new here, but tells the linter that helpers may unwrap as tests may.
 
+#[cfg(test)]
 mod chunks;
+#[cfg(test)]
 mod embeddings;
+#[cfg(test)]
 mod main_job;
+#[cfg(test)]
 mod parameters;
+#[cfg(test)]
 mod rerank;
+#[cfg(test)]
 mod stage;
+#[cfg(test)]
 mod streams;

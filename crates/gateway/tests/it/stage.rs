@@ -1,8 +1,4 @@
 //! A gateway between testkit's network and testkit's callers.
-//!
-//! `cfg(test)` says nothing new here, but tells the linter that helpers may panic as tests may.
-
-#![cfg(test)]
 
 use std::io;
 use std::sync::Arc;
@@ -59,6 +55,11 @@ impl Stage {
     /// Puts an upstream on the network; `a` is `http://a` in the configuration.
     pub fn host(&self, name: &str, script: impl Into<testkit::Scenario>) -> Host {
         self.net.host(name, script)
+    }
+
+    /// Another configuration, while it runs.
+    pub fn reload(&self, config: &str) {
+        self.live.put_in_force(snapshot(config));
     }
 
     /// A caller's connection.
