@@ -139,6 +139,12 @@ impl File {
         code::words(&self.code, word).filter(|at| !self.is_test(*at))
     }
 
+    /// Whether `word` stands anywhere in its code, tests included.
+    #[must_use]
+    pub fn mentions(&self, word: &str) -> bool {
+        code::words(&self.code, word).next().is_some()
+    }
+
     fn find_tests(&self) -> Vec<Range<usize>> {
         let name = self.path.rsplit('/').next().unwrap_or_default();
         let below_tests = self.path.split('/').any(|part| part == "tests");
