@@ -149,7 +149,7 @@ impl Code {
             Self::MethodNotAllowed => row("method_not_allowed", 405, BAD, Outcome::CallerInvalid, false, "the path takes another method"),
             Self::RequestTimeout => row("request_timeout", 408, "timeout_error", Outcome::CallerTimeout, false, "the body did not arrive within the route's body_timeout"),
             Self::RequestTooLarge => row("request_too_large", 413, BAD, Outcome::CallerInvalid, false, "the body is larger than max_body"),
-            Self::UnsupportedEncoding => row("unsupported_encoding", 415, BAD, Outcome::CallerInvalid, false, "the body's content-encoding is neither identity nor gzip"),
+            Self::UnsupportedEncoding => row("unsupported_encoding", 415, BAD, Outcome::CallerInvalid, false, "the body's content-encoding is none of identity, gzip, deflate, br and zstd"),
             Self::IdempotencyConflict => row("idempotency_conflict", 422, BAD, Outcome::CallerInvalid, false, "one idempotency key came with two bodies"),
             Self::RateLimitExceeded => row("rate_limit_exceeded", 429, LATER, Outcome::PolicyLimited, true, "a rate, token or concurrency limit; the message names it"),
             Self::QueueFull => row("queue_full", 429, LATER, Outcome::PolicyQueued, true, "the queue holds max_depth calls"),

@@ -25,7 +25,7 @@ pub const REQUEST: &[Header] = &[
     row("authorization", "`Bearer KEY`: the client's key. Never sent upstream, never written down."),
     row("api-key, x-api-key", "The client's key, for clients that send it so; looked at after `authorization`."),
     row("content-type", "Of the body; it decides the boundary of a multipart upload, and is sent upstream."),
-    row("content-encoding", "`identity` or `gzip`; any other is 415 `unsupported_encoding`."),
+    row("content-encoding", "`identity`, `gzip`, `deflate`, `br` or `zstd`; any other is 415 `unsupported_encoding`."),
     row("expect", "`100-continue`: the body is asked for once key, path and method are found good."),
     row(
         "x-request-id",
@@ -52,7 +52,7 @@ pub const RESPONSE: &[Header] = &[
     row("x-request-id", "On every answer of a model endpoint; the same id stands in the access log."),
     row("x-mai-route", "The route's name, once it is known. Names that are not visible ASCII are percent-encoded."),
     row("x-mai-upstream", "`provider/model` of the upstream that answered, percent-encoded likewise."),
-    row("x-mai-attempts", "How many tries at upstreams the answer took; 0 where none was made."),
+    row("x-mai-attempts", "How many tries at upstreams were made, once the route is known."),
     row(
         "x-mai-overhead-ms",
         "Milliseconds, two digits behind the point, not spent waiting for an upstream or in a queue, up to the first byte of the answer.",
