@@ -21,6 +21,8 @@ use crate::worker::Worker;
 const LARGEST_ANSWER: usize = 128 << 20;
 /// Of a refusal's body this much is read.
 const LARGEST_REFUSAL: usize = 64 << 10;
+/// Of a stream without content yet this much is held.
+const LARGEST_OPENING: usize = 4 << 20;
 /// What a compressed stream may unfold to in one piece.
 const LARGEST_PIECE: usize = 16 << 20;
 
@@ -271,6 +273,9 @@ impl Exchange<'_> {
                     gathered.extend_from_slice(&first);
                 }
                 gathered.extend_from_slice(&out);
+            }
+            if gathered.len() > LARGEST_OPENING {
+                return Err(Fault::upstream(Kind::BadResponse, "the stream opened at length and said nothing"));
             }
             if decoder.progress().content || ended {
                 break ended;

@@ -7,7 +7,7 @@ use testkit::sse::Parsed;
 use testkit::{Answer, At, End, How, Reply, Script, chat, story};
 
 use crate::chunks::{bytes, choices, delta, finish, hello, role, usage_beside};
-use crate::stage::{KEY, Stage, pleasant};
+use crate::stage::{KEY, Stage, alone, pleasant};
 
 fn ask() -> testkit::Ask {
     chat("chat").user("Hi").stream()
@@ -492,6 +492,25 @@ fn a_caller_who_stops_reading_is_let_go_after_a_while() {
         assert!(base::Clock.now() - began < Duration::from_secs(120));
         assert_eq!(stage.last_line().await["outcome"], "caller_gone");
         drop(caller);
+    });
+}
+
+#[test]
+fn a_stream_of_nothing_but_openings_is_bounded() {
+    story(async {
+        let stage = Stage::set(&alone("openai", "http://a/v1"));
+        let filler = choices(
+            json!([{"index": 0, "delta": {"role": "assistant", "content": ""}, "padding": "x".repeat(60_000)}]),
+        );
+        let a = stage.host("a", Script::always(Reply::sse(vec![filler; 3000])));
+        let answer = stage.ask(ask()).await;
+        assert_eq!(
+            (answer.status, answer.code().as_deref()),
+            (502, Some("upstream_bad_response")),
+            "{} bytes",
+            answer.body.len()
+        );
+        assert_eq!(a.ending_of(1).await, End::Gone);
     });
 }
 
