@@ -9,6 +9,8 @@
 use std::future::poll_fn;
 use std::net::IpAddr;
 use std::pin::{Pin, pin};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Context, Poll};
 use std::time::Instant;
 
@@ -39,6 +41,25 @@ pub enum SendFault {
 
 type Wire = Pin<Box<Connection<TokioIo<Box<dyn Io>>, Full<Bytes>>>>;
 
+/// One connection's place among those that its provider may have.
+#[derive(Debug)]
+pub struct Place {
+    _permit: OwnedSemaphorePermit,
+    /// Calls that wait for one, in whichever worker.
+    waiting: Arc<AtomicUsize>,
+}
+
+impl Place {
+    pub(super) const fn new(permit: OwnedSemaphorePermit, waiting: Arc<AtomicUsize>) -> Self {
+        Self { _permit: permit, waiting }
+    }
+
+    /// Whether a call waits for a place, in whichever worker.
+    pub(super) fn is_wanted(&self) -> bool {
+        self.waiting.load(Ordering::Relaxed) > 0
+    }
+}
+
 /// A connection that carries one call at a time.
 pub struct Link {
     sender: SendRequest<Full<Bytes>>,
@@ -54,7 +75,7 @@ pub struct Link {
     /// True once it has carried a call: the other side may close it any moment.
     pub reused: bool,
     /// Its place in the provider's `max_connections`.
-    _place: OwnedSemaphorePermit,
+    pub(super) place: Place,
 }
 
 type Probe = Box<dyn Fn() -> bool + Send + Sync>;
@@ -70,20 +91,11 @@ impl Link {
     ///
     /// # Errors
     /// Never in practice: HTTP/1.1 has no handshake; hyper's signature says it may.
-    pub async fn start(dialed: Dialed, place: OwnedSemaphorePermit, now: Instant) -> Result<Self, hyper::Error> {
+    pub async fn start(dialed: Dialed, place: Place, now: Instant) -> Result<Self, hyper::Error> {
         let Dialed { io, probe, peer } = dialed;
         let (sender, wire) =
             hyper::client::conn::http1::Builder::new().max_buf_size(READ_BUFFER).handshake(TokioIo::new(io)).await?;
-        Ok(Self {
-            sender,
-            wire: Some(Box::pin(wire)),
-            probe,
-            peer,
-            born: now,
-            idle_since: now,
-            reused: false,
-            _place: place,
-        })
+        Ok(Self { sender, wire: Some(Box::pin(wire)), probe, peer, born: now, idle_since: now, reused: false, place })
     }
 
     /// True when the other side has neither closed the connection nor sent anything unasked.

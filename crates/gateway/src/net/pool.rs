@@ -1,13 +1,15 @@
 //! One worker's connections to the providers.
 
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use base::{Clock, Fault, Kind};
 use config::{Origin, Provider};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::sync::{Notify, Semaphore};
 
+use super::link::Place;
 use super::{Connect, Link, Resolver};
 
 /// How a call wants its connection.
@@ -23,6 +25,16 @@ pub enum Checkout {
 struct Shelf {
     origin: Origin,
     links: Vec<Link>,
+    /// This worker's calls that wait for a place.
+    waiting: usize,
+    /// Told when a connection comes back while they wait.
+    returned: Arc<Notify>,
+}
+
+impl Shelf {
+    fn new(origin: Origin) -> Self {
+        Self { origin, links: Vec::new(), waiting: 0, returned: Arc::default() }
+    }
 }
 
 /// Idle connections that one worker keeps for one provider at most; further ones are closed.
@@ -31,25 +43,35 @@ const SHELF: usize = 256;
 /// For so long after a call a connection is used without asking the kernel about it.
 const TRUSTED: Duration = Duration::from_millis(100);
 
-/// How many connections a provider may have, and the free ones among them.
-type Bound = (usize, Arc<Semaphore>);
+/// How many connections a provider may have, the free ones among them, and how many calls wait
+/// for one.
+#[derive(Clone, Debug)]
+struct Bound {
+    most: usize,
+    free: Arc<Semaphore>,
+    waiting: Arc<AtomicUsize>,
+}
+
+impl Bound {
+    fn of(most: usize) -> Self {
+        Self { most, free: Arc::new(Semaphore::new(most.min(Semaphore::MAX_PERMITS))), waiting: Arc::default() }
+    }
+}
 
 /// The count of open connections by provider, over all workers; bounded by the configured providers.
 #[derive(Debug, Default)]
 pub struct Places(Mutex<HashMap<Arc<str>, Bound>>);
 
 impl Places {
-    fn of(&self, provider: &Provider) -> Arc<Semaphore> {
+    fn of(&self, provider: &Provider) -> Bound {
         let most = provider.pool.max_connections;
         let mut places = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let entry = places
-            .entry(provider.name.clone())
-            .or_insert_with(|| (most, Arc::new(Semaphore::new(most.min(Semaphore::MAX_PERMITS)))));
-        if entry.0 != most {
+        let bound = places.entry(provider.name.clone()).or_insert_with(|| Bound::of(most));
+        if bound.most != most {
             // A reload changed the bound: old connections end under the old count.
-            *entry = (most, Arc::new(Semaphore::new(most.min(Semaphore::MAX_PERMITS))));
+            *bound = Bound::of(most);
         }
-        entry.1.clone()
+        bound.clone()
     }
 }
 
@@ -87,7 +109,10 @@ impl Transport {
             return Ok(link);
         }
         let opened = tokio::time::timeout(provider.pool.connect_timeout, async {
-            let place = self.place(provider).await?;
+            let place = match self.room(provider, how).await? {
+                Room::Idle(link) => return Ok(link),
+                Room::New(place) => place,
+            };
             let dialed = self.connector.dial(provider).await?;
             Link::start(dialed, place, self.clock.now())
                 .await
@@ -98,14 +123,33 @@ impl Transport {
         })
     }
 
-    async fn place(&self, provider: &Provider) -> Result<OwnedSemaphorePermit, Fault> {
-        let places = self.places.of(provider);
-        if let Ok(place) = places.clone().try_acquire_owned() {
-            return Ok(place);
+    /// Waits for a place for a new connection, or for one that comes back.
+    async fn room(&self, provider: &Provider, how: Checkout) -> Result<Room, Fault> {
+        let bound = self.places.of(provider);
+        if how == Checkout::Fresh {
+            // The new one will take the place of an idle one, so that such calls do not pile them up.
+            drop(self.take_idle(provider));
         }
-        // Full: an idle connection of ours may hold a place that this call needs more.
-        drop(self.take_idle(provider));
-        places.acquire_owned().await.map_err(|_closed| Fault::upstream(Kind::Connect, "the gateway is stopping"))
+        loop {
+            if let Ok(permit) = bound.free.clone().try_acquire_owned() {
+                return Ok(Room::New(Place::new(permit, bound.waiting)));
+            }
+            // Full: an idle connection of ours serves the call, or gives up its place for it.
+            match self.take_idle(provider) {
+                Some(link) if how == Checkout::Any => return Ok(Room::Idle(link)),
+                Some(_) => continue,
+                None => {}
+            }
+            let waiting = Waiting::begin(self, provider, &bound);
+            tokio::select! {
+                biased;
+                permit = bound.free.clone().acquire_owned() => {
+                    let permit = permit.map_err(|_closed| Fault::upstream(Kind::Connect, "the gateway is stopping"))?;
+                    return Ok(Room::New(Place::new(permit, bound.waiting.clone())));
+                }
+                () = waiting.returned.notified() => {}
+            }
+        }
     }
 
     fn take_idle(&self, provider: &Provider) -> Option<Link> {
@@ -138,11 +182,16 @@ impl Transport {
     /// Puts a connection back whose answer has been read to its end.
     pub fn put_back(&self, provider: &Provider, link: Link) {
         let mut shelves = self.shelves.lock().unwrap_or_else(PoisonError::into_inner);
-        let shelf = shelves
-            .entry(provider.name.clone())
-            .or_insert_with(|| Shelf { origin: provider.origin.clone(), links: Vec::new() });
+        let shelf = shelves.entry(provider.name.clone()).or_insert_with(|| Shelf::new(provider.origin.clone()));
+        if shelf.waiting == 0 && link.place.is_wanted() {
+            // A call of another worker waits for its place.
+            return;
+        }
         if shelf.origin == provider.origin && shelf.links.len() < SHELF {
             shelf.links.push(link);
+            if shelf.waiting > 0 {
+                shelf.returned.notify_one();
+            }
         }
     }
 
@@ -153,14 +202,54 @@ impl Transport {
         let mut shelves = self.shelves.lock().unwrap_or_else(PoisonError::into_inner);
         shelves.retain(|name, shelf| {
             let Some(provider) = providers.iter().find(|provider| provider.name == *name) else { return false };
-            shelf
-                .links
-                .retain(|link| now.duration_since(link.idle_since) < provider.pool.idle_timeout && link.is_quiet());
+            let is_wanted = |link: &Link| shelf.waiting == 0 && link.place.is_wanted();
+            shelf.links.retain(|link| {
+                let is_young = now.duration_since(link.idle_since) < provider.pool.idle_timeout;
+                is_young && !is_wanted(link) && link.is_quiet()
+            });
             if shelf.links.is_empty() {
                 // Give the memory of a burst back.
                 shelf.links.shrink_to(8);
             }
             true
         });
+    }
+}
+
+/// What a call without a connection gets.
+enum Room {
+    /// One that has come back.
+    Idle(Link),
+    /// The place for a new one.
+    New(Place),
+}
+
+/// A call that waits for a place; counted, so that connections that come back are passed on to it.
+struct Waiting<'a> {
+    transport: &'a Transport,
+    provider: Arc<str>,
+    all: Arc<AtomicUsize>,
+    returned: Arc<Notify>,
+}
+
+impl<'a> Waiting<'a> {
+    fn begin(transport: &'a Transport, provider: &Provider, bound: &Bound) -> Self {
+        bound.waiting.fetch_add(1, Ordering::Relaxed);
+        let mut shelves = transport.shelves.lock().unwrap_or_else(PoisonError::into_inner);
+        let shelf = shelves.entry(provider.name.clone()).or_insert_with(|| Shelf::new(provider.origin.clone()));
+        shelf.waiting += 1;
+        let returned = shelf.returned.clone();
+        drop(shelves);
+        Self { transport, provider: provider.name.clone(), all: bound.waiting.clone(), returned }
+    }
+}
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        self.all.fetch_sub(1, Ordering::Relaxed);
+        let mut shelves = self.transport.shelves.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(shelf) = shelves.get_mut(&self.provider) {
+            shelf.waiting = shelf.waiting.saturating_sub(1);
+        }
     }
 }
