@@ -19,8 +19,8 @@ use crate::worker::Worker;
 
 /// A whole answer is held in memory up to here.
 const LARGEST_ANSWER: usize = 128 << 20;
-/// Of a refusal's body this much is read.
-const LARGEST_REFUSAL: usize = 64 << 10;
+/// A refusal's body is read up to here; some servers repeat the whole request in it.
+const LARGEST_REFUSAL: usize = 4 << 20;
 /// Of a stream without content yet this much is held.
 const LARGEST_OPENING: usize = 4 << 20;
 /// What a compressed stream may unfold to in one piece.

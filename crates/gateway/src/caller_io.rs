@@ -164,7 +164,9 @@ impl<T: AsyncRead + AsyncWrite + Unpin> AsyncRead for CallerIo<T> {
     fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         let before = buf.filled().len();
         ready!(Pin::new(&mut self.inner).poll_read(cx, buf))?;
-        if buf.filled().len() > before || buf.remaining() == 0 || self.presence.stage() == IDLE {
+        // While the end of an answer waits for a slow reader, the call is not over yet.
+        let is_idle = self.presence.stage() == IDLE && self.stalled.is_none();
+        if buf.filled().len() > before || buf.remaining() == 0 || is_idle {
             return Poll::Ready(Ok(()));
         }
         self.stopped_sending(cx)?;

@@ -15,7 +15,7 @@ enum Kind {
     Gzip(Box<flate2::write::MultiGzDecoder<Bounded>>),
     Deflate(Box<flate2::write::ZlibDecoder<Bounded>>),
     Brotli(Box<brotli_decompressor::DecompressorWriter<Bounded>>),
-    Zstd { decoder: Box<ruzstd::decoding::FrameDecoder>, carried: Vec<u8>, begun: bool },
+    Zstd(Box<Zstd>),
 }
 
 /// A buffer that refuses to grow beyond its bound.
@@ -38,9 +38,6 @@ impl Write for Bounded {
     }
 }
 
-/// The longest frame header of Zstandard, with its magic number (RFC 8878, section 3.1.1).
-const ZSTD_HEAD: usize = 18;
-
 impl Inflate {
     /// What the `content-encoding` asks for: `Ok(None)` where the body is plain.
     ///
@@ -54,7 +51,7 @@ impl Inflate {
             b"gzip" | b"x-gzip" => Kind::Gzip(Box::new(flate2::write::MultiGzDecoder::new(bounded()))),
             b"deflate" => Kind::Deflate(Box::new(flate2::write::ZlibDecoder::new(bounded()))),
             b"br" => Kind::Brotli(Box::new(brotli_decompressor::DecompressorWriter::new(bounded(), 4096))),
-            b"zstd" => Kind::Zstd { decoder: Box::default(), carried: Vec::new(), begun: false },
+            b"zstd" => Kind::Zstd(Box::default()),
             other => return Err(String::from_utf8_lossy(other).into_owned()),
         };
         Ok(Some(Self { kind, bound }))
@@ -80,13 +77,9 @@ impl Inflate {
                 decoder.write_all(piece)?;
                 std::mem::take(&mut decoder.get_mut().out)
             }
-            Kind::Zstd { decoder, carried, begun } => {
-                carried.extend_from_slice(piece);
-                if !*begun && carried.len() < ZSTD_HEAD {
-                    return Ok(Bytes::new());
-                }
-                *begun = true;
-                unfold_zstd(decoder, carried, self.bound)?
+            Kind::Zstd(zstd) => {
+                zstd.carried.extend_from_slice(piece);
+                zstd.unfold(self.bound)?
             }
         };
         Ok(out.into())
@@ -110,9 +103,9 @@ impl Inflate {
                 decoder.close()?;
                 std::mem::take(&mut decoder.get_mut().out)
             }
-            Kind::Zstd { decoder, carried, .. } => {
-                let out = unfold_zstd(decoder, carried, self.bound)?;
-                if !decoder.is_finished() {
+            Kind::Zstd(zstd) => {
+                let out = zstd.unfold(self.bound)?;
+                if zstd.begun || !zstd.carried.is_empty() {
                     return Err(io::ErrorKind::UnexpectedEof.into());
                 }
                 out
@@ -122,28 +115,62 @@ impl Inflate {
     }
 }
 
-fn unfold_zstd(
-    decoder: &mut ruzstd::decoding::FrameDecoder,
-    carried: &mut Vec<u8>,
-    bound: usize,
-) -> io::Result<Vec<u8>> {
-    let mut out = Vec::new();
-    let mut room = vec![0; 64 << 10];
-    loop {
-        let (read, written) = decoder
-            .decode_from_to(carried, &mut room)
-            .map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error.to_string()))?;
-        if read > carried.len() {
-            // The checksum behind the last block is still on its way.
-            return Ok(out);
+/// Zstandard: frames, one after the other (RFC 8878, section 3.1).
+#[derive(Default)]
+struct Zstd {
+    decoder: ruzstd::decoding::FrameDecoder,
+    /// What has come and is no whole block yet.
+    carried: Vec<u8>,
+    /// In the middle of a frame.
+    begun: bool,
+}
+
+impl Zstd {
+    fn unfold(&mut self, bound: usize) -> io::Result<Vec<u8>> {
+        let mut out = Vec::new();
+        while self.begun || self.has_head() {
+            self.begun = true;
+            self.unfold_frame(&mut out, bound)?;
+            if !self.decoder.is_finished() {
+                break;
+            }
+            self.decoder = ruzstd::decoding::FrameDecoder::default();
+            self.begun = false;
         }
-        carried.drain(..read);
-        out.extend_from_slice(room.get(..written).unwrap_or_default());
-        if out.len() > bound {
-            return Err(io::Error::new(io::ErrorKind::FileTooLarge, "the decompressed body is too large"));
-        }
-        if read == 0 && written == 0 {
-            return Ok(out);
+        Ok(out)
+    }
+
+    /// Whether a frame's header is here whole (RFC 8878, section 3.1.1.1); the decoder wants it so.
+    fn has_head(&self) -> bool {
+        let Some(descriptor) = self.carried.get(4).copied() else { return false };
+        let is_single = descriptor & 0b0010_0000 != 0;
+        let dictionary = [0, 1, 2, 4].get(usize::from(descriptor & 0b11)).copied().unwrap_or(0);
+        let size = match descriptor >> 6 {
+            0 => usize::from(is_single),
+            flag => 1 << flag,
+        };
+        self.carried.len() >= 5 + usize::from(!is_single) + dictionary + size
+    }
+
+    fn unfold_frame(&mut self, out: &mut Vec<u8>, bound: usize) -> io::Result<()> {
+        let mut room = vec![0; 64 << 10];
+        loop {
+            let (read, written) = self
+                .decoder
+                .decode_from_to(&self.carried, &mut room)
+                .map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error.to_string()))?;
+            if read > self.carried.len() {
+                // The checksum behind the last block is still on its way.
+                return Ok(());
+            }
+            self.carried.drain(..read);
+            out.extend_from_slice(room.get(..written).unwrap_or_default());
+            if out.len() > bound {
+                return Err(io::Error::new(io::ErrorKind::FileTooLarge, "the decompressed body is too large"));
+            }
+            if read == 0 && written == 0 {
+                return Ok(());
+            }
         }
     }
 }
@@ -185,6 +212,21 @@ mod tests {
             }
             out.extend_from_slice(&inflate.finish().unwrap());
             assert_eq!(out, text.as_bytes(), "{coding}");
+        }
+    }
+
+    #[test]
+    fn frames_of_zstandard_may_follow_one_another() {
+        let pieces = [b"data: one\n\n".as_slice(), b"", b"x", b"data: [DONE]\n\n"];
+        let frames: Vec<u8> = pieces.iter().flat_map(|piece| packed("zstd", piece)).collect();
+        for size in [1, 5, 1000] {
+            let mut inflate = inflate("zstd", 1 << 20);
+            let mut out = Vec::new();
+            for part in frames.chunks(size) {
+                out.extend_from_slice(&inflate.feed(part).unwrap());
+            }
+            out.extend_from_slice(&inflate.finish().unwrap());
+            assert_eq!(out, pieces.concat(), "{size}");
         }
     }
 

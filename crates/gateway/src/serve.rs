@@ -155,15 +155,15 @@ fn early(
             "no such path here; the model endpoints are /v1/chat/completions, /v1/embeddings, /v1/rerank and /v1/models",
         ));
     };
+    if let Wanted::Endpoint(endpoint) = wanted {
+        trail.record.endpoint = Some(endpoint);
+    }
     let method = if matches!(wanted, Wanted::Models(_)) { Method::GET } else { Method::POST };
     if parts.method != method {
         return Err(Refusal::new(Code::MethodNotAllowed, format!("this path takes {method} only")));
     }
     let client = identify::caller(&running.snapshot, &parts.headers)?;
     trail.record.client = Some(client.name.clone());
-    if let Wanted::Endpoint(endpoint) = wanted {
-        trail.record.endpoint = Some(endpoint);
-    }
     Ok((wanted, client.clone()))
 }
 

@@ -7,12 +7,12 @@ use bytes::{Bytes, BytesMut};
 use config::{Client, Route, Snapshot};
 use dialect::Ask;
 use http::{HeaderMap, header};
-use hyper::body::Incoming;
+use hyper::body::{Body as _, Incoming};
 
 use crate::caller_io::Presence;
 use crate::inflate::Inflate;
 use crate::live::Running;
-use crate::wire::{Unread, read_body};
+use crate::wire::{Unread, read_body, too_large};
 
 /// Reads the caller's body and what must be known of it.
 ///
@@ -33,6 +33,10 @@ pub async fn ask(
             ..Refusal::new(Code::UnsupportedEncoding, message)
         })
     })?;
+    if headers.contains_key(header::EXPECT) && body.size_hint().lower() > most as u64 {
+        // The caller waits with its body: asking for it to throw it away helps nobody.
+        return Err(Unread::Refused(too_large(most)));
+    }
     let patience = running.body_patience(endpoint);
     let mut body = read_body(body, most, patience, presence).await?;
     presence.busy();

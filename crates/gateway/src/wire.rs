@@ -94,7 +94,9 @@ where
     }
 }
 
-fn too_large(most: usize) -> Refusal {
+/// The refusal of a body that is larger than `most` bytes.
+#[must_use]
+pub fn too_large(most: usize) -> Refusal {
     Refusal::new(Code::RequestTooLarge, format!("the body is larger than {most} bytes (max_body); send less at once"))
 }
 

@@ -218,6 +218,18 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Caller<S> {
         }
     }
 
+    /// Waits until something has come, and then for the whole answer; nothing is lost when dropped
+    /// before the first byte.
+    ///
+    /// # Panics
+    /// Where the connection ends without an answer.
+    pub async fn peek(&mut self) -> Answer {
+        if self.ahead.is_empty() {
+            let _ = self.receive().await;
+        }
+        self.answer().await.expect("an answer")
+    }
+
     /// What one read gives; empty at the end.
     pub async fn read(&mut self) -> Vec<u8> {
         if self.ahead.is_empty() {

@@ -7,6 +7,8 @@ mod chunks;
 #[cfg(test)]
 mod embeddings;
 #[cfg(test)]
+mod http;
+#[cfg(test)]
 mod main_job;
 #[cfg(test)]
 mod parameters;
