@@ -19,9 +19,13 @@ mod parameters;
 #[cfg(test)]
 mod records;
 #[cfg(test)]
+mod reload;
+#[cfg(test)]
 mod rerank;
 #[cfg(test)]
 mod stage;
+#[cfg(test)]
+mod storms;
 #[cfg(test)]
 mod streams;
 #[cfg(test)]

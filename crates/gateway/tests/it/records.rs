@@ -230,7 +230,7 @@ fn the_time_told_as_overhead_is_not_the_upstreams() {
     story(async {
         for stream in [false, true] {
             let (stage, answer) = one(
-                Reply::default().after(Duration::from_secs(3)),
+                Reply::default().every(Duration::from_millis(100)).after(Duration::from_secs(3)),
                 chat("chat").user("Hi").with("stream", stream).key(KEY),
             )
             .await;
