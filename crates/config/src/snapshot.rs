@@ -186,7 +186,7 @@ pub struct Pool {
 }
 
 /// An outbound HTTP proxy.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Proxy {
     /// Where it listens.
     pub origin: Origin,

@@ -10,7 +10,7 @@ use std::future::Future as _;
 use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
@@ -23,14 +23,19 @@ const BUSY: u8 = 2;
 const ANSWERING: u8 = 3;
 const STAGE: u8 = 0b0011;
 const FIN: u8 = 0b0100;
+/// The caller speaks HTTP/1.0, which knows no interim responses.
+const OLD: u8 = 0b1000;
 
 /// What the request's story and the socket tell each other about one connection.
 #[derive(Clone, Debug, Default)]
 pub struct Presence(Arc<AtomicU8>);
 
 impl Presence {
-    /// A request's head has been read, its body may still be on its way.
-    pub fn reading(&self) {
+    /// The head of a request of this version has been read, its body may still be on its way.
+    pub fn reading(&self, version: http::Version) {
+        if version < http::Version::HTTP_11 {
+            self.0.fetch_or(OLD, Ordering::Relaxed);
+        }
         self.set(READING);
     }
 
@@ -56,8 +61,12 @@ impl Presence {
     }
 
     fn set(&self, stage: u8) {
-        let kept = self.0.load(Ordering::Relaxed) & FIN;
+        let kept = self.0.load(Ordering::Relaxed) & !STAGE;
         self.0.store(kept | stage, Ordering::Relaxed);
+    }
+
+    fn knows_interim(&self) -> bool {
+        self.0.load(Ordering::Relaxed) & OLD == 0
     }
 
     fn stage(&self) -> u8 {
@@ -80,13 +89,46 @@ pub struct CallerIo<T> {
     looks: usize,
     look: Option<Pin<Box<Sleep>>>,
     stall: Duration,
-    stalled: Option<Pin<Box<Sleep>>>,
+    stalled: Option<(Pin<Box<Sleep>>, Counted)>,
+    counter: Arc<AtomicUsize>,
+}
+
+/// Counts for as long as it lives.
+struct Counted(Arc<AtomicUsize>);
+
+impl Counted {
+    fn by(counter: &Arc<AtomicUsize>) -> Self {
+        counter.fetch_add(1, Ordering::Relaxed);
+        Self(counter.clone())
+    }
+}
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
 }
 
 impl<T: AsyncRead + AsyncWrite + Unpin> CallerIo<T> {
     /// Watches `inner`; a write that makes no progress for `stall` fails.
     pub fn new(inner: T, presence: Presence, stall: Duration) -> Self {
-        Self { inner, presence, half_close: true, probed: false, looks: 0, look: None, stall, stalled: None }
+        Self {
+            inner,
+            presence,
+            half_close: true,
+            probed: false,
+            looks: 0,
+            look: None,
+            stall,
+            stalled: None,
+            counter: Arc::default(),
+        }
+    }
+
+    /// Adds 1 to this counter for as long as a write waits for the caller.
+    #[must_use]
+    pub fn counted(self, counter: Arc<AtomicUsize>) -> Self {
+        Self { counter, ..self }
     }
 
     /// Takes the end of sending for the end: over TLS nobody half-closes, and an empty write would
@@ -103,7 +145,7 @@ impl<T: AsyncRead + AsyncWrite + Unpin> CallerIo<T> {
         }
         let first = !self.presence.has_stopped_sending();
         self.presence.0.fetch_or(FIN, Ordering::Relaxed);
-        if !self.probed && self.presence.stage() == BUSY {
+        if !self.probed && self.presence.stage() == BUSY && self.presence.knows_interim() {
             self.probed = true;
             // Nothing of an answer has been written, so the socket's buffer takes these few bytes.
             let sent = ready_or_none(Pin::new(&mut self.inner).poll_write(cx, PROBE));
@@ -147,8 +189,9 @@ impl<T: AsyncRead + AsyncWrite + Unpin> CallerIo<T> {
             return polled;
         }
         let stall = self.stall;
-        let stalled = self.stalled.get_or_insert_with(|| Box::pin(tokio::time::sleep(stall)));
-        ready!(stalled.as_mut().poll(cx));
+        let counter = &self.counter;
+        let stalled = self.stalled.get_or_insert_with(|| (Box::pin(tokio::time::sleep(stall)), Counted::by(counter)));
+        ready!(stalled.0.as_mut().poll(cx));
         Poll::Ready(Err(io::Error::new(io::ErrorKind::TimedOut, "the caller does not read")))
     }
 }

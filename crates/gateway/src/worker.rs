@@ -124,7 +124,7 @@ impl Worker {
     where
         T: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
-        let io = TokioIo::new(io);
+        let io = TokioIo::new(io.counted(self.live.count_of_unwritten()));
         let cut = self.live.cut();
         let service = Talk(Connection { worker: self, presence, cut });
         let conversation = hyper::server::conn::http1::Builder::new()
@@ -173,7 +173,7 @@ impl Service<Request<Incoming>> for Talk {
     type Future = std::pin::Pin<Box<dyn Future<Output = Result<Response<Reply>, Departed>> + Send>>;
 
     fn call(&self, request: Request<Incoming>) -> Self::Future {
-        self.0.presence.reading();
+        self.0.presence.reading(request.version());
         let connection = self.0.clone();
         Box::pin(async move { serve(connection, request).await.map_err(|Gone| Departed) })
     }

@@ -113,10 +113,8 @@ impl Dialer {
         let config = self.roots.client_config(provider.ca.as_ref()).map_err(failed)?;
         let name = rustls::pki_types::ServerName::try_from(origin.host.clone())
             .map_err(|_| failed("its host is no valid server name".to_owned()))?;
-        let stream = tokio_rustls::TlsConnector::from(config)
-            .connect(name, io)
-            .await
-            .map_err(|error| failed(error.to_string()))?;
+        let stream =
+            tokio_rustls::TlsConnector::from(config).connect(name, io).await.map_err(|error| failed(told(&error)))?;
         Ok(Box::new(stream))
     }
 }
@@ -124,6 +122,18 @@ impl Dialer {
 impl Connect for Dialer {
     fn dial<'a>(&'a self, provider: &'a Provider) -> Dialing<'a> {
         Box::pin(self.open(provider))
+    }
+}
+
+/// Why TLS failed, without the names in the certificate: callers read it too.
+fn told(error: &io::Error) -> String {
+    use rustls::{CertificateError, Error};
+    match error.get_ref().and_then(|inner| inner.downcast_ref()) {
+        Some(Error::InvalidCertificate(CertificateError::NotValidForNameContext { .. })) => {
+            tracing::debug!(%error, "TLS failed");
+            "its certificate is for another name".to_owned()
+        }
+        _ => error.to_string(),
     }
 }
 

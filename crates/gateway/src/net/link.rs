@@ -11,7 +11,7 @@ use std::net::IpAddr;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::task::{Context, Poll, Waker};
+use std::task::{Context, Poll};
 use std::time::Instant;
 
 use bytes::Bytes;
@@ -113,14 +113,11 @@ impl Link {
             let wire = &mut self.wire;
             let mut sent = pin!(self.sender.try_send_request(request));
             poll_fn(|cx| {
-                // What is waited for here comes from `drive` alone and is looked at right after it,
-                // so it needs no waker: one would only have this very task polled once more.
-                let mut quiet = Context::from_waker(Waker::noop());
-                if let Poll::Ready(answer) = sent.as_mut().poll(&mut quiet) {
+                if let Poll::Ready(answer) = sent.as_mut().poll(cx) {
                     return Poll::Ready(answer);
                 }
                 drive(wire, cx);
-                sent.as_mut().poll(&mut quiet)
+                sent.as_mut().poll(cx)
             })
             .await
         };
@@ -170,11 +167,6 @@ impl Flow {
     /// The next piece as it came; `None` at the clean end.
     pub fn poll_piece(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Bytes, hyper::Error>>> {
         loop {
-            if self.body.is_end_stream() {
-                // Its length was known: waiting for its end would be one more turn of the connection.
-                self.ended = true;
-                return Poll::Ready(None);
-            }
             if let Poll::Ready(frame) = self.poll_body(cx) {
                 match frame {
                     Some(Ok(frame)) => match frame.into_data() {
@@ -193,14 +185,13 @@ impl Flow {
     }
 
     fn poll_body(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<http_body::Frame<Bytes>, hyper::Error>>> {
-        let mut quiet = Context::from_waker(Waker::noop());
-        if let Poll::Ready(frame) = Pin::new(&mut self.body).poll_frame(&mut quiet) {
+        if let Poll::Ready(frame) = Pin::new(&mut self.body).poll_frame(cx) {
             return Poll::Ready(frame);
         }
         if let Some(link) = self.link.as_mut() {
             drive(&mut link.wire, cx);
         }
-        Pin::new(&mut self.body).poll_frame(&mut quiet)
+        Pin::new(&mut self.body).poll_frame(cx)
     }
 
     /// The next piece; `None` at the clean end.
@@ -220,9 +211,10 @@ impl Flow {
             return None;
         }
         let mut link = self.link.take()?;
-        // One more turn makes it ready for the next request, and makes it forget this task: what
-        // happens to an idle connection must not wake whoever used it last.
-        drive(&mut link.wire, &mut Context::from_waker(Waker::noop()));
+        if !link.sender.is_ready() {
+            // The end of the body and the readiness for the next request are one poll apart.
+            drive(&mut link.wire, &mut Context::from_waker(std::task::Waker::noop()));
+        }
         if link.wire.is_none() || !link.sender.is_ready() {
             return None;
         }

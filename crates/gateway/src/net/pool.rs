@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use base::{Clock, Fault, Kind};
-use config::{Origin, Provider};
+use config::{Origin, Provider, Proxy};
 use tokio::sync::{Notify, Semaphore};
 
 use super::link::Place;
@@ -21,9 +21,31 @@ pub enum Checkout {
     Fresh,
 }
 
+/// Over what connections lead to a provider. A reload that changes any of it, above all whom TLS
+/// trusts, ends those that were opened before.
+struct Way {
+    origin: Origin,
+    proxy: Option<Proxy>,
+    ca: Option<Arc<[u8]>>,
+}
+
+impl Way {
+    fn to(provider: &Provider) -> Self {
+        Self { origin: provider.origin.clone(), proxy: provider.proxy.clone(), ca: provider.ca.clone() }
+    }
+
+    fn leads_to(&self, provider: &Provider) -> bool {
+        let trusts_the_same = match (&self.ca, &provider.ca) {
+            (Some(ours), Some(theirs)) => Arc::ptr_eq(ours, theirs) || ours == theirs,
+            (ours, theirs) => ours.is_none() && theirs.is_none(),
+        };
+        trusts_the_same && self.origin == provider.origin && self.proxy == provider.proxy
+    }
+}
+
 /// Idle connections to one provider, the most recently used last.
 struct Shelf {
-    origin: Origin,
+    way: Way,
     links: Vec<Link>,
     /// This worker's calls that wait for a place.
     waiting: usize,
@@ -32,8 +54,8 @@ struct Shelf {
 }
 
 impl Shelf {
-    fn new(origin: Origin) -> Self {
-        Self { origin, links: Vec::new(), waiting: 0, returned: Arc::default() }
+    fn of(provider: &Provider) -> Self {
+        Self { way: Way::to(provider), links: Vec::new(), waiting: 0, returned: Arc::default() }
     }
 }
 
@@ -156,9 +178,9 @@ impl Transport {
         let now = self.clock.now();
         let mut shelves = self.shelves.lock().unwrap_or_else(PoisonError::into_inner);
         let shelf = shelves.get_mut(&provider.name)?;
-        if shelf.origin != provider.origin {
+        if !shelf.way.leads_to(provider) {
             shelf.links.clear();
-            shelf.origin = provider.origin.clone();
+            shelf.way = Way::to(provider);
         }
         while let Some(link) = shelf.links.pop() {
             let young = now.duration_since(link.idle_since) < provider.pool.idle_timeout;
@@ -182,12 +204,12 @@ impl Transport {
     /// Puts a connection back whose answer has been read to its end.
     pub fn put_back(&self, provider: &Provider, link: Link) {
         let mut shelves = self.shelves.lock().unwrap_or_else(PoisonError::into_inner);
-        let shelf = shelves.entry(provider.name.clone()).or_insert_with(|| Shelf::new(provider.origin.clone()));
+        let shelf = shelves.entry(provider.name.clone()).or_insert_with(|| Shelf::of(provider));
         if shelf.waiting == 0 && link.place.is_wanted() {
             // A call of another worker waits for its place.
             return;
         }
-        if shelf.origin == provider.origin && shelf.links.len() < SHELF {
+        if shelf.way.leads_to(provider) && shelf.links.len() < SHELF {
             shelf.links.push(link);
             if shelf.waiting > 0 {
                 shelf.returned.notify_one();
@@ -236,7 +258,7 @@ impl<'a> Waiting<'a> {
     fn begin(transport: &'a Transport, provider: &Provider, bound: &Bound) -> Self {
         bound.waiting.fetch_add(1, Ordering::Relaxed);
         let mut shelves = transport.shelves.lock().unwrap_or_else(PoisonError::into_inner);
-        let shelf = shelves.entry(provider.name.clone()).or_insert_with(|| Shelf::new(provider.origin.clone()));
+        let shelf = shelves.entry(provider.name.clone()).or_insert_with(|| Shelf::of(provider));
         shelf.waiting += 1;
         let returned = shelf.returned.clone();
         drop(shelves);
