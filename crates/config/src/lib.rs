@@ -100,7 +100,7 @@ pub fn load_with(
     env: &dyn Fn(&str) -> Option<String>,
     keys: &KeyHasher,
 ) -> Result<Loaded, ConfigErrors> {
-    let mut written = sources::read(source).map_err(errors)?;
+    let mut written = sources::read(source).map_err(|problems| errors(problems, sources::files(source)))?;
     let mut problems = Vec::new();
     variables::fill(&mut written.root, "", env, &mut problems);
     let tree = shape::Branch::root();
@@ -113,11 +113,11 @@ pub fn load_with(
         folders: &written.folders,
         problems,
         warnings: Vec::new(),
-        files: written.files,
+        files: sources::files(source),
     };
     let mut snapshot = compile::compile(&mut compiler, &view::View::root(&tree, &written.root));
     if !compiler.problems.is_empty() {
-        return Err(errors(compiler.problems));
+        return Err(errors(compiler.problems, compiler.files));
     }
     let mut warnings = compiler.warnings;
     for waiting in found.waiting {
@@ -146,7 +146,7 @@ pub fn summary(snapshot: &Snapshot) -> String {
 }
 
 /// In the order of the text, and no more than a person reads.
-fn errors(mut problems: Vec<Problem>) -> ConfigErrors {
+fn errors(mut problems: Vec<Problem>, files: Vec<PathBuf>) -> ConfigErrors {
     sort(&mut problems);
     // A variable that is not set is told once, and not again as the number that it is not.
     problems.dedup_by(|later, first| later.place == first.place && later.path == first.path);
@@ -155,7 +155,7 @@ fn errors(mut problems: Vec<Problem>) -> ConfigErrors {
         let place = problems.last().map_or_else(|| Place::whole(""), |last| last.place.clone());
         problems.push(Problem::new(&place, "", "there are more problems; mend these first"));
     }
-    ConfigErrors { problems }
+    ConfigErrors { problems, files }
 }
 
 fn sort(problems: &mut [Problem]) {

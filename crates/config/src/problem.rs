@@ -1,6 +1,7 @@
 //! What is wrong with a configuration, said so that a person can mend it.
 
 use std::fmt;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 /// Where something is written. Lines and columns count from 1, columns in characters.
@@ -66,6 +67,8 @@ impl fmt::Display for Problem {
 pub struct ConfigErrors {
     /// In the order of the text where there is one.
     pub problems: Vec<Problem>,
+    /// Every file and folder to watch for the one that will be sound.
+    pub files: Vec<PathBuf>,
 }
 
 impl fmt::Display for ConfigErrors {

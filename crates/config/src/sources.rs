@@ -33,8 +33,23 @@ pub(crate) struct Written {
     pub root: Node,
     /// The folder that each file's own paths are relative to, by the file's name in [`Place`]s.
     pub folders: HashMap<Arc<str>, PathBuf>,
-    /// What to watch.
-    pub files: Vec<PathBuf>,
+}
+
+/// What to watch, sound or not: the file, or the folder and the files in it. The folder itself is
+/// watched too, since files come and go in it.
+pub(crate) fn files(source: &Source) -> Vec<PathBuf> {
+    let Source::Path(path) = source else { return Vec::new() };
+    let mut files = vec![path.clone()];
+    files.extend(in_folder(path).unwrap_or_default().into_iter().take(MOST_FILES));
+    files
+}
+
+/// The configuration files of a folder, in their order.
+fn in_folder(folder: &Path) -> std::io::Result<Vec<PathBuf>> {
+    let entries = std::fs::read_dir(folder)?;
+    let mut paths: Vec<PathBuf> = entries.flatten().map(|entry| entry.path()).filter(|path| is_wanted(path)).collect();
+    paths.sort();
+    Ok(paths)
 }
 
 /// Reads and merges everything behind a source.
@@ -46,34 +61,24 @@ pub(crate) fn read(source: &Source) -> Result<Written, Vec<Problem>> {
         Source::Text { name, text } => {
             let file: Arc<str> = clean_path(Path::new(name)).into();
             let root = parse(text.as_bytes(), &file)?;
-            Ok(Written { root, folders: HashMap::from([(file, PathBuf::new())]), files: Vec::new() })
+            Ok(Written { root, folders: HashMap::from([(file, PathBuf::new())]) })
         }
         Source::Path(path) if path.is_dir() => read_folder(path),
-        Source::Path(path) => {
-            let mut written = read_files(std::slice::from_ref(path))?;
-            written.files.push(path.clone());
-            Ok(written)
-        }
+        Source::Path(path) => read_files(std::slice::from_ref(path)),
     }
 }
 
 fn read_folder(folder: &Path) -> Result<Written, Vec<Problem>> {
     let place = Place::whole(&clean_path(folder));
     let problem = |text: String| vec![Problem::new(&place, "", text)];
-    let entries = std::fs::read_dir(folder).map_err(|error| problem(format!("the folder cannot be read: {error}")))?;
-    let mut paths: Vec<PathBuf> = entries.flatten().map(|entry| entry.path()).filter(|path| is_wanted(path)).collect();
-    paths.sort();
+    let paths = in_folder(folder).map_err(|error| problem(format!("the folder cannot be read: {error}")))?;
     if paths.is_empty() {
         return Err(problem("the folder holds no *.yaml, *.yml or *.json file".into()));
     }
     if paths.len() > MOST_FILES {
         return Err(problem(format!("the folder holds more than {MOST_FILES} configuration files")));
     }
-    let mut written = read_files(&paths)?;
-    // The folder itself is watched too: files come and go in it.
-    written.files.push(folder.to_owned());
-    written.files.extend(paths);
-    Ok(written)
+    read_files(&paths)
 }
 
 /// A file of a configuration folder. Hidden names are skipped: editors keep their backups there,
@@ -101,7 +106,7 @@ fn read_files(paths: &[PathBuf]) -> Result<Written, Vec<Problem>> {
         }
     }
     match merged {
-        Some(root) if problems.is_empty() => Ok(Written { root, folders, files: Vec::new() }),
+        Some(root) if problems.is_empty() => Ok(Written { root, folders }),
         _ => Err(problems),
     }
 }

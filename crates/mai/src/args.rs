@@ -3,6 +3,7 @@
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
+use clap::builder::{OsStringValueParser, TypedValueParser as _};
 use clap::{Parser, Subcommand};
 
 /// The one entry in front of all models: chat, embeddings and rerank over many providers, behind
@@ -39,7 +40,9 @@ pub enum Command {
 #[derive(Debug, Clone, clap::Args)]
 pub struct ConfigAt {
     /// A YAML or JSON file, or a folder of them [default: /etc/mai-gateway where it exists]
-    #[arg(short, long, env = "MAI_CONFIG", value_name = "PATH")]
+    // An empty variable is let through here: it counts as not set.
+    #[arg(short, long, env = "MAI_CONFIG", value_name = "PATH",
+        value_parser = OsStringValueParser::new().map(PathBuf::from))]
     pub config: Option<PathBuf>,
 }
 

@@ -22,7 +22,15 @@ pub fn env(name: &str) -> Option<String> {
 #[must_use]
 pub fn source(at: &ConfigAt) -> Option<Source> {
     let usual = || Path::new(USUAL).exists().then(|| PathBuf::from(USUAL));
-    at.config.clone().or_else(usual).map(Source::Path)
+    // A variable that is set to nothing counts as not set.
+    at.config.clone().filter(|path| !path.as_os_str().is_empty()).or_else(usual).map(Source::Path)
+}
+
+fn shown(source: &Source) -> String {
+    match source {
+        Source::Path(path) => path.display().to_string(),
+        Source::Text { name, .. } => name.clone(),
+    }
 }
 
 /// `mai-gateway check`
@@ -33,6 +41,11 @@ pub fn check(at: &ConfigAt) -> ExitCode {
     };
     match config::load(&source, &env, &KeyHasher::new(&[0; 64])) {
         Ok(Loaded { snapshot, warnings, .. }) => {
+            // Sound in form is not yet usable: the certificate and its key must fit.
+            if let Some(Err(problem)) = snapshot.general.tls.as_ref().map(gateway::net::server_config) {
+                say(format!("{}: {problem}", shown(&source)));
+                return BAD_CONFIG.into();
+            }
             for warning in warnings {
                 complain(format!("{warning}"));
             }

@@ -8,7 +8,10 @@ use std::io::{self, Write};
 use std::sync::{Arc, PoisonError, RwLock};
 
 use base::Secret;
+use tracing_subscriber::filter::LevelFilter;
 use tracing_subscriber::fmt::MakeWriter;
+use tracing_subscriber::layer::SubscriberExt as _;
+use tracing_subscriber::{Registry, fmt, reload};
 
 /// Secrets that are in use now.
 #[derive(Clone, Debug, Default)]
@@ -69,13 +72,28 @@ impl<'a> MakeWriter<'a> for Sink {
     }
 }
 
+/// How much is logged; a reload may change it.
+pub struct Level(reload::Handle<LevelFilter, Registry>);
+
+impl Level {
+    /// `level` is error, warn, info, debug or trace.
+    pub fn set(&self, level: &str) {
+        // The subscriber lives as long as the process, so this cannot fail.
+        let _ = self.0.reload(filter(level));
+    }
+}
+
+fn filter(level: &str) -> LevelFilter {
+    level.parse().unwrap_or(LevelFilter::INFO)
+}
+
 /// Starts the log. `level` is error, warn, info, debug or trace.
-pub fn start(level: &str, mask: Mask) {
-    let level = level.parse().unwrap_or(tracing::level_filters::LevelFilter::INFO);
-    let subscriber =
-        tracing_subscriber::fmt().with_max_level(level).with_ansi(false).with_target(false).with_writer(Sink(mask));
+pub fn start(level: &str, mask: Mask) -> Level {
+    let (level, handle) = reload::Layer::new(filter(level));
+    let lines = fmt::layer().with_ansi(false).with_target(false).with_writer(Sink(mask));
     // A second start, as in tests, keeps the first.
-    let _ = tracing::subscriber::set_global_default(subscriber.finish());
+    let _ = tracing::subscriber::set_global_default(Registry::default().with(level).with(lines));
+    Level(handle)
 }
 
 #[cfg(test)]

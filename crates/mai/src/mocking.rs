@@ -4,6 +4,7 @@ use std::process::ExitCode;
 
 use mock::{Mock, Scenario};
 
+use crate::run::Stop;
 use crate::{BAD_CONFIG, CLEAN, complain};
 use mai::args::MockFlags;
 
@@ -30,10 +31,14 @@ pub fn mock(flags: &MockFlags) -> ExitCode {
         }
     };
     runtime.block_on(async {
+        let Some(mut stop) = Stop::watch() else {
+            complain("signals cannot be watched for");
+            return BAD_CONFIG.into();
+        };
         match Mock::start(flags.addr(), scenario).await {
             Ok(running) => {
                 complain(format!("mock upstream on {} (OpenAI's paths below /v1; stop it with Ctrl-C)", running.url()));
-                crate::run::until_stopped().await;
+                stop.asked().await;
                 CLEAN.into()
             }
             Err(error) => {

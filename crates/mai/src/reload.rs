@@ -1,6 +1,8 @@
 //! Reloads: by signal, by a change of a watched file, by the admin API. A bad new configuration
 //! changes nothing.
 
+use std::collections::HashMap;
+use std::net::SocketAddr;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -13,7 +15,7 @@ use gateway::live::Live;
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::check;
-use crate::logging::Mask;
+use crate::logging::{Level, Mask};
 use crate::shared::{Shared, secrets};
 
 /// What is needed to read the configuration again.
@@ -33,9 +35,44 @@ pub struct Reloader {
     /// Shown by `/readyz`.
     pub last: LastReload,
     /// What is watched.
-    pub files: Mutex<Vec<PathBuf>>,
-    /// Whether there is anything to watch.
-    pub watches: bool,
+    pub watched: Watched,
+    /// The ports as they were opened: data, admin.
+    pub ports: (SocketAddr, SocketAddr),
+    /// How much is logged.
+    pub level: Level,
+}
+
+/// Every file and folder behind the configuration, as it was when it was last read.
+#[derive(Debug)]
+pub struct Watched(Mutex<HashMap<PathBuf, Look>>);
+
+impl Watched {
+    /// These, as they are now.
+    #[must_use]
+    pub fn now(files: Vec<PathBuf>) -> Self {
+        let watched = Self(Mutex::default());
+        watched.read(files, HashMap::new());
+        watched
+    }
+
+    fn look(&self) -> HashMap<PathBuf, Look> {
+        let known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        known.keys().map(|path| (path.clone(), Look::at(path))).collect()
+    }
+
+    /// These were read after that look was taken: a change since then is a change.
+    fn read(&self, files: Vec<PathBuf>, mut before: HashMap<PathBuf, Look>) {
+        let look = |path: PathBuf| {
+            let look = before.remove(&path).unwrap_or_else(|| Look::at(&path));
+            (path, look)
+        };
+        let looks = files.into_iter().map(look).collect();
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = looks;
+    }
+
+    fn are(&self, looks: &HashMap<PathBuf, Look>) -> bool {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) == *looks
+    }
 }
 
 /// Files are looked at this often: polling sees what inotify does not (network and overlay file
@@ -50,7 +87,8 @@ impl Reloader {
     /// # Errors
     /// Every problem; the old configuration keeps serving.
     pub fn reload(&self) -> Reloaded {
-        let reloaded = self.try_reload();
+        let before = self.watched.look();
+        let reloaded = self.try_reload(before);
         self.live.metrics.reloaded(reloaded.is_ok());
         match &reloaded {
             Ok(summary) => {
@@ -67,21 +105,25 @@ impl Reloader {
         reloaded
     }
 
-    fn try_reload(&self) -> Reloaded {
-        let loaded = config::load_with(&self.source, self.overrides.clone(), &check::env, &self.hasher)
-            .map_err(|errors| errors.problems.iter().map(ToString::to_string).collect::<Vec<_>>())?;
+    fn try_reload(&self, before: HashMap<PathBuf, Look>) -> Reloaded {
+        let loaded = config::load_with(&self.source, self.overrides.clone(), &check::env, &self.hasher);
+        let files = match &loaded {
+            Ok(loaded) => &loaded.files,
+            Err(errors) => &errors.files,
+        };
+        self.watched.read(files.clone(), before);
+        let loaded = loaded.map_err(|errors| errors.problems.iter().map(ToString::to_string).collect::<Vec<_>>())?;
         self.shared.refresh(&loaded.snapshot).map_err(|problem| vec![problem])?;
         for warning in &loaded.warnings {
             tracing::warn!("{warning}");
         }
-        let running = self.live.running();
-        let (old, new) = (&running.snapshot.general, &loaded.snapshot.general);
-        if (old.listen, old.admin_listen) != (new.listen, new.admin_listen) {
+        let general = &loaded.snapshot.general;
+        self.level.set(&general.log_level);
+        if self.ports != (general.listen, general.admin_listen) {
             tracing::warn!("`listen` or `admin.listen` has changed: that takes a restart");
         }
         let summary = config::summary(&loaded.snapshot);
         self.mask.set(secrets(&loaded.snapshot));
-        *self.files.lock().unwrap_or_else(PoisonError::into_inner) = loaded.files;
         self.live.put_in_force(loaded.snapshot);
         Ok(summary)
     }
@@ -91,40 +133,30 @@ impl Reloader {
         let Ok(mut hangup) = signal(SignalKind::hangup()) else {
             return tracing::error!("SIGHUP cannot be watched for");
         };
-        let mut seen = self.look();
-        let mut changed_at = None;
+        let mut last = self.watched.look();
+        let mut still_since = base::Clock.now();
         let mut tick = tokio::time::interval(LOOK);
         loop {
             tokio::select! {
-                _ = hangup.recv() => {
-                    seen = self.look();
-                    changed_at = None;
-                    drop(self.reload());
-                }
-                _ = tick.tick(), if self.watches => {
+                _ = hangup.recv() => drop(self.reload()),
+                _ = tick.tick() => {
                     let now = base::Clock.now();
-                    let looks = self.look();
-                    if looks != seen {
-                        seen = looks;
-                        changed_at = Some(now);
-                    } else if changed_at.is_some_and(|at| now.duration_since(at) >= STILL) {
-                        changed_at = None;
+                    let looks = self.watched.look();
+                    if looks != last {
+                        last = looks;
+                        still_since = now;
+                    } else if now.duration_since(still_since) >= STILL && !self.watched.are(&looks) {
                         drop(self.reload());
-                        seen = self.look();
                     }
                 }
             }
         }
     }
-
-    fn look(&self) -> Vec<Look> {
-        self.files.lock().unwrap_or_else(PoisonError::into_inner).iter().map(|path| Look::at(path)).collect()
-    }
 }
 
 /// What tells one state of a file or folder from another without reading it.
 #[derive(Debug, PartialEq, Eq)]
-struct Look {
+pub struct Look {
     /// Of what the path leads to: device, inode, size, change time; `None` where nothing is.
     target: Option<(u64, u64, u64, i64, i64)>,
     /// Where a symbolic link points.

@@ -13,10 +13,10 @@ use gateway::log::AccessLog;
 use gateway::net::{Dialer, Transport};
 use gateway::worker::{Desk, Worker, desk};
 use tokio::net::TcpListener;
-use tokio::signal::unix::{SignalKind, signal};
+use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::logging::{self, Mask};
-use crate::reload::Reloader;
+use crate::reload::{Reloader, Watched};
 use crate::shared::{Shared, secrets};
 use crate::{BAD_CONFIG, CLEAN, check, complain, listen, zero};
 use mai::args::ServeFlags;
@@ -56,11 +56,13 @@ struct Gateway {
 
 async fn start(flags: ServeFlags) -> Result<Gateway, String> {
     let hasher = KeyHasher::new(&process_key());
+    // A variable that is set to nothing counts as not set.
+    let given = |value: &Option<String>| value.clone().filter(|value| !value.is_empty());
     let overrides = Overrides {
-        listen: flags.listen.clone(),
-        admin_listen: flags.admin_listen.clone(),
-        data_dir: flags.data_dir.clone(),
-        log_level: flags.log_level.clone(),
+        listen: given(&flags.listen),
+        admin_listen: given(&flags.admin_listen),
+        data_dir: given(&flags.data_dir),
+        log_level: given(&flags.log_level),
         admin_token: None,
     };
     let (source, found) = match check::source(&flags.at) {
@@ -74,10 +76,11 @@ async fn start(flags: ServeFlags) -> Result<Gateway, String> {
         config::load_with(&source, overrides.clone(), &check::env, &hasher).map_err(|errors| errors.to_string())?;
     let mask = Mask::default();
     mask.set(secrets(&loaded.snapshot));
-    logging::start(&loaded.snapshot.general.log_level, mask.clone());
+    let level = logging::start(&loaded.snapshot.general.log_level, mask.clone());
     for warning in &loaded.warnings {
         tracing::warn!("{warning}");
     }
+    let watched = Watched::now(loaded.files);
     let (live, shared) = live(loaded.snapshot)?;
     let general = &live.running().snapshot.general;
     let data = listen::open(general.listen).map_err(|error| taken("data", "listen", general.listen, &error))?;
@@ -93,8 +96,9 @@ async fn start(flags: ServeFlags) -> Result<Gateway, String> {
         live: live.clone(),
         shared,
         last: last_reload.clone(),
-        files: std::sync::Mutex::new(loaded.files),
-        watches: found.is_none(),
+        watched,
+        ports: (general.listen, general.admin_listen),
+        level,
     };
     let (banner, mock) = found.map_or((None, None), |found| (Some(found.banner), found.mock));
     let reloader = Arc::new(reloader);
@@ -152,6 +156,7 @@ impl Gateway {
                 })
             },
         };
+        let Some(mut stop) = Stop::watch() else { return failed("signals cannot be watched for") };
         let data = self.data.local_addr().unwrap_or(general.listen);
         let admin = self.admin.local_addr().unwrap_or(general.admin_listen);
         tracing::info!(version = env!("CARGO_PKG_VERSION"), %data, %admin, workers = self.desks.len(), "serving");
@@ -166,24 +171,24 @@ impl Gateway {
         background(listen::deal(self.data, self.desks));
         let watching = self.reloader.clone();
         background(async move { watching.watch().await });
-        until_stopped().await;
-        drain(&self.live, general.shutdown_grace).await;
+        stop.asked().await;
+        drain(&self.live, general.shutdown_grace, &mut stop).await;
         CLEAN.into()
     }
 }
 
 /// Refuses new calls, lets running ones end, tells the last ones, flushes.
-async fn drain(live: &Live, grace: Duration) {
+async fn drain(live: &Live, grace: Duration, again: &mut Stop) {
     tracing::info!(running = live.requests(), grace_s = grace.as_secs(), "draining");
     live.drain();
     let ended = async {
-        while live.requests() > 0 {
+        while live.requests() > 0 || live.unwritten() > 0 {
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
     };
     let done = tokio::select! {
         done = tokio::time::timeout(grace, ended) => done.is_ok(),
-        () = until_stopped() => false,
+        () = again.asked() => false,
     };
     if !done {
         tracing::warn!(running = live.requests(), "stopping with calls still running; they are told");
@@ -201,14 +206,24 @@ async fn drain(live: &Live, grace: Duration) {
     tracing::info!("stopped");
 }
 
-/// Waits for SIGTERM or SIGINT.
-pub async fn until_stopped() {
-    let (Ok(mut term), Ok(mut int)) = (signal(SignalKind::terminate()), signal(SignalKind::interrupt())) else {
-        return std::future::pending().await;
-    };
-    tokio::select! {
-        _ = term.recv() => {}
-        _ = int.recv() => {}
+/// SIGTERM and SIGINT, none of which is missed once they are watched for.
+pub struct Stop {
+    term: Signal,
+    int: Signal,
+}
+
+impl Stop {
+    /// Watches for them; `None` where the system does not let it.
+    pub fn watch() -> Option<Self> {
+        Some(Self { term: signal(SignalKind::terminate()).ok()?, int: signal(SignalKind::interrupt()).ok()? })
+    }
+
+    /// Waits for the next one.
+    pub async fn asked(&mut self) {
+        tokio::select! {
+            _ = self.term.recv() => {}
+            _ = self.int.recv() => {}
+        }
     }
 }
 
