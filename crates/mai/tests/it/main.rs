@@ -1,0 +1,14 @@
+//! The program as operators and callers meet it: the real binary, real sockets, real signals.
+#![expect(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a failed unwrap here is a failed test")]
+
+mod drain;
+mod hostile;
+mod http;
+mod keys;
+mod names;
+mod ports;
+mod process;
+mod program;
+mod reload;
+mod tls;
+mod zero;

@@ -1,0 +1,37 @@
+//! No configuration at all: it serves what it finds, and says once how.
+
+use testkit::{embeddings, get, rerank};
+
+use crate::process::{Dir, Gateway, program, reload, until};
+
+#[tokio::test]
+async fn in_an_empty_folder_it_serves_and_says_once_how_to_call_it() {
+    let dir = Dir::new();
+    let mut command = program();
+    command.args(["serve", "--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0"]).current_dir(dir.path("."));
+    let gateway = Gateway::start(dir, command.env("MAI_CONFIG", "")).await;
+    until("the banner", || gateway.process.err.has("Key and token are made anew")).await;
+    let said = gateway.process.err.text();
+    assert_eq!(said.matches("client key").count(), 1);
+    assert!(gateway.process.out.text().is_empty(), "the banner is not on stdout");
+    let word = |before: &str| {
+        let rest = said.split(before).nth(1).unwrap();
+        rest.trim_start().split(|c: char| c.is_whitespace() || c == ')').next().unwrap().to_owned()
+    };
+    let (key, token) = (word("client key"), word("(token"));
+    assert!(said.contains(&format!("http://127.0.0.1:{}/v1/chat/completions", gateway.data.port())), "{said}");
+
+    // The call that the banner shows, to the letter.
+    let body = said.split("-d '").nth(1).unwrap().split('\'').next().unwrap();
+    let shown = testkit::chat("chat").body(body.to_owned()).key(&key);
+    let answer = gateway.ask(&shown).await;
+    assert_eq!(answer.status, 200);
+    assert!(answer.events().is_done() && !answer.said().is_empty(), "{}", answer.text());
+
+    assert_eq!(gateway.ask(&embeddings("embedding", "Hi").key(&key)).await.status, 200);
+    let ranked = gateway.ask(&rerank("rerank", "tea", ["coffee", "green tea"]).key(&key)).await;
+    assert_eq!(ranked.json()["results"][0]["index"], 1, "{}", ranked.text());
+    assert_eq!(gateway.ask(&get("/v1/models").key(&key)).await.json()["data"].as_array().unwrap().len(), 3);
+    assert_eq!(gateway.ask_admin(&reload(&token)).await.status, 200);
+    assert_eq!(gateway.ask(&shown).await.status, 200, "a reload keeps key and upstreams");
+}
