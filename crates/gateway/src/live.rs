@@ -221,6 +221,10 @@ struct Kept {
 
 impl Kept {
     fn bind(&mut self, snapshot: Snapshot, metrics: &Metrics) -> Running {
+        for provider in &snapshot.providers {
+            let ring = self.keyrings.entry(provider.name.clone()).or_default();
+            *ring = ring.fitting(provider);
+        }
         let mut routes = HashMap::with_capacity(snapshot.routes.len());
         for route in &snapshot.routes {
             let upstreams = route.upstreams.iter().map(|upstream| UpstreamState {
@@ -234,11 +238,6 @@ impl Kept {
                 upstreams: upstreams.collect(),
             };
             routes.insert(route.name.clone(), state);
-        }
-        for provider in &snapshot.providers {
-            if let Some(ring) = self.keyrings.get(&provider.name) {
-                ring.fit(provider);
-            }
         }
         self.learned.retain(|(route, label), _| {
             let kept = |kept: &Arc<Route>| {
@@ -270,6 +269,8 @@ pub struct KeyRing {
 /// One key's rest.
 #[derive(Debug, Default)]
 struct Rest {
+    /// Whose.
+    key: Option<HeaderValue>,
     until: Option<Instant>,
     /// How often in a row it was refused.
     refusals: AtomicU32,
@@ -280,9 +281,21 @@ const REFUSED_REST: Duration = Duration::from_secs(60);
 const LONGEST_REST: Duration = Duration::from_secs(300);
 
 impl KeyRing {
-    fn fit(&self, provider: &Provider) {
+    /// The ring of a provider after a reload: itself where its keys are what they were, else a new
+    /// one in which the keys that stay keep their rests. Calls in flight go on with their own.
+    fn fitting(self: &Arc<Self>, provider: &Provider) -> Arc<Self> {
         let mut rests = self.rests.lock().unwrap_or_else(PoisonError::into_inner);
-        rests.resize_with(provider.keys.len(), Rest::default);
+        let is_same = rests.len() == provider.keys.len()
+            && rests.iter().zip(&provider.keys).all(|(rest, key)| rest.key.as_ref() == Some(&key.value));
+        if is_same {
+            return self.clone();
+        }
+        let rest_of = |key: &HeaderValue| {
+            let known = rests.iter_mut().find(|rest| rest.key.as_ref() == Some(key)).map(std::mem::take);
+            Rest { key: Some(key.clone()), ..known.unwrap_or_default() }
+        };
+        let fitted = provider.keys.iter().map(|key| &key.value).map(rest_of).collect();
+        Arc::new(Self { rests: Mutex::new(fitted), refused: AtomicU64::new(1), ..Self::default() })
     }
 
     /// The keys to try, the next in turn first, those that rest left out. A provider without keys

@@ -115,7 +115,7 @@ async fn tell(connection: &Connection, request: Request<Incoming>, trail: &mut T
         Err(refusal) => {
             if !parts.headers.contains_key(header::EXPECT) {
                 // Read what is on its way, so that the refusal reaches a caller who sends first.
-                throw_away(&mut body, 1 << 20, &connection.presence).await;
+                Box::pin(throw_away(&mut body, 1 << 20, &connection.presence)).await;
             }
             return Err(refusal.into());
         }
@@ -192,7 +192,7 @@ async fn seek(
     if parts.is_empty() {
         return pursue(&call, plan::plan(route, state, worker.live.clock.now())?, &mut trail.tries).await;
     }
-    batch::pursue_parts(&call, &parts, &mut trail.tries).await
+    Box::pin(batch::pursue_parts(&call, &parts, &mut trail.tries)).await
 }
 
 fn shutting_down() -> Refusal {

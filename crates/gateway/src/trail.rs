@@ -19,6 +19,7 @@ pub struct Trail {
     pub tries: Tries,
     began: Instant,
     running: Option<IntGauge>,
+    overhead_is_known: bool,
     ended: bool,
 }
 
@@ -109,7 +110,15 @@ impl Trail {
             queued: Duration::ZERO,
             degraded: None,
         };
-        Self { tries: Tries::new(live.clock), live, record, began, running: None, ended: false }
+        Self {
+            tries: Tries::new(live.clock),
+            live,
+            record,
+            began,
+            running: None,
+            overhead_is_known: false,
+            ended: false,
+        }
     }
 
     /// When the request arrived.
@@ -128,7 +137,7 @@ impl Trail {
     /// Time so far that was not spent waiting for an upstream or in a queue; fixed at its first
     /// reading, which is when the answer's head goes out.
     pub fn overhead(&mut self) -> Duration {
-        if self.record.overhead.is_zero() {
+        if !std::mem::replace(&mut self.overhead_is_known, true) {
             let took = self.live.clock.now().duration_since(self.began);
             self.record.overhead = took.saturating_sub(self.tries.waited).saturating_sub(self.record.queued);
         }

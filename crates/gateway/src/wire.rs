@@ -109,7 +109,11 @@ where
 {
     let mut first: Option<Bytes> = None;
     let mut gathered = BytesMut::new();
-    while let Some(piece) = piece(body, presence).await? {
+    // A body of known length has ended with its last byte; to wait for its end would be one more
+    // turn of the whole connection.
+    while !body.is_end_stream()
+        && let Some(piece) = piece(body, presence).await?
+    {
         let so_far = first.as_ref().map_or(gathered.len(), Bytes::len);
         if so_far + piece.len() > most {
             return Ok(None);

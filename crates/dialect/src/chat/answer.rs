@@ -34,19 +34,19 @@ pub fn answer(ask: &Ask, chat: &Chat, body: &Bytes) -> Result<Answer, Fault> {
         fault.message = format!("the upstream's answer has no 'choices': {}", errors::cut(root.raw(), 512));
         return Err(fault);
     };
-    for choice in choices.elements() {
-        for member in choice.members() {
-            match &*member.key {
-                "finish_reason" => {
-                    if let Some(fault) = failed_finish(member.value) {
-                        return Err(fault);
-                    }
-                }
-                "error" if !is_nothing(member.value) => return Err(errors::inside_success(choice)),
-                "usage" if !member.value.is_null() => parts.usage = parts.usage.or(Some(member.value)),
-                _ => {}
-            }
-        }
+    let (mut fault, mut has_error) = (None, false);
+    choices.members_of_elements(|member| match &*member.key {
+        "finish_reason" => fault = fault.take().or_else(|| failed_finish(member.value)),
+        "error" => has_error |= !is_nothing(member.value),
+        "usage" if !member.value.is_null() => parts.usage = parts.usage.or(Some(member.value)),
+        _ => {}
+    });
+    if has_error {
+        let failed = |choice: &Value<'_>| choice.get("error").is_some_and(|error| !is_nothing(error));
+        fault = fault.or_else(|| choices.elements().find(failed).map(errors::inside_success));
+    }
+    if let Some(fault) = fault {
+        return Err(fault);
     }
     parts.usage = parts.usage.or_else(|| parts.groq?.get("usage"));
     let usage = parts.usage.and_then(usage::read);

@@ -47,25 +47,23 @@ pub(crate) fn count_numbers(text: &[u8]) -> Result<usize, Flaw> {
 /// answer costs.
 fn count_compact(text: &[u8]) -> Option<usize> {
     const BLOCK: usize = 240;
-    /// All bits set for true.
-    const fn mask(is: bool) -> u8 {
-        (is as u8).wrapping_neg()
-    }
-    let (mut commas, mut bad) = (0_usize, 0_u8);
-    for block in text.chunks(BLOCK) {
-        let (mut found, mut wrong) = (0_u8, 0_u8);
+    // `+ , - . / 0..9` are neighbours; the slash among them stands in no number that a server writes,
+    // and breaks whoever parses it as much as any other wrong digit.
+    let allowed = |byte: u8| (byte.wrapping_sub(b'+') <= b'9' - b'+') | (byte | 0x20 == b'e') | (byte == b' ');
+    let (mut commas, mut sound) = (0, true);
+    let mut count = |block: &[u8]| {
+        let (mut found, mut fit) = (0_u8, 0_u8);
         for &byte in block {
-            // `+ , - . / 0..9` are neighbours; the slash among them stands in no number that a
-            // server writes, and breaks whoever parses it as much as any other wrong digit.
-            let near = mask(byte.wrapping_sub(b'+') <= b'9' - b'+');
-            let allowed = near | mask(byte | 0x20 == b'e') | mask(byte == b' ');
-            found = found.wrapping_sub(mask(byte == b','));
-            wrong |= !allowed;
+            found += u8::from(byte == b',');
+            fit += u8::from(allowed(byte));
         }
         commas += usize::from(found);
-        bad |= wrong;
-    }
-    (bad == 0).then_some(commas)
+        sound &= usize::from(fit) == block.len();
+    };
+    let mut blocks = text.chunks_exact(BLOCK);
+    blocks.by_ref().for_each(&mut count);
+    count(blocks.remainder());
+    sound.then_some(commas)
 }
 
 /// The same for any white space, number by number.

@@ -249,6 +249,26 @@ impl<'a> Value<'a> {
         Elements { scanner: self.inside(Kind::Array), first: true }
     }
 
+    /// Shows `each` member of every object in an array, in one pass; nothing for other values.
+    pub fn members_of_elements(self, mut each: impl FnMut(Member<'a>)) {
+        let Some(mut scanner) = self.inside(Kind::Array) else { return };
+        let mut first = true;
+        // The document has been validated, so nothing here fails.
+        while let Ok(false) = scanner.ends(std::mem::take(&mut first), b']', "expected a comma or ']'") {
+            if scanner.peek() != Some(b'{') {
+                if scanner.value().is_err() {
+                    return;
+                }
+                continue;
+            }
+            scanner.step();
+            let mut opening = true;
+            while let Ok(Some(member)) = scanner.next_member(std::mem::take(&mut opening)) {
+                each(member);
+            }
+        }
+    }
+
     /// The first member of that name in an object.
     #[must_use]
     pub fn get(self, key: &str) -> Option<Value<'a>> {

@@ -82,7 +82,7 @@ impl<'a> Scanner<'a> {
     }
 
     /// Steps over what separates members or elements; true when the container has ended.
-    fn ends(&mut self, first: bool, close: u8, reason: &'static str) -> Result<bool, Error> {
+    pub(super) fn ends(&mut self, first: bool, close: u8, reason: &'static str) -> Result<bool, Error> {
         self.skip_space();
         match self.peek() {
             Some(byte) if byte == close => {

@@ -107,7 +107,9 @@ impl Reader {
             }
             let Some(place) = self.complete() else {
                 self.carry.extend_from_slice(self.chunk.get(self.at..).unwrap_or_default());
-                self.at = self.chunk.len();
+                // Let go at once: whoever read the chunk can then use its memory for the next one.
+                self.chunk = Bytes::new();
+                self.at = 0;
                 return if self.carry.len() > EVENT_MAX { Err(TooLong) } else { Ok(None) };
             };
             let from_chunk = self.carry.is_empty();

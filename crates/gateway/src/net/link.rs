@@ -11,7 +11,7 @@ use std::net::IpAddr;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, Waker};
 use std::time::Instant;
 
 use bytes::Bytes;
@@ -113,11 +113,14 @@ impl Link {
             let wire = &mut self.wire;
             let mut sent = pin!(self.sender.try_send_request(request));
             poll_fn(|cx| {
-                if let Poll::Ready(answer) = sent.as_mut().poll(cx) {
+                // What is waited for here comes from `drive` alone and is looked at right after it,
+                // so it needs no waker: one would only have this very task polled once more.
+                let mut quiet = Context::from_waker(Waker::noop());
+                if let Poll::Ready(answer) = sent.as_mut().poll(&mut quiet) {
                     return Poll::Ready(answer);
                 }
                 drive(wire, cx);
-                sent.as_mut().poll(cx)
+                sent.as_mut().poll(&mut quiet)
             })
             .await
         };
@@ -167,6 +170,11 @@ impl Flow {
     /// The next piece as it came; `None` at the clean end.
     pub fn poll_piece(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Bytes, hyper::Error>>> {
         loop {
+            if self.body.is_end_stream() {
+                // Its length was known: waiting for its end would be one more turn of the connection.
+                self.ended = true;
+                return Poll::Ready(None);
+            }
             if let Poll::Ready(frame) = self.poll_body(cx) {
                 match frame {
                     Some(Ok(frame)) => match frame.into_data() {
@@ -185,13 +193,14 @@ impl Flow {
     }
 
     fn poll_body(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<http_body::Frame<Bytes>, hyper::Error>>> {
-        if let Poll::Ready(frame) = Pin::new(&mut self.body).poll_frame(cx) {
+        let mut quiet = Context::from_waker(Waker::noop());
+        if let Poll::Ready(frame) = Pin::new(&mut self.body).poll_frame(&mut quiet) {
             return Poll::Ready(frame);
         }
         if let Some(link) = self.link.as_mut() {
             drive(&mut link.wire, cx);
         }
-        Pin::new(&mut self.body).poll_frame(cx)
+        Pin::new(&mut self.body).poll_frame(&mut quiet)
     }
 
     /// The next piece; `None` at the clean end.
@@ -211,10 +220,9 @@ impl Flow {
             return None;
         }
         let mut link = self.link.take()?;
-        if !link.sender.is_ready() {
-            // The end of the body and the readiness for the next request are one poll apart.
-            drive(&mut link.wire, &mut Context::from_waker(std::task::Waker::noop()));
-        }
+        // One more turn makes it ready for the next request, and makes it forget this task: what
+        // happens to an idle connection must not wake whoever used it last.
+        drive(&mut link.wire, &mut Context::from_waker(Waker::noop()));
         if link.wire.is_none() || !link.sender.is_ready() {
             return None;
         }

@@ -7,14 +7,26 @@ mod chunks;
 #[cfg(test)]
 mod embeddings;
 #[cfg(test)]
+mod failover;
+#[cfg(test)]
 mod http;
+#[cfg(test)]
+mod keys;
 #[cfg(test)]
 mod main_job;
 #[cfg(test)]
 mod parameters;
 #[cfg(test)]
+mod records;
+#[cfg(test)]
+mod reload;
+#[cfg(test)]
 mod rerank;
 #[cfg(test)]
 mod stage;
 #[cfg(test)]
+mod storms;
+#[cfg(test)]
 mod streams;
+#[cfg(test)]
+mod unicode;

@@ -62,6 +62,11 @@ impl Stage {
         self.live.put_in_force(snapshot(config));
     }
 
+    /// Closes idle connections that are too old, as a worker does every few seconds.
+    pub fn sweep(&self) {
+        self.worker.transport.sweep(&self.live.running().snapshot.providers);
+    }
+
     /// A caller's connection.
     pub fn caller(&self) -> Caller<Stream> {
         let (near, far) = testkit::pair();

@@ -1,0 +1,190 @@
+//! Keys: whose they are, where they go, and where they never appear.
+
+use serde_json::json;
+use testkit::{Ask, Host, Reply, chat, embeddings, get, story};
+
+use crate::stage::{Stage, pleasant};
+
+const K1: &str = "sk-caller-7c1e9f3ab2";
+const K9: &str = "sk-nobody-55d0c4e8aa";
+const P1: &str = "sk-first-provider-91";
+const P2: &str = "sk-second-provider-62";
+
+const CONFIG: &str = r#"
+providers:
+  - { name: a, protocol: openai, base_url: "http://a/v1", api_key: sk-first-provider-91 }
+  - { name: b, protocol: azure-openai, base_url: "http://b", api_key: sk-second-provider-62 }
+  - { name: c, protocol: openai, base_url: "http://c/v1" }
+routes:
+  - name: chat
+    match: { path: /v1/chat/completions }
+    upstreams: [{ provider: a, model: m }, { provider: b, model: m, tier: 1 }, { provider: c, model: m, tier: 2 }]
+  - name: other
+    match: { path: /v1/chat/completions }
+    upstreams: [{ provider: c, model: m }]
+clients: [{ name: app, keys: [sk-caller-7c1e9f3ab2], routes: [chat] }]
+"#;
+
+/// Everything that reached a host, as one text.
+fn all_that_reached(host: &Host) -> String {
+    let mut text = String::new();
+    for call in host.calls() {
+        text.push_str(&call.request.path);
+        text.push_str(call.request.query.as_deref().unwrap_or_default());
+        for (name, value) in &call.request.headers {
+            text.push_str(&format!("{name}: {}\n", String::from_utf8_lossy(value)));
+        }
+        text.push_str(&String::from_utf8_lossy(&call.request.body));
+    }
+    text
+}
+
+#[test]
+fn a_callers_key_goes_no_further_and_each_provider_sees_its_own_alone() {
+    story(async {
+        let ask = || chat("chat").user("Hi");
+        let shown: Vec<Ask> = vec![
+            ask().key(K1),
+            ask().header("authorization", format!("bearer  {K1}")),
+            ask().header("api-key", K1),
+            ask().header("x-api-key", K1),
+            ask().header("Authorization", "Bearer sk-nobody").header("X-Api-Key", K1),
+        ];
+        for shown in shown {
+            for stream in [false, true] {
+                let stage = Stage::set(CONFIG);
+                let (a, b, c) = (
+                    stage.host("a", Reply::status(500)),
+                    stage.host("b", Reply::status(401)),
+                    stage.host("c", pleasant()),
+                );
+                let everywhere = shown
+                    .clone()
+                    .with("stream", stream)
+                    .path(&format!("/v1/chat/completions?key={K1}&api_key={K1}"))
+                    .header("x-goog-api-key", K1)
+                    .header("cookie", format!("session={K1}"))
+                    .header("proxy-authorization", format!("Basic {K1}"))
+                    .header("x-forwarded-authorization", K1)
+                    .header("x-mai-tag", K1)
+                    .header("referer", format!("http://x/?key={K1}"))
+                    .header("user-agent", K1)
+                    .header("tracestate", K1)
+                    .header("traceparent", K1);
+                let answer = stage.caller().ask(&everywhere).await;
+                assert_eq!((answer.status, answer.header("x-mai-attempts")), (200, Some("3")), "{}", answer.text());
+                for (host, own, others) in [(&a, Some(P1), [P2, K1]), (&b, Some(P2), [P1, K1]), (&c, None, [P1, P2])] {
+                    let text = all_that_reached(host);
+                    assert!(!text.is_empty() && !text.contains(K1), "{text}");
+                    assert!(others.iter().all(|other| !text.contains(other)), "{text}");
+                    assert!(own.is_none_or(|own| text.contains(own)), "{text}");
+                }
+                assert_eq!(
+                    c.calls()[0].request.header("authorization"),
+                    None,
+                    "no credential where none is configured"
+                );
+            }
+        }
+    });
+}
+
+#[test]
+fn a_caller_without_a_known_key_is_turned_away_before_anything_else() {
+    story(async {
+        let stage = Stage::set(CONFIG);
+        let a = stage.host("a", pleasant());
+        let ask = || chat("chat").user("Hi");
+        let refused = [
+            ask(),
+            ask().key(K9),
+            ask().key(""),
+            ask().header("authorization", K1),
+            ask().header("authorization", format!("Basic {K1}")),
+            ask().header("api-key", K9),
+            ask().header("cookie", format!("api-key={K1}")),
+            ask().header("x-goog-api-key", K1),
+            ask().path(&format!("/v1/chat/completions?key={K1}")),
+            ask().path(&format!("/v1/chat/completions?api_key={K1}")),
+            ask().key(&format!("{K1}x")),
+            ask().key(K1.strip_suffix('2').unwrap()),
+            ask().key(&K1.to_uppercase()),
+            ask().header("authorization", [b"Bearer ".as_slice(), &[0xff, 0xfe]].concat()),
+            ask().body("{ not json").key(K9),
+            get("/v1/models"),
+        ];
+        for ask in refused {
+            let answer = stage.caller().ask(&ask).await;
+            assert_eq!((answer.status, answer.code().as_deref()), (401, Some("invalid_api_key")), "{ask:?}");
+            assert_eq!(answer.json()["error"]["type"], "authentication_error");
+            assert_eq!(answer.header("x-should-retry"), Some("false"));
+            assert!(!answer.text().contains(K1) && !answer.text().contains(K9));
+        }
+        assert_eq!(a.calls().len(), 0);
+    });
+}
+
+#[test]
+fn a_key_opens_its_own_routes_only() {
+    story(async {
+        let stage = Stage::set(CONFIG);
+        stage.host("a", pleasant());
+        let answer = stage.caller().ask(&chat("other").user("Hi").key(K1)).await;
+        assert_eq!((answer.status, answer.code().as_deref()), (403, Some("route_not_allowed")), "{}", answer.text());
+        assert_eq!(answer.json()["error"]["type"], "permission_error");
+        let answer = stage.caller().ask(&chat("nobody").user("Hi").key(K1)).await;
+        assert_eq!((answer.status, answer.code().as_deref()), (404, Some("model_not_found")));
+        let answer = stage.caller().ask(&embeddings("chat", "abc").key(K1)).await;
+        assert_eq!(
+            (answer.status, answer.code().as_deref()),
+            (404, Some("model_not_found")),
+            "a route of another path"
+        );
+        let models = stage.caller().ask(&get("/v1/models").key(K1)).await.json();
+        let ids: Vec<&str> =
+            models["data"].as_array().unwrap().iter().map(|model| model["id"].as_str().unwrap()).collect();
+        assert_eq!(ids, ["chat"]);
+        assert_eq!(stage.caller().ask(&get("/v1/models/chat").key(K1)).await.json()["id"], "chat");
+        assert_eq!(stage.caller().ask(&get("/v1/models/other").key(K1)).await.status, 404);
+    });
+}
+
+#[test]
+fn no_record_holds_a_key_an_address_or_a_word_of_the_prompt() {
+    story(async {
+        let stage = Stage::set(CONFIG);
+        let a = stage.host("a", pleasant());
+        let ask = || chat("chat").user("the prompt is secret").with("user", K1).key(K1);
+        for status in [400, 401, 402, 403, 404, 413, 422, 429, 500, 502, 503] {
+            let words =
+                format!("Incorrect API key provided: {P1}. You are at http://a/v1 and said: the prompt is secret");
+            let refusal = json!({"error": {"message": words, "type": "invalid_request_error", "code": P1}});
+            a.play(Reply { status: Some(status), ..Reply::json(refusal) });
+            let answer = stage.caller().ask(&ask()).await;
+            assert!(!answer.text().contains(P1), "{status}: {}", answer.text());
+            assert!(answer.headers.iter().all(|(_, value)| !value.contains(P1)));
+        }
+        a.play(Reply::say(["an answer that is secret"]));
+        for ask in [
+            ask(),
+            ask().stream(),
+            ask().path(&format!("/v1/chat/completions?key={K9}&api_key=sk%2Dnobody%2D55d0c4e8aa")),
+            ask().path(&format!("/v1/{K9}/chat")),
+            chat(K1).user("Hi").key(K1),
+            chat(K9).user("Hi").key(K1),
+            chat("chat").user("Hi").key(K9),
+            chat("other").user("Hi").key(K1),
+            chat("chat").body(format!("{{\"model\": \"{K1}\" \"")).key(K1),
+            chat("chat").user("Hi").key(K1).header("x-mai-timeout-ms", K1),
+            get(&format!("/v1/models/{K9}")).key(K1),
+        ] {
+            stage.caller().ask(&ask).await;
+        }
+        stage.comes_to_rest().await;
+        let records = format!("{}{}", stage.live.log.text(), stage.metrics());
+        for secret in [K1, K9, P1, P2, "sk%2D", "secret", "http://a"] {
+            assert!(!records.contains(secret), "{secret} in {records}");
+        }
+        assert_eq!(stage.log().len(), 22);
+    });
+}
