@@ -13,9 +13,13 @@ mod http;
 #[cfg(test)]
 mod keys;
 #[cfg(test)]
+mod leaving;
+#[cfg(test)]
 mod main_job;
 #[cfg(test)]
 mod parameters;
+#[cfg(test)]
+mod passing;
 #[cfg(test)]
 mod records;
 #[cfg(test)]

@@ -1,0 +1,230 @@
+//! What passes through: endpoints whose bodies nobody reads, other protocols, old HTTP.
+
+use std::time::Duration;
+
+use serde_json::json;
+use testkit::{At, Body, End, How, Reply, Scenario, Strict, chat, story};
+
+use crate::stage::{KEY, Stage, pleasant};
+
+const CONFIG: &str = r#"
+providers:
+  - { name: a, protocol: openai, base_url: "http://a/v1", api_key: sk-a-secret }
+  - { name: b, protocol: openai, base_url: "http://b/v1", api_key: sk-b-secret }
+routes:
+  - name: any
+    match: { path: [/v1/responses, /v1/moderations, /v1/audio/speech, /v1/audio/transcriptions, /v1/images/generations] }
+    upstreams: [{ provider: a, model: real }, { provider: b, model: real, tier: 1 }]
+clients: [{ name: app, keys: [sk-app], routes: ["*"] }]
+"#;
+
+fn ask(path: &str) -> testkit::Ask {
+    chat("any").path(path).with("input", "Hi")
+}
+
+#[test]
+fn unread_endpoints_get_identity_failover_and_records() {
+    story(async {
+        for path in ["/v1/responses", "/v1/moderations", "/v1/audio/speech", "/v1/images/generations"] {
+            let stage = Stage::set(CONFIG);
+            let a = stage.host("a", Reply::status(500));
+            let b = stage.host("b", Reply::json(json!({"id": "x", "any": ["thing"], "usage": {"input_tokens": 3, "output_tokens": 4, "total_tokens": 7}})));
+            let answer = stage.ask(ask(path)).await;
+            assert_eq!(
+                (answer.status, answer.json()["any"][0].as_str()),
+                (200, Some("thing")),
+                "{path}: {}",
+                answer.text()
+            );
+            assert_eq!((a.calls().len(), b.calls().len()), (1, 1));
+            assert_eq!((b.calls()[0].request.path.as_str(), b.calls()[0].request.model()), (path, "real"));
+            assert_eq!(stage.caller().ask(&ask(path)).await.status, 401);
+            assert_eq!(stage.log().len(), 2);
+        }
+    });
+}
+
+#[test]
+fn bytes_pass_as_bytes_and_a_broken_body_is_no_whole_one() {
+    story(async {
+        let sound: Vec<u8> = (0..200_000_u32).map(|n| (n % 251) as u8).collect();
+        let stage = Stage::set(CONFIG);
+        let a = stage.host("a", Reply { body: Body::Bytes("audio/mpeg", sound.clone().into()), ..Reply::default() });
+        let answer = stage.ask(ask("/v1/audio/speech")).await;
+        assert_eq!(
+            (answer.status, answer.header("content-type"), answer.body == sound),
+            (200, Some("audio/mpeg"), true)
+        );
+        assert!(answer.is_whole);
+        a.play(
+            Reply { body: Body::Bytes("audio/mpeg", sound.into()), ..Reply::default() }
+                .cut(At::Bytes(100_000), How::Rst),
+        );
+        let mut caller = stage.caller();
+        caller.begin(&ask("/v1/audio/speech").key(KEY)).await;
+        // Whatever came is not a whole answer: a caller must see that something is missing.
+        assert!(caller.answer().await.is_ok_and(|answer| !answer.is_whole) || caller.rest().await.0.is_empty());
+        assert_eq!(stage.last_line().await["outcome"], "upstream_cut");
+    });
+}
+
+#[test]
+fn a_form_goes_out_as_it_came_but_for_its_model() {
+    story(async {
+        let form = "--xx\r\ncontent-disposition: form-data; name=\"file\"; filename=\"a.wav\"\r\ncontent-type: audio/wav\r\n\r\nRIFF\u{0}\u{1}\r\n--xx\r\ncontent-disposition: form-data; name=\"model\"\r\n\r\nany\r\n--xx--\r\n";
+        let stage = Stage::set(CONFIG);
+        let a = stage.host("a", Reply::json(json!({"text": "words"})));
+        let mut wire = format!("POST /v1/audio/transcriptions HTTP/1.1\r\nhost: g\r\nauthorization: Bearer {KEY}\r\ncontent-type: multipart/form-data; boundary=xx\r\ncontent-length: {}\r\n\r\n", form.len()).into_bytes();
+        wire.extend_from_slice(form.as_bytes());
+        let mut caller = stage.caller();
+        caller.write(&wire).await;
+        let answer = caller.answer().await.unwrap();
+        assert_eq!((answer.status, answer.json()["text"].as_str()), (200, Some("words")), "{}", answer.text());
+        let call = &a.calls()[0].request;
+        assert_eq!(String::from_utf8_lossy(&call.body), form.replace("\r\n\r\nany\r\n", "\r\n\r\nreal\r\n"));
+        assert_eq!(call.header("content-type"), Some("multipart/form-data; boundary=xx"));
+    });
+}
+
+#[test]
+fn responses_stream_event_by_event_and_end_in_one_state() {
+    story(async {
+        let event = |kind: &str, more: serde_json::Value| {
+            let mut data = json!({"type": kind});
+            data.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+            format!("event: {kind}\ndata: {data}\n\n")
+        };
+        let begun = [
+            event("response.created", json!({"response": {"id": "r"}})),
+            event("response.output_text.delta", json!({"delta": "你好"})),
+        ]
+        .concat();
+        let completed = event(
+            "response.completed",
+            json!({"response": {"id": "r", "status": "completed", "usage": {"input_tokens": 3, "output_tokens": 4, "total_tokens": 7}}}),
+        );
+        let stage = Stage::set(CONFIG);
+        let a = stage.host("a", Reply::pieces([format!("{begun}{completed}")]));
+        let b = stage.host("b", pleasant());
+        let answer = stage.ask(ask("/v1/responses").stream()).await;
+        assert_eq!(answer.events().events.len(), 3, "{}", answer.text());
+        let line = stage.last_line().await;
+        assert_eq!((&line["outcome"], &line["tokens_in"], &line["tokens_out"]), (&json!("ok"), &json!(3), &json!(4)));
+        a.play(Reply::pieces([begun]));
+        let answer = stage.ask(ask("/v1/responses").stream()).await;
+        assert!(answer.events().events.iter().any(|event| event.json().get("error").is_some()), "{}", answer.text());
+        assert_eq!(stage.last_line().await["outcome"], "upstream_cut");
+        assert_eq!(b.calls().len(), 0);
+    });
+}
+
+#[test]
+fn every_protocol_that_chats_gives_the_same_conversation() {
+    story(async {
+        for (protocol, base, strict) in [
+            ("openai", "http://a/v1", Strict::OpenAi),
+            ("azure-openai", "http://a", Strict::Azure),
+            ("ollama", "http://a", Strict::Ollama),
+        ] {
+            let config = format!(
+                "providers: [{{ name: a, protocol: {protocol}, base_url: \"{base}\", api_key: k }}]\n\
+                 routes: [{{ name: chat, match: {{ path: /v1/chat/completions }}, upstreams: [{{ provider: a, model: m }}] }}]\n\
+                 clients: [{{ name: app, keys: [sk-app], routes: [\"*\"] }}]"
+            );
+            let stage = Stage::set(&config);
+            let a = stage.host("a", Scenario::from(Reply::say(["你好，", "世界🙂"])).strict(strict));
+            for stream in [false, true] {
+                let answer = stage.ask(chat("chat").system("Be brief").user("Hi").with("stream", stream)).await;
+                assert_eq!(
+                    (answer.status, answer.said().as_str()),
+                    (200, "你好，世界🙂"),
+                    "{protocol}: {}",
+                    answer.text()
+                );
+                if stream {
+                    let events = answer.events();
+                    assert!(events.is_done() && events.usages().is_empty(), "{protocol}: {}", answer.text());
+                    assert!(events.chunks().iter().any(|chunk| chunk["choices"][0]["finish_reason"] == "stop"));
+                } else {
+                    assert_eq!(answer.json()["choices"][0]["finish_reason"], "stop");
+                    assert_eq!(answer.json()["object"], "chat.completion");
+                }
+                let line = stage.last_line().await;
+                assert!(
+                    line["tokens_in"].as_u64() > Some(0) && line["tokens_out"].as_u64() > Some(0),
+                    "{protocol}: {line}"
+                );
+            }
+            let usage = stage.ask(chat("chat").user("Hi").stream().usage()).await.events();
+            assert_eq!(usage.usages().len(), 1, "{protocol}");
+            a.play(Scenario::from(Reply::say(["你好，", "世界🙂"]).cut(At::Events(2), How::Fin)).strict(strict));
+            let cut = stage.ask(chat("chat").user("Hi").stream()).await;
+            assert!(
+                cut.code().is_some() && (cut.status == 502 || !cut.events().is_done()),
+                "{protocol}: {}",
+                cut.text()
+            );
+        }
+    });
+}
+
+#[test]
+fn old_http_gets_plain_answers_and_streams_that_end_with_the_connection() {
+    story(async {
+        for stream in [false, true] {
+            let stage = Stage::usual();
+            stage.host("a", Reply::say(["Hel", "lo!"]).after(Duration::from_secs(1)));
+            let wire = chat("chat").user("Hi").with("stream", stream).key(KEY).wire();
+            let wire = String::from_utf8(wire).unwrap().replacen("HTTP/1.1", "HTTP/1.0", 1);
+            let mut caller = stage.caller();
+            caller.write(wire.as_bytes()).await;
+            let text = String::from_utf8(caller.rest().await.0).unwrap();
+            assert!(text.starts_with("HTTP/1.0 200") || text.starts_with("HTTP/1.1 200"), "{text}");
+            assert!(!text.to_ascii_lowercase().contains("transfer-encoding"), "{text}");
+            assert_eq!(text.contains("data: [DONE]"), stream);
+            // Old HTTP knows no interim answer that could ask who stopped sending.
+            let mut caller = stage.caller();
+            caller.write(wire.as_bytes()).await;
+            caller.half_close().await;
+            let text = String::from_utf8(caller.rest().await.0).unwrap();
+            assert!(text.contains(" 200 OK") && !text.contains(" 100 "), "{text}");
+            assert_eq!(stage.last_line().await["outcome"], "ok");
+        }
+    });
+}
+
+#[test]
+fn interim_answers_of_an_upstream_are_skipped() {
+    story(async {
+        let body =
+            r#"{"choices":[{"index":0,"message":{"role":"assistant","content":"Hello!"},"finish_reason":"stop"}]}"#;
+        let wire = format!(
+            "HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early Hints\r\nlink: </x>\r\n\r\nHTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n{body}",
+            body.len()
+        );
+        let stage = Stage::usual();
+        stage.host("a", Reply::raw([wire]));
+        let answer = stage.ask(chat("chat").user("Hi")).await;
+        assert_eq!((answer.said().as_str(), answer.header("x-mai-attempts")), ("Hello!", Some("1")));
+    });
+}
+
+#[test]
+fn every_status_has_its_class() {
+    story(async {
+        for status in [300, 301, 304, 407, 408, 424, 425, 429, 499, 500, 501, 502, 503, 504, 507, 520, 529, 599] {
+            let stage = Stage::usual();
+            let a = stage.host("a", Reply::status(status));
+            stage.host("b", Reply::say(["from b"]));
+            let answer = stage.ask(chat("chat").user("Hi")).await;
+            assert_eq!((answer.said().as_str(), a.calls().len()), ("from b", 1), "{status}");
+            assert_ne!(a.ending_of(1).await, End::Running);
+        }
+        for status in [400, 404, 405, 406, 409, 410, 413, 414, 415, 416, 422, 431] {
+            let stage = Stage::usual();
+            stage.host("a", Reply::status(status));
+            let b = stage.host("b", pleasant());
+            assert_eq!((stage.ask(chat("chat").user("Hi")).await.status, b.calls().len()), (status, 0));
+        }
+    });
+}
