@@ -17,6 +17,8 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::Sleep;
 
+use crate::nudge::Nudge;
+
 const IDLE: u8 = 0;
 const READING: u8 = 1;
 const BUSY: u8 = 2;
@@ -28,13 +30,17 @@ const OLD: u8 = 0b1000;
 
 /// What the request's story and the socket tell each other about one connection.
 #[derive(Clone, Debug, Default)]
-pub struct Presence(Arc<AtomicU8>);
+pub struct Presence {
+    stage: Arc<AtomicU8>,
+    /// What the connection's wakes go through.
+    pub nudge: Nudge,
+}
 
 impl Presence {
     /// The head of a request of this version has been read, its body may still be on its way.
     pub fn reading(&self, version: http::Version) {
         if version < http::Version::HTTP_11 {
-            self.0.fetch_or(OLD, Ordering::Relaxed);
+            self.stage.fetch_or(OLD, Ordering::Relaxed);
         }
         self.set(READING);
     }
@@ -57,20 +63,20 @@ impl Presence {
     /// True when the caller has stopped sending: gone, or half-closed.
     #[must_use]
     pub fn has_stopped_sending(&self) -> bool {
-        self.0.load(Ordering::Relaxed) & FIN != 0
+        self.stage.load(Ordering::Relaxed) & FIN != 0
     }
 
     fn set(&self, stage: u8) {
-        let kept = self.0.load(Ordering::Relaxed) & !STAGE;
-        self.0.store(kept | stage, Ordering::Relaxed);
+        let kept = self.stage.load(Ordering::Relaxed) & !STAGE;
+        self.stage.store(kept | stage, Ordering::Relaxed);
     }
 
     fn knows_interim(&self) -> bool {
-        self.0.load(Ordering::Relaxed) & OLD == 0
+        self.stage.load(Ordering::Relaxed) & OLD == 0
     }
 
-    fn stage(&self) -> u8 {
-        self.0.load(Ordering::Relaxed) & STAGE
+    fn now(&self) -> u8 {
+        self.stage.load(Ordering::Relaxed) & STAGE
     }
 }
 
@@ -144,8 +150,8 @@ impl<T: AsyncRead + AsyncWrite + Unpin> CallerIo<T> {
             return Err(io::ErrorKind::ConnectionReset.into());
         }
         let first = !self.presence.has_stopped_sending();
-        self.presence.0.fetch_or(FIN, Ordering::Relaxed);
-        if !self.probed && self.presence.stage() == BUSY && self.presence.knows_interim() {
+        self.presence.stage.fetch_or(FIN, Ordering::Relaxed);
+        if !self.probed && self.presence.now() == BUSY && self.presence.knows_interim() {
             self.probed = true;
             // Nothing of an answer has been written, so the socket's buffer takes these few bytes.
             let sent = ready_or_none(Pin::new(&mut self.inner).poll_write(cx, PROBE));
@@ -208,7 +214,7 @@ impl<T: AsyncRead + AsyncWrite + Unpin> AsyncRead for CallerIo<T> {
         let before = buf.filled().len();
         ready!(Pin::new(&mut self.inner).poll_read(cx, buf))?;
         // While the end of an answer waits for a slow reader, the call is not over yet.
-        let is_idle = self.presence.stage() == IDLE && self.stalled.is_none();
+        let is_idle = self.presence.now() == IDLE && self.stalled.is_none();
         if buf.filled().len() > before || buf.remaining() == 0 || is_idle {
             return Poll::Ready(Ok(()));
         }

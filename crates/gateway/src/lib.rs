@@ -30,6 +30,7 @@ pub mod log;
 pub mod metrics;
 pub mod models;
 pub mod net;
+pub mod nudge;
 pub mod plan;
 pub mod pursue;
 pub mod raw;

@@ -138,15 +138,27 @@ where
     B: Body<Data = Bytes> + Unpin,
 {
     loop {
-        let frame = std::future::poll_fn(|cx| match Pin::new(&mut *body).poll_frame(cx) {
-            // Everything sent before the FIN has been seen: what is missing will not come.
-            Poll::Pending if presence.has_stopped_sending() => Poll::Ready(Err(Gone)),
-            Poll::Pending => Poll::Pending,
-            Poll::Ready(None) => Poll::Ready(Ok(None)),
-            Poll::Ready(Some(Ok(frame))) => Poll::Ready(Ok(Some(frame))),
-            Poll::Ready(Some(Err(_broken))) => Poll::Ready(Err(Gone)),
-        })
-        .await?;
+        // hyper tells the connection that its channel is wanted, and that it is empty again. Both
+        // would have it polled once more; it is told only where more is to come.
+        let mut wanted = false;
+        let frame =
+            std::future::poll_fn(|cx| match presence.nudge.held_still(|| Pin::new(&mut *body).poll_frame(cx)) {
+                // Everything sent before the FIN has been seen: what is missing will not come.
+                Poll::Pending if presence.has_stopped_sending() => Poll::Ready(Err(Gone)),
+                Poll::Pending => {
+                    if !std::mem::replace(&mut wanted, true) {
+                        presence.nudge.wake();
+                    }
+                    Poll::Pending
+                }
+                Poll::Ready(None) => Poll::Ready(Ok(None)),
+                Poll::Ready(Some(Ok(frame))) => Poll::Ready(Ok(Some(frame))),
+                Poll::Ready(Some(Err(_broken))) => Poll::Ready(Err(Gone)),
+            })
+            .await?;
+        if frame.is_some() && !body.is_end_stream() {
+            presence.nudge.wake();
+        }
         match frame.map(Frame::into_data) {
             Some(Ok(data)) => return Ok(Some(data)),
             Some(Err(_trailers)) => {}

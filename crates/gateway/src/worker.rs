@@ -126,14 +126,16 @@ impl Worker {
     {
         let io = TokioIo::new(io.counted(self.live.count_of_unwritten()));
         let cut = self.live.cut();
+        let nudge = presence.nudge.clone();
         let service = Talk(Connection { worker: self, presence, cut });
         let conversation = hyper::server::conn::http1::Builder::new()
             .timer(TokioTimer::new())
             .header_read_timeout(HEAD_PATIENCE)
             .max_buf_size(HEAD_BOUND)
             .serve_connection(io, service);
+        let mut conversation = std::pin::pin!(conversation);
         // It ends with the caller's going, with a broken request, or in peace: nothing is left to do.
-        let _ = conversation.await;
+        let _ = std::future::poll_fn(|cx| nudge.through(cx, |cx| conversation.as_mut().poll(cx))).await;
     }
 
     async fn sweep(&self) {

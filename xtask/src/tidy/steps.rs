@@ -16,6 +16,7 @@ const SUPPORT: [&str; 13] = [
     "log",
     "metrics",
     "net",
+    "nudge",
     "outcome",
     "raw",
     "trail",

@@ -24,6 +24,7 @@ use hyper_util::rt::TokioIo;
 use tokio::sync::OwnedSemaphorePermit;
 
 use super::connect::{Dialed, Io};
+use crate::nudge::Nudge;
 
 /// What goes out: a whole body.
 pub type Outgoing = Request<Full<Bytes>>;
@@ -65,6 +66,7 @@ pub struct Link {
     sender: SendRequest<Full<Bytes>>,
     /// `None` once hyper is through with it.
     wire: Option<Wire>,
+    nudge: Nudge,
     probe: Probe,
     /// The address it leads to; `None` through a proxy and in tests.
     pub peer: Option<IpAddr>,
@@ -95,7 +97,17 @@ impl Link {
         let Dialed { io, probe, peer } = dialed;
         let (sender, wire) =
             hyper::client::conn::http1::Builder::new().max_buf_size(READ_BUFFER).handshake(TokioIo::new(io)).await?;
-        Ok(Self { sender, wire: Some(Box::pin(wire)), probe, peer, born: now, idle_since: now, reused: false, place })
+        Ok(Self {
+            sender,
+            wire: Some(Box::pin(wire)),
+            nudge: Nudge::default(),
+            probe,
+            peer,
+            born: now,
+            idle_since: now,
+            reused: false,
+            place,
+        })
     }
 
     /// True when the other side has neither closed the connection nor sent anything unasked.
@@ -110,7 +122,7 @@ impl Link {
     /// See [`SendFault`]; the connection is of no further use then.
     pub async fn send(mut self, request: Outgoing) -> Result<(Response<()>, Flow), SendFault> {
         let answer = {
-            let wire = &mut self.wire;
+            let (wire, nudge) = (&mut self.wire, &self.nudge);
             let mut sent = pin!(self.sender.try_send_request(request));
             poll_fn(|cx| {
                 // What is waited for here comes from `drive` alone and is looked at right after it,
@@ -119,7 +131,7 @@ impl Link {
                 if let Poll::Ready(answer) = sent.as_mut().poll(&mut quiet) {
                     return Poll::Ready(answer);
                 }
-                drive(wire, cx);
+                drive(wire, nudge, cx);
                 sent.as_mut().poll(&mut quiet)
             })
             .await
@@ -145,9 +157,9 @@ impl Link {
 }
 
 /// Lets the connection do what I/O it can.
-fn drive(wire: &mut Option<Wire>, cx: &mut Context<'_>) {
+fn drive(wire: &mut Option<Wire>, nudge: &Nudge, cx: &Context<'_>) {
     if let Some(connection) = wire
-        && connection.as_mut().poll(cx).is_ready()
+        && nudge.through(cx, |cx| connection.as_mut().poll(cx)).is_ready()
     {
         // Whatever it ended with, the request's own future has been told.
         *wire = None;
@@ -193,14 +205,14 @@ impl Flow {
     }
 
     fn poll_body(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<http_body::Frame<Bytes>, hyper::Error>>> {
+        let Some(link) = self.link.as_mut() else { return Pin::new(&mut self.body).poll_frame(cx) };
         let mut quiet = Context::from_waker(Waker::noop());
-        if let Poll::Ready(frame) = Pin::new(&mut self.body).poll_frame(&mut quiet) {
+        let body = &mut self.body;
+        if let Poll::Ready(frame) = link.nudge.held_still(|| Pin::new(&mut *body).poll_frame(&mut quiet)) {
             return Poll::Ready(frame);
         }
-        if let Some(link) = self.link.as_mut() {
-            drive(&mut link.wire, cx);
-        }
-        Pin::new(&mut self.body).poll_frame(&mut quiet)
+        drive(&mut link.wire, &link.nudge, cx);
+        link.nudge.held_still(|| Pin::new(body).poll_frame(&mut quiet))
     }
 
     /// The next piece; `None` at the clean end.
@@ -222,7 +234,7 @@ impl Flow {
         let mut link = self.link.take()?;
         // One more turn makes it ready for the next request, and makes it forget this task: what
         // happens to an idle connection must not wake whoever used it last.
-        drive(&mut link.wire, &mut Context::from_waker(Waker::noop()));
+        drive(&mut link.wire, &link.nudge, &Context::from_waker(Waker::noop()));
         if link.wire.is_none() || !link.sender.is_ready() {
             return None;
         }
