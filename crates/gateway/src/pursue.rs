@@ -160,5 +160,8 @@ fn note(
     if fault.kind == Kind::Dimension {
         live.metrics.dimension_mismatch(&call.route.0.name, &upstream.label);
     }
-    tracing::debug!(upstream = %upstream.label, outcome = outcome.as_str(), message = %fault.message, "a try failed");
+    // An upstream's own words may repeat the prompt, which no record holds.
+    let why = if matches!(fault.kind, Kind::Status | Kind::BadResponse) { "" } else { &*fault.message };
+    let outcome = outcome.as_str();
+    tracing::debug!(upstream = %upstream.label, outcome, status = fault.status, why, "a try failed");
 }

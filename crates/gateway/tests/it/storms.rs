@@ -4,6 +4,7 @@
 use std::rc::Rc;
 use std::time::Duration;
 
+use mock::{Coding, Slices};
 use testkit::{Ask, Door, Host, Reply, Scenario, Script, Storm, chat, embeddings, rerank, storms};
 use tokio::task::{JoinSet, LocalSet};
 
@@ -54,7 +55,15 @@ fn reply(storm: &Storm) -> Reply {
         };
         return fault;
     }
-    storm.reply(0.6)
+    let codings = [Coding::Gzip, Coding::Deflate, Coding::Brotli, Coding::Zstd];
+    let mut reply = storm.reply(0.6);
+    if storm.chance(0.2) {
+        reply.coding = Some(*storm.one_of(&codings));
+    }
+    if storm.chance(0.2) {
+        reply.slices = Some(Slices::Of(storm.number(1..300), storm.ms(0..4)));
+    }
+    reply
 }
 
 fn weather(storm: &Storm) -> Scenario {
@@ -123,6 +132,11 @@ async fn stir(stage: Rc<Stage>, storm: Rc<Storm>, hosts: [Host; 2]) {
             ])),
             _ => host.play(weather(&storm)),
         }
+    }
+    if storm.chance(0.1) {
+        stage.live.drain();
+        tokio::time::sleep(storm.ms(0..2000)).await;
+        stage.live.cut_short();
     }
 }
 

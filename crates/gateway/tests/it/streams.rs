@@ -547,3 +547,16 @@ fn error_events_have_the_form_of_errors() {
         assert!(answer.is_whole, "an error event ends the body properly");
     });
 }
+
+#[test]
+fn an_event_without_end_is_refused_in_bounded_memory() {
+    story(async {
+        let stage = Stage::usual();
+        let mut pieces = vec![format!("data: {}\n\ndata: ", delta("Hel")).into_bytes()];
+        pieces.extend(vec![vec![b'x'; 1 << 20]; 64]);
+        let a = stage.host("a", Reply::pieces(pieces).every(Duration::from_millis(1)));
+        let answer = stage.ask(ask()).await;
+        assert_eq!(answer.code().as_deref(), Some("upstream_bad_response"), "{} bytes", answer.body.len());
+        assert_eq!(a.ending_of(1).await, End::Gone);
+    });
+}
