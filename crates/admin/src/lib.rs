@@ -95,7 +95,7 @@ async fn readyz(State(desk): State<Desk>) -> Response {
 }
 
 async fn metrics(State(desk): State<Desk>) -> Response {
-    let text = desk.live.metrics.text(desk.live.log.lost());
+    let text = desk.live.metrics_text();
     ([(header::CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], text).into_response()
 }
 

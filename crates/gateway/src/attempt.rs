@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use base::{Class, Endpoint, Fault, Kind};
 use bytes::{Bytes, BytesMut};
-use config::Upstream;
+use config::{Provider, Upstream};
 use dialect::{Added, Answer, Ask, Decode, Refused, Target};
 use http::{HeaderMap, HeaderValue, Method, Response, header};
 use http_body_util::Full;
@@ -235,7 +235,9 @@ impl Exchange<'_> {
             }
             Shape::Json => {
                 let body = self.read_whole(flow, &head.headers, LARGEST_ANSWER).await?;
-                let answer = self.upstream.provider.dialect.answer(self.ask, &self.target, &head.headers, body)?;
+                let dialect = self.upstream.provider.dialect;
+                let judged = dialect.answer(self.ask, &self.target, &head.headers, body);
+                let answer = judged.map_err(|fault| self.scrubbed(fault))?;
                 Ok(Landed::Whole(answer, None))
             }
         }
@@ -306,17 +308,8 @@ impl Exchange<'_> {
         self.scrubbed(self.upstream.provider.dialect.fault(self.ask, &refused))
     }
 
-    /// An upstream's words may repeat its key or its address: neither leaves the gateway.
-    fn scrubbed(&self, mut fault: Fault) -> Fault {
-        let provider = &self.upstream.provider;
-        let secrets: smallvec::SmallVec<[&str; 2]> = provider.keys.iter().map(|key| key.secret.expose()).collect();
-        let authority = provider.origin.authority();
-        let hosts = [authority.as_str(), provider.origin.host.as_str()];
-        fault.message = dialect::errors::scrub(&fault.message, &secrets, &hosts);
-        if let Some(told) = fault.told.as_deref_mut() {
-            told.message = dialect::errors::scrub(&told.message, &secrets, &hosts);
-        }
-        fault
+    fn scrubbed(&self, fault: Fault) -> Fault {
+        scrubbed(&self.upstream.provider, fault)
     }
 
     async fn read_whole(&self, mut flow: Flow, headers: &HeaderMap, most: usize) -> Result<Bytes, Fault> {
@@ -351,6 +344,19 @@ impl Exchange<'_> {
             self.worker.transport.put_back(&self.upstream.provider, link);
         }
     }
+}
+
+/// An upstream's words may repeat its key or its address: neither leaves the gateway.
+#[must_use]
+pub fn scrubbed(provider: &Provider, mut fault: Fault) -> Fault {
+    let secrets: smallvec::SmallVec<[&str; 2]> = provider.keys.iter().map(|key| key.secret.expose()).collect();
+    let authority = provider.origin.authority();
+    let hosts = [authority.as_str(), provider.origin.host.as_str()];
+    fault.message = dialect::errors::scrub(&fault.message, &secrets, &hosts);
+    if let Some(told) = fault.told.as_deref_mut() {
+        told.message = dialect::errors::scrub(&told.message, &secrets, &hosts);
+    }
+    fault
 }
 
 /// What kind of answer is coming.

@@ -37,6 +37,7 @@ pub mod raw;
 pub mod refuse;
 pub mod relay;
 pub mod serve;
+pub mod sheet;
 pub mod trail;
 pub mod understand;
 pub mod wire;

@@ -1,19 +1,20 @@
 //! What outlives requests and reloads.
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use arc_swap::ArcSwap;
-use base::{Clock, Dice, Endpoint};
+use base::{Clock, Dice, Endpoint, Record};
 use config::{ApiKey, Provider, Route, Snapshot};
 use http::{HeaderMap, HeaderValue, header};
 use prometheus::IntGauge;
-use tokio::sync::watch;
+use tokio::sync::{Notify, watch};
 
 use crate::log::AccessLog;
 use crate::metrics::Metrics;
+use crate::sheet::{Put, Sheet};
 
 /// The process's state: the configuration in force, and what survives its change.
 #[derive(Debug)]
@@ -28,7 +29,10 @@ pub struct Live {
     pub log: AccessLog,
     running: ArcSwap<Running>,
     kept: Mutex<Kept>,
-    requests: AtomicI64,
+    /// One for each worker.
+    sheets: Mutex<Vec<Arc<Sheet>>>,
+    gathering: Mutex<()>,
+    something_to_gather: Notify,
     unwritten: Arc<AtomicUsize>,
     draining: AtomicBool,
     cut: watch::Sender<bool>,
@@ -111,6 +115,9 @@ pub struct Learned {
     pub refuses_token_arrays: AtomicBool,
 }
 
+/// Records lie on their sheets so long at most.
+const GATHER: Duration = Duration::from_millis(20);
+
 /// For a body on an endpoint that no route serves: it is read only to answer it in good order.
 const BODY_PATIENCE: Duration = Duration::from_secs(10);
 
@@ -145,7 +152,9 @@ impl Live {
             log,
             running: ArcSwap::from_pointee(running),
             kept: Mutex::new(kept),
-            requests: AtomicI64::new(0),
+            sheets: Mutex::default(),
+            gathering: Mutex::default(),
+            something_to_gather: Notify::new(),
             unwritten: Arc::default(),
             draining: AtomicBool::new(false),
             cut: watch::Sender::new(false),
@@ -189,7 +198,7 @@ impl Live {
     /// Requests whose answer has not ended.
     #[must_use]
     pub fn requests(&self) -> i64 {
-        self.requests.load(Ordering::Relaxed)
+        self.sheets.lock().unwrap_or_else(PoisonError::into_inner).iter().map(|sheet| sheet.running()).sum()
     }
 
     /// Connections whose caller is slower than the answer that is being written to it.
@@ -202,12 +211,47 @@ impl Live {
         self.unwritten.clone()
     }
 
-    pub(crate) fn request_began(&self) {
-        self.requests.fetch_add(1, Ordering::Relaxed);
+    /// A sheet for one worker's records.
+    #[must_use]
+    pub fn sheet(&self) -> Arc<Sheet> {
+        let sheet = Arc::<Sheet>::default();
+        self.sheets.lock().unwrap_or_else(PoisonError::into_inner).push(sheet.clone());
+        sheet
     }
 
-    pub(crate) fn request_ended(&self) {
-        self.requests.fetch_sub(1, Ordering::Relaxed);
+    /// A request has ended: its record goes onto its worker's sheet.
+    pub(crate) fn put_down(&self, sheet: &Sheet, record: Record) {
+        match sheet.put(record) {
+            Put::First => self.something_to_gather.notify_one(),
+            Put::Further => {}
+            Put::Full => self.gather(),
+        }
+    }
+
+    /// Counts and logs every request that has ended so far.
+    pub fn gather(&self) {
+        let _one_at_a_time = self.gathering.lock().unwrap_or_else(PoisonError::into_inner);
+        let sheets = self.sheets.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        for record in sheets.iter().flat_map(|sheet| sheet.take()) {
+            self.metrics.count(&record);
+            self.log.append(&record);
+        }
+    }
+
+    /// Gathers for ever, soon after there is something to gather.
+    pub async fn keep_gathering(&self) {
+        loop {
+            self.something_to_gather.notified().await;
+            tokio::time::sleep(GATHER).await;
+            self.gather();
+        }
+    }
+
+    /// The metrics of every request that has ended, as Prometheus reads them.
+    #[must_use]
+    pub fn metrics_text(&self) -> Vec<u8> {
+        self.gather();
+        self.metrics.text(self.log.lost())
     }
 }
 
@@ -216,7 +260,8 @@ impl Live {
 struct Kept {
     keyrings: HashMap<Arc<str>, Arc<KeyRing>>,
     learned: HashMap<(Arc<str>, Arc<str>), Arc<Learned>>,
-    dimensions: HashMap<Arc<str>, Arc<AtomicUsize>>,
+    /// By route and vector space.
+    dimensions: HashMap<(Arc<str>, String), Arc<AtomicUsize>>,
 }
 
 impl Kept {
@@ -234,7 +279,7 @@ impl Kept {
             });
             let state = RouteState {
                 inflight: metrics.inflight(&route.name),
-                dimension: self.dimensions.entry(route.name.clone()).or_default().clone(),
+                dimension: self.dimensions.entry((route.name.clone(), space(route))).or_default().clone(),
                 upstreams: upstreams.collect(),
             };
             routes.insert(route.name.clone(), state);
@@ -245,7 +290,9 @@ impl Kept {
             };
             snapshot.routes.iter().any(kept)
         });
-        self.dimensions.retain(|name, _| snapshot.routes.iter().any(|route| route.name == *name));
+        self.dimensions.retain(|(name, space_of), _| {
+            snapshot.routes.iter().any(|route| route.name == *name && space(route) == *space_of)
+        });
         self.keyrings.retain(|name, _| snapshot.providers.iter().any(|provider| provider.name == *name));
         let mut patience: HashMap<Endpoint, Duration> = HashMap::new();
         for route in &snapshot.routes {
@@ -258,11 +305,20 @@ impl Kept {
     }
 }
 
+/// The vector space of a route: as configured, else the model's name stands for it.
+fn space(route: &Route) -> String {
+    let first = route.upstreams.first();
+    let named = first.and_then(|upstream| upstream.space.as_deref().or(upstream.model.as_deref()));
+    named.unwrap_or_default().to_owned()
+}
+
 /// A provider's keys: which one is next, and which ones rest.
 #[derive(Debug, Default)]
 pub struct KeyRing {
     turn: AtomicUsize,
     rests: Mutex<Vec<Rest>>,
+    /// False as long as no key has ever rested: nothing need be looked at then.
+    has_rested: AtomicBool,
     refused: AtomicU64,
 }
 
@@ -295,7 +351,12 @@ impl KeyRing {
             Rest { key: Some(key.clone()), ..known.unwrap_or_default() }
         };
         let fitted = provider.keys.iter().map(|key| &key.value).map(rest_of).collect();
-        Arc::new(Self { rests: Mutex::new(fitted), refused: AtomicU64::new(1), ..Self::default() })
+        Arc::new(Self {
+            rests: Mutex::new(fitted),
+            has_rested: AtomicBool::new(true),
+            refused: AtomicU64::new(1),
+            ..Self::default()
+        })
     }
 
     /// The keys to try, the next in turn first, those that rest left out. A provider without keys
@@ -305,6 +366,9 @@ impl KeyRing {
         let count = provider.keys.len();
         if count == 0 {
             return smallvec::smallvec![None];
+        }
+        if count == 1 && !self.has_rested.load(Ordering::Relaxed) {
+            return smallvec::smallvec![Some(0)];
         }
         let first = self.turn.fetch_add(1, Ordering::Relaxed) % count;
         let rests = self.rests.lock().unwrap_or_else(PoisonError::into_inner);
@@ -324,6 +388,7 @@ impl KeyRing {
 
     /// A key was refused: it rests a minute, doubling up to five.
     pub fn refused(&self, at: Option<usize>, now: Instant) {
+        self.has_rested.store(true, Ordering::Relaxed);
         self.refused.fetch_add(1, Ordering::Relaxed);
         let mut rests = self.rests.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(rest) = at.and_then(|at| rests.get_mut(at)) {
@@ -334,6 +399,7 @@ impl KeyRing {
 
     /// A key was throttled: it rests as long as the upstream asked for.
     pub fn throttled(&self, at: Option<usize>, now: Instant, wait: Duration) {
+        self.has_rested.store(true, Ordering::Relaxed);
         let mut rests = self.rests.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(rest) = at.and_then(|at| rests.get_mut(at)) {
             let until = now + wait.min(LONGEST_REST);

@@ -208,7 +208,8 @@ impl Metrics {
         let outcome = record.outcome.as_str();
         self.requests.with_label_values(&[route, client, status, outcome, ""]).inc();
         self.duration.with_label_values(&[route]).observe(record.took.as_secs_f64());
-        if record.attempts.is_empty() && record.outcome != base::Outcome::Ok {
+        let refused = !matches!(record.outcome, base::Outcome::Ok | base::Outcome::CallerGone);
+        if record.attempts.is_empty() && refused {
             self.rejected.with_label_values(&[client, outcome]).inc();
         }
         if let Some(usage) = record.usage {

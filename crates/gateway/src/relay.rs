@@ -16,7 +16,7 @@ use config::{Timeouts, Upstream};
 use tokio::sync::watch;
 use tokio::time::Sleep;
 
-use crate::attempt::{Opened, joined, unfold, unfold_rest};
+use crate::attempt::{Opened, joined, scrubbed, unfold, unfold_rest};
 use crate::caller_io::Presence;
 use crate::trail::Trail;
 use crate::worker::Worker;
@@ -201,8 +201,8 @@ impl Relay {
             Kind::BadResponse => Code::UpstreamBadResponse,
             _ => Code::UpstreamError,
         };
-        let refusal = Refusal::new(code, fault.message.clone());
-        self.give_up(&refusal, Outcome::UpstreamCut, AttemptOutcome::Failed(fault.kind))
+        let fault = scrubbed(&self.passage.upstream.provider, fault.clone());
+        self.give_up(&Refusal::new(code, fault.message), Outcome::UpstreamCut, AttemptOutcome::Failed(fault.kind))
     }
 
     fn give_up(&mut self, refusal: &Refusal, outcome: Outcome, attempt: AttemptOutcome) -> std::io::Result<Bytes> {

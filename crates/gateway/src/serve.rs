@@ -69,7 +69,11 @@ pub async fn serve(connection: Connection, request: Request<Incoming>) -> Result
         connection.presence.idle();
         return Ok(health);
     }
-    let mut trail = Trail::begin(live.clone(), head::request_id(request.headers(), &live.dice));
+    let mut trail = Trail::begin(
+        live.clone(),
+        connection.worker.sheet.clone(),
+        head::request_id(request.headers(), &connection.worker.dice),
+    );
     let mut cut = connection.cut.clone();
     let told = tokio::select! {
         biased;

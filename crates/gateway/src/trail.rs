@@ -9,10 +9,12 @@ use prometheus::IntGauge;
 
 use crate::head;
 use crate::live::Live;
+use crate::sheet::Sheet;
 
 /// The only per-request mutable thing. Dropped without [`Trail::end`], it records a caller who left.
 pub struct Trail {
     live: Arc<Live>,
+    sheet: Arc<Sheet>,
     /// What will be written down; steps note facts here.
     pub record: Record,
     /// Its tries at upstreams.
@@ -89,30 +91,14 @@ impl std::fmt::Debug for Trail {
 impl Trail {
     /// A request has arrived.
     #[must_use]
-    pub fn begin(live: Arc<Live>, request_id: Box<str>) -> Self {
+    pub fn begin(live: Arc<Live>, sheet: Arc<Sheet>, request_id: Box<str>) -> Self {
         let (began, time) = (live.clock.now(), live.clock.wall());
-        live.request_began();
-        let record = Record {
-            time,
-            request_id,
-            client: None,
-            route: None,
-            endpoint: None,
-            upstream: None,
-            attempts: smallvec::SmallVec::new(),
-            status: CALLER_GONE,
-            outcome: Outcome::CallerGone,
-            code: None,
-            usage: None,
-            first_content: None,
-            took: Duration::ZERO,
-            overhead: Duration::ZERO,
-            queued: Duration::ZERO,
-            degraded: None,
-        };
+        sheet.begun();
+        let record = Record { time, request_id, ..blank() };
         Self {
             tries: Tries::new(live.clock),
             live,
+            sheet,
             record,
             began,
             running: None,
@@ -185,9 +171,29 @@ impl Trail {
         if let Some(gauge) = self.running.take() {
             gauge.dec();
         }
-        self.live.metrics.count(&self.record);
-        self.live.log.append(&self.record);
-        self.live.request_ended();
+        self.live.put_down(&self.sheet, std::mem::replace(&mut self.record, blank()));
+    }
+}
+
+/// A record of which nothing is known.
+fn blank() -> Record {
+    Record {
+        time: Duration::ZERO,
+        request_id: Box::default(),
+        client: None,
+        route: None,
+        endpoint: None,
+        upstream: None,
+        attempts: smallvec::SmallVec::new(),
+        status: CALLER_GONE,
+        outcome: Outcome::CallerGone,
+        code: None,
+        usage: None,
+        first_content: None,
+        took: Duration::ZERO,
+        overhead: Duration::ZERO,
+        queued: Duration::ZERO,
+        degraded: None,
     }
 }
 

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
+use base::Dice;
 use hyper::service::Service;
 use hyper::{Request, Response, body::Incoming};
 use hyper_util::rt::{TokioIo, TokioTimer};
@@ -20,6 +21,7 @@ use crate::caller_io::{CallerIo, Presence};
 use crate::live::Live;
 use crate::net::Transport;
 use crate::serve::{Connection, Gone, serve};
+use crate::sheet::Sheet;
 use crate::wire::Reply;
 
 /// What serves connections.
@@ -29,6 +31,10 @@ pub struct Worker {
     pub live: Arc<Live>,
     /// This worker's way out.
     pub transport: Transport,
+    /// Where its requests leave their records.
+    pub sheet: Arc<Sheet>,
+    /// Its own chance, for request ids.
+    pub dice: Dice,
 }
 
 /// A caller who takes nothing for so long is let go.
@@ -78,6 +84,12 @@ pub fn desk() -> (Desk, mpsc::Receiver<std::net::TcpStream>, Arc<AtomicUsize>) {
 }
 
 impl Worker {
+    /// A worker with a sheet and dice of its own.
+    #[must_use]
+    pub fn new(live: Arc<Live>, transport: Transport) -> Self {
+        Self { sheet: live.sheet(), dice: Dice::loaded(live.dice.bits()), live, transport }
+    }
+
     /// Serves what is handed over, until every [`Desk`] is gone.
     pub async fn run(
         self: Arc<Self>,

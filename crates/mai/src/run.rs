@@ -129,7 +129,7 @@ fn workers(live: &Arc<Live>, shared: &Arc<Shared>, count: Option<u16>) -> Result
             let Ok(runtime) = built else { return tracing::error!("a worker got no runtime") };
             let dialer = Dialer::new(shared.resolver.clone(), shared.roots.clone());
             let transport = Transport::new(Clock, Arc::new(dialer), shared.resolver.clone(), shared.places.clone());
-            let worker = Arc::new(Worker { live, transport });
+            let worker = Arc::new(Worker::new(live, transport));
             runtime.block_on(worker.run(handed, open, shared.tls.clone()));
         };
         std::thread::Builder::new()
@@ -169,6 +169,8 @@ impl Gateway {
             }
         });
         background(listen::deal(self.data, self.desks));
+        let gathering = self.live.clone();
+        background(async move { gathering.keep_gathering().await });
         let watching = self.reloader.clone();
         background(async move { watching.watch().await });
         stop.asked().await;
@@ -202,6 +204,7 @@ async fn drain(live: &Live, grace: Duration, again: &mut Stop) {
     }
     // Answers are with hyper; a moment lets the workers write them out.
     tokio::time::sleep(Duration::from_millis(50)).await;
+    live.gather();
     live.log.flush(Duration::from_secs(2));
     tracing::info!("stopped");
 }

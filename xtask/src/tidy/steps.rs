@@ -19,6 +19,7 @@ const SUPPORT: [&str; 13] = [
     "nudge",
     "outcome",
     "raw",
+    "sheet",
     "trail",
     "wire",
     "worker",

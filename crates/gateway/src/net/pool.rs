@@ -189,16 +189,17 @@ impl Transport {
                 shelf.links.clear();
                 return None;
             }
-            let leads =
-                link.peer.is_none_or(|address| self.resolver.still_leads(&provider.origin.host, address, link.born));
             // A connection that carried a call a moment ago is taken on trust: should it have been
             // closed since, the call is tried again on a new one, and nobody is charged for it.
-            let trusted = now.duration_since(link.idle_since) < TRUSTED;
-            if leads && (trusted || link.is_quiet()) {
+            if now.duration_since(link.idle_since) < TRUSTED || (self.still_leads(provider, &link) && link.is_quiet()) {
                 return Some(link);
             }
         }
         None
+    }
+
+    fn still_leads(&self, provider: &Provider, link: &Link) -> bool {
+        link.peer.is_none_or(|address| self.resolver.still_leads(&provider.origin.host, address, link.born))
     }
 
     /// Puts a connection back whose answer has been read to its end.

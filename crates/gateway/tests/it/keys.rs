@@ -181,7 +181,7 @@ fn no_record_holds_a_key_an_address_or_a_word_of_the_prompt() {
             stage.caller().ask(&ask).await;
         }
         stage.comes_to_rest().await;
-        let records = format!("{}{}", stage.live.log.text(), stage.metrics());
+        let records = format!("{}{}", stage.log_text(), stage.metrics());
         for secret in [K1, K9, P1, P2, "sk%2D", "secret", "http://a"] {
             assert!(!records.contains(secret), "{secret} in {records}");
         }

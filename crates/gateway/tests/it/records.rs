@@ -161,7 +161,7 @@ fn every_ending_has_one_name_in_log_and_metrics() {
             let line = agrees(&stage, status, outcome).await;
             assert_eq!(line["code"].as_str().map(str::to_owned), answer.code(), "{line}");
             assert_eq!(line["request_id"].as_str(), answer.header("x-request-id"));
-            assert!(!stage.live.log.text().contains("anna") && !stage.metrics().contains("anna"));
+            assert!(!stage.log_text().contains("anna") && !stage.metrics().contains("anna"));
         }
     });
 }

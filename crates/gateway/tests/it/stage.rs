@@ -43,7 +43,7 @@ impl Stage {
         let live = Live::new(snapshot(config), Dice::loaded(7), AccessLog::default()).expect("the metrics are sound");
         let resolver = Arc::new(Resolver::new(Clock, Duration::from_secs(30)));
         let transport = Transport::new(Clock, Arc::new(Net(net.clone())), resolver, Arc::new(Places::default()));
-        let worker = Arc::new(Worker { live: live.clone(), transport });
+        let worker = Arc::new(Worker::new(live.clone(), transport));
         Self { net, live, worker }
     }
 
@@ -79,15 +79,21 @@ impl Stage {
         self.caller().ask(&ask.key(KEY)).await
     }
 
+    /// The access log so far.
+    pub fn log_text(&self) -> String {
+        self.live.gather();
+        self.live.log.text()
+    }
+
     /// The access log so far, line by line.
     pub fn log(&self) -> Vec<serde_json::Value> {
-        self.live.log.text().lines().map(|line| serde_json::from_str(line).expect("a line is JSON")).collect()
+        self.log_text().lines().map(|line| serde_json::from_str(line).expect("a line is JSON")).collect()
     }
 
     /// The last line of the access log, once every request has ended.
     pub async fn last_line(&self) -> serde_json::Value {
         self.comes_to_rest().await;
-        let log = self.live.log.text();
+        let log = self.log_text();
         serde_json::from_str(log.lines().last().expect("a request has ended")).expect("a line is JSON")
     }
 
@@ -100,7 +106,7 @@ impl Stage {
 
     /// The metrics' text.
     pub fn metrics(&self) -> String {
-        String::from_utf8(self.live.metrics.text(0)).expect("metrics are UTF-8")
+        String::from_utf8(self.live.metrics_text()).expect("metrics are UTF-8")
     }
 
     /// Waits until every request has ended, and asserts that nothing is left behind.
