@@ -86,6 +86,11 @@ const PROBE: &[u8] = b"HTTP/1.1 100 Continue\r\n\r\n";
 const LOOKS: [Duration; 4] =
     [Duration::from_millis(20), Duration::from_millis(100), Duration::from_millis(400), Duration::from_secs(1)];
 
+/// A caller that still sends when its answer is written and the connection is to close is listened
+/// to for so long, and for so many bytes. Closing at once would reset the connection, and the reset may overtake the answer.
+const LINGER: Duration = Duration::from_secs(5);
+const LINGER_BYTES: usize = 64 << 20;
+
 /// The caller's byte stream.
 pub struct CallerIo<T> {
     inner: T,
@@ -97,6 +102,8 @@ pub struct CallerIo<T> {
     stall: Duration,
     stalled: Option<(Pin<Box<Sleep>>, Counted)>,
     counter: Arc<AtomicUsize>,
+    has_ended: bool,
+    linger: Option<(Pin<Box<Sleep>>, usize)>,
 }
 
 /// Counts for as long as it lives.
@@ -128,6 +135,8 @@ impl<T: AsyncRead + AsyncWrite + Unpin> CallerIo<T> {
             stall,
             stalled: None,
             counter: Arc::default(),
+            has_ended: false,
+            linger: None,
         }
     }
 
@@ -248,7 +257,23 @@ impl<T: AsyncRead + AsyncWrite + Unpin> AsyncWrite for CallerIo<T> {
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.inner).poll_shutdown(cx)
+        if self.linger.is_none() {
+            ready!(Pin::new(&mut self.inner).poll_shutdown(cx))?;
+        }
+        let mut thrown_away = [std::mem::MaybeUninit::uninit(); 8 * 1024];
+        while !self.has_ended {
+            let this = &mut *self;
+            let (patience, bytes) =
+                this.linger.get_or_insert_with(|| (Box::pin(tokio::time::sleep(LINGER)), LINGER_BYTES));
+            if patience.as_mut().poll(cx).is_ready() || *bytes == 0 {
+                break;
+            }
+            let mut buf = ReadBuf::uninit(&mut thrown_away);
+            let read = ready!(Pin::new(&mut this.inner).poll_read(cx, &mut buf));
+            *bytes = bytes.saturating_sub(buf.filled().len());
+            this.has_ended = read.is_err() || buf.filled().is_empty();
+        }
+        Poll::Ready(Ok(()))
     }
 }
 
@@ -291,6 +316,26 @@ mod tests {
         let mut seen = Vec::new();
         there.read_to_end(&mut seen).await.unwrap();
         assert_eq!(seen, [PROBE, b"answer"].concat());
+    }
+
+    #[tokio::test]
+    async fn a_caller_who_is_still_sending_can_read_its_answer() {
+        let (here, mut there) = pair().await;
+        let mut io = CallerIo::new(here, Presence::default(), Duration::from_secs(5));
+        let closing = async {
+            io.write_all(b"too large").await.unwrap();
+            io.shutdown().await.unwrap();
+            drop(io);
+        };
+        let sending = async {
+            there.write_all(&vec![0; 8 << 20]).await.expect("no reset while it sends");
+            let mut seen = Vec::new();
+            there.read_to_end(&mut seen).await.unwrap();
+            drop(there);
+            seen
+        };
+        let ((), seen) = tokio::join!(closing, sending);
+        assert_eq!(seen, b"too large");
     }
 
     #[tokio::test]

@@ -40,6 +40,8 @@ pub struct Gone;
 /// How a request ends before its answer begins.
 enum End {
     Refused(Refusal),
+    /// The path takes this method only.
+    Method(Method),
     Gone,
 }
 
@@ -90,6 +92,14 @@ pub async fn serve(connection: Connection, request: Request<Incoming>) -> Result
             connection.presence.idle();
             Ok(refuse::refuse(&refusal, trail))
         }
+        Err(End::Method(only)) => {
+            connection.presence.idle();
+            let refusal = Refusal::new(Code::MethodNotAllowed, format!("this path takes {only} only"));
+            let mut response = refuse::refuse(&refusal, trail);
+            // RFC 9110, section 15.5.6: a 405 names what is allowed.
+            response.headers_mut().insert(header::ALLOW, head::named(only.as_str()));
+            Ok(response)
+        }
         Err(End::Gone) => Err(Gone),
     }
 }
@@ -116,12 +126,12 @@ async fn tell(connection: &Connection, request: Request<Incoming>, trail: &mut T
     let (parts, mut body) = request.into_parts();
     let (wanted, client) = match early(&worker.live, &running, &parts, trail) {
         Ok(known) => known,
-        Err(refusal) => {
+        Err(end) => {
             if !parts.headers.contains_key(header::EXPECT) {
                 // Read what is on its way, so that the refusal reaches a caller who sends first.
                 Box::pin(throw_away(&mut body, 1 << 20, &connection.presence)).await;
             }
-            return Err(refusal.into());
+            return Err(end);
         }
     };
     let endpoint = match wanted {
@@ -146,25 +156,23 @@ fn early(
     running: &Running,
     parts: &http::request::Parts,
     trail: &mut Trail,
-) -> Result<(Wanted, Arc<Client>), Refusal> {
+) -> Result<(Wanted, Arc<Client>), End> {
     if live.is_draining() {
-        return Err(shutting_down());
+        return Err(shutting_down().into());
     }
     let path = parts.uri.path();
     let models = models::of_path(path).map(Wanted::Models);
     let wanted = models.or_else(|| Endpoint::of_path(path).map(Wanted::Endpoint));
     let Some(wanted) = wanted else {
-        return Err(Refusal::new(
-            Code::NotFound,
-            "no such path here; the model endpoints are /v1/chat/completions, /v1/embeddings, /v1/rerank and /v1/models",
-        ));
+        let message = "no such path here; the model endpoints are /v1/chat/completions, /v1/embeddings, /v1/rerank and /v1/models";
+        return Err(Refusal::new(Code::NotFound, message).into());
     };
     if let Wanted::Endpoint(endpoint) = wanted {
         trail.record.endpoint = Some(endpoint);
     }
     let method = if matches!(wanted, Wanted::Models(_)) { Method::GET } else { Method::POST };
     if parts.method != method {
-        return Err(Refusal::new(Code::MethodNotAllowed, format!("this path takes {method} only")));
+        return Err(End::Method(method));
     }
     let client = identify::caller(&running.snapshot, &parts.headers)?;
     trail.record.client = Some(client.name.clone());
