@@ -12,7 +12,7 @@ use admin::{LastReload, Reloaded};
 use base::KeyHasher;
 use config::{Overrides, Source};
 use gateway::live::Live;
-use tokio::signal::unix::{SignalKind, signal};
+use tokio::signal::unix::Signal;
 
 use crate::check;
 use crate::logging::{Level, Mask};
@@ -129,10 +129,7 @@ impl Reloader {
     }
 
     /// Reloads on SIGHUP and on changes of the watched files, for ever.
-    pub async fn watch(&self) {
-        let Ok(mut hangup) = signal(SignalKind::hangup()) else {
-            return tracing::error!("SIGHUP cannot be watched for");
-        };
+    pub async fn watch(&self, mut hangup: Signal) {
         let mut last = self.watched.look();
         let mut still_since = base::Clock.now();
         let mut tick = tokio::time::interval(LOOK);

@@ -156,7 +156,10 @@ impl Gateway {
                 })
             },
         };
-        let Some(mut stop) = Stop::watch() else { return failed("signals cannot be watched for") };
+        // Before anybody is told that it serves: a signal that nobody watches for ends the process.
+        let (Some(mut stop), Ok(hangup)) = (Stop::watch(), signal(SignalKind::hangup())) else {
+            return failed("signals cannot be watched for");
+        };
         let data = self.data.local_addr().unwrap_or(general.listen);
         let admin = self.admin.local_addr().unwrap_or(general.admin_listen);
         tracing::info!(version = env!("CARGO_PKG_VERSION"), %data, %admin, workers = self.desks.len(), "serving");
@@ -172,7 +175,7 @@ impl Gateway {
         let gathering = self.live.clone();
         background(async move { gathering.keep_gathering().await });
         let watching = self.reloader.clone();
-        background(async move { watching.watch().await });
+        background(async move { watching.watch(hangup).await });
         stop.asked().await;
         drain(&self.live, general.shutdown_grace, &mut stop).await;
         CLEAN.into()

@@ -86,14 +86,23 @@ async fn a_body_without_end_is_refused_in_bounded_memory() {
 
 #[tokio::test]
 async fn a_caller_who_sends_all_before_it_reads_sees_the_refusal() {
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
     let up = upstream("").await;
     let gateway = Gateway::serve(&usual(&up.url())).await;
-    for key in [KEY, "sk-wrong"] {
-        let ask = ask_chat("chat").body(vec![b'x'; 30 << 20]).key(key);
-        let mut caller = gateway.caller().await;
-        caller.begin(&ask).await;
-        let answer = soon("an answer", caller.answer()).await.expect("an answer, not a reset");
-        assert_eq!(answer.status, if key == KEY { 413 } else { 401 });
+    for (key, status) in [(KEY, "413"), ("sk-wrong", "401")] {
+        let mut stream = TcpStream::connect(gateway.data).await.unwrap();
+        let head = String::from_utf8(ask_chat("chat").key(key).head()).unwrap();
+        let length = 30 << 20;
+        stream.write_all(format!("{head}content-length: {length}\r\n\r\n").as_bytes()).await.unwrap();
+        // So slow that the gateway has answered long before the last byte.
+        for _ in 0..30 {
+            stream.write_all(&vec![b'x'; 1 << 20]).await.expect("no reset while it sends");
+            tokio::time::sleep(Duration::from_millis(30)).await;
+        }
+        let mut seen = String::new();
+        soon("the end", stream.read_to_string(&mut seen)).await.unwrap();
+        assert!(seen.starts_with(&format!("HTTP/1.1 {status} ")), "{seen}");
+        assert!(seen.contains("\"error\""), "{seen}");
     }
 }
 
@@ -178,9 +187,13 @@ async fn other_methods_are_405_in_json() {
     let up = upstream("").await;
     let gateway = Gateway::serve(&usual(&up.url())).await;
     for method in ["GET", "PUT", "DELETE", "PATCH", "OPTIONS", "TRACE", "BREW"] {
-        is_refused(&gateway.ask(&chat().method(method)).await, 405, "method_not_allowed");
+        let answer = gateway.ask(&chat().method(method)).await;
+        is_refused(&answer, 405, "method_not_allowed");
+        assert_eq!(answer.header("allow"), Some("POST"));
     }
-    is_refused(&gateway.ask(&get("/v1/models").method("POST").key(KEY)).await, 405, "method_not_allowed");
+    let answer = gateway.ask(&get("/v1/models").method("POST").key(KEY)).await;
+    is_refused(&answer, 405, "method_not_allowed");
+    assert_eq!(answer.header("allow"), Some("GET"));
     let mut caller = gateway.caller().await;
     caller.write(&get("/v1/chat/completions").method("HEAD").key(KEY).wire()).await;
     let head = soon("a head", caller.head()).await.unwrap();
@@ -235,6 +248,14 @@ async fn a_caller_who_leaves_frees_the_upstream_at_once() {
             assert!(tokio::time::timeout(Duration::from_secs(2), gone).await.is_ok(), "call {count}, reset: {reset}");
         }
     }
+    // In the middle of a stream.
+    let mut caller = gateway.caller().await;
+    caller.begin(&chat().stream()).await;
+    assert_eq!(soon("the head", caller.head()).await.unwrap().status, 200);
+    count += 1;
+    drop(caller);
+    let gone = up.log().until(|calls| calls[count - 1].end == End::Gone);
+    assert!(tokio::time::timeout(Duration::from_secs(2), gone).await.is_ok(), "in mid-stream");
     // In the middle of the head, and of the body.
     for part in [20, 200] {
         let mut caller = gateway.caller().await;

@@ -10,5 +10,6 @@ mod ports;
 mod process;
 mod program;
 mod reload;
+mod scarcity;
 mod tls;
 mod zero;

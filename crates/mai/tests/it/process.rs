@@ -127,6 +127,7 @@ pub struct Program {
     child: Child,
     pub out: Growing,
     pub err: Growing,
+    unread: Option<std::process::ChildStdout>,
 }
 
 impl Program {
@@ -134,7 +135,15 @@ impl Program {
         let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
         let out = Growing::of(child.stdout.take().unwrap());
         let err = Growing::of(child.stderr.take().unwrap());
-        Self { child, out, err }
+        Self { child, out, err, unread: None }
+    }
+
+    /// Closes the reading end of its standard output, or leaves it unread.
+    pub fn start_unheard(command: &mut Command, is_closed: bool) -> Self {
+        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        let unread = child.stdout.take().filter(|_| !is_closed);
+        let err = Growing::of(child.stderr.take().unwrap());
+        Self { child, out: Growing::default(), err, unread }
     }
 
     pub fn signal(&self, name: &str) {
@@ -163,6 +172,7 @@ impl Program {
 
 impl Drop for Program {
     fn drop(&mut self) {
+        drop(self.unread.take());
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
@@ -201,7 +211,11 @@ impl Gateway {
 
     /// The same for a gateway that is not asked in plain HTTP.
     pub async fn start_unasked(dir: Dir, command: &mut Command) -> Self {
-        let mut process = Program::start(command);
+        Self::of(dir, Program::start(command)).await
+    }
+
+    /// Waits until this process serves.
+    pub async fn of(dir: Dir, mut process: Program) -> Self {
         let mut ports = None;
         until("the gateway serves", || {
             if let Some(status) = process.child.try_wait().unwrap() {

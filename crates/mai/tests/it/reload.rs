@@ -32,6 +32,15 @@ async fn a_bad_file_changes_nothing_and_the_next_good_one_is_taken() {
     let up = upstream("").await;
     let url = up.url();
     let gateway = Gateway::serve(&usual(&url)).await;
+    // Somebody calls all the while, and never meets an error.
+    let address = gateway.data;
+    let calling = tokio::spawn(async move {
+        let mut caller = testkit::Caller::on(tokio::net::TcpStream::connect(address).await.unwrap());
+        loop {
+            assert_eq!(caller.ask(&chat()).await.status, 200);
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    });
     let bad = [
         ("routes: [".to_owned(), "gateway.yaml:"),
         (usual(&url).replace("provider: up, model: m", "provider: nobody, model: m"), "nobody"),
@@ -53,6 +62,21 @@ async fn a_bad_file_changes_nothing_and_the_next_good_one_is_taken() {
         assert!(gateway.serves(&name).await);
         assert_eq!(gateway.problems().await, "[]");
     }
+    assert!(!calling.is_finished());
+    calling.abort();
+}
+
+#[tokio::test]
+async fn the_log_level_changes_with_the_file() {
+    let up = upstream("rules: [{ reply: 500 }]").await;
+    let config = usual(&up.url()).replace("name: chat,", "name: chat, retry: { server_error: [] },");
+    let gateway = Gateway::serve(&config).await;
+    assert_eq!(gateway.ask(&chat()).await.status, 502);
+    gateway.rewrite(&format!("log_level: debug\n{config}"));
+    gateway.reloads(1, 0).await;
+    assert!(!gateway.process.err.has("a try failed"));
+    assert_eq!(gateway.ask(&chat()).await.status, 502);
+    until("it is logged", || gateway.process.err.has("a try failed")).await;
 }
 
 #[tokio::test]
