@@ -50,5 +50,15 @@ impl Shared {
 
 /// Everything in a configuration that must not be printed.
 pub fn secrets(snapshot: &Snapshot) -> Vec<Secret> {
-    snapshot.providers.iter().flat_map(|provider| provider.keys.iter().map(|key| key.secret.clone())).collect()
+    /// A header's value shorter than this is a word, such as a team's name.
+    const SHORTEST: usize = 12;
+    let mut secrets = Vec::new();
+    for provider in &snapshot.providers {
+        secrets.extend(provider.keys.iter().map(|key| key.secret.clone()));
+        let headers = provider.headers.iter().map(|(_, value)| value);
+        let proxy = provider.proxy.as_ref().and_then(|proxy| proxy.authorization.as_ref());
+        let values = headers.chain(proxy).filter_map(|value| value.to_str().ok());
+        secrets.extend(values.filter(|value| value.len() >= SHORTEST).map(Secret::new));
+    }
+    secrets
 }

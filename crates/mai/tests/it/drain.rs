@@ -133,3 +133,13 @@ async fn an_answer_on_its_way_to_a_slow_reader_arrives_whole() {
     assert_eq!(got, length);
     assert_eq!(gateway.process.exit().await, Some(0));
 }
+
+#[tokio::test]
+async fn a_caller_who_never_reads_does_not_hold_it_up_beyond_the_grace() {
+    let up = upstream(LONG).await;
+    let mut gateway = Gateway::serve(&format!("shutdown_grace: 300ms\n{}", usual(&up.url()))).await;
+    let mut caller = gateway.begin(&chat()).await;
+    assert_eq!(soon("the head", caller.head()).await.unwrap().status, 200);
+    gateway.process.signal("TERM");
+    assert_eq!(tokio::time::timeout(Duration::from_secs(5), gateway.process.exit()).await, Ok(Some(0)));
+}

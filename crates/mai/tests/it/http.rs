@@ -203,6 +203,26 @@ async fn other_methods_are_405_in_json() {
 }
 
 #[tokio::test]
+async fn a_refusal_keeps_the_connection() {
+    let up = upstream("").await;
+    let gateway = Gateway::serve(&usual(&up.url())).await;
+    let mut caller = gateway.caller().await;
+    for (ask, status) in [
+        (ask_chat("chat").user("x"), 401),
+        (ask_chat("nobody").user("x").key(KEY), 404),
+        (chat().path("/nowhere"), 404),
+        (chat().body("{"), 400),
+        (chat().method("PUT"), 405),
+        (chat(), 200),
+        (chat().stream(), 200),
+        (chat(), 200),
+    ] {
+        assert_eq!(soon("an answer", caller.ask(&ask)).await.status, status);
+    }
+    gateway.metric_is("mai_connections", "", 1.0).await;
+}
+
+#[tokio::test]
 async fn paths_are_forgiven_what_clients_get_wrong_without_redirects() {
     let up = upstream("").await;
     let gateway = Gateway::serve(&usual(&up.url())).await;

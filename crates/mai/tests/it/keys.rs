@@ -43,6 +43,12 @@ rules:
     reply: { status: 500, text: \"trace: authorization=Bearer sk-provider-77d0e3a95c\" }
   - when: { body: please-429 }
     reply: { status: 429, json: { error: { message: \"slow down sk-provider-77d0e3a95c\" } } }
+  - when: { body: please-header }
+    reply: { status: 400, json: { error: { message: \"no such tenant: tenant-secret-55c1d0\" } } }
+  - when: { body: please-200 }
+    reply: { json: { error: { message: \"key sk-provider-77d0e3a95c is spent\", type: invalid_request_error } } }
+  - when: { body: please-middle }
+    reply: { sse: [{ choices: [{ index: 0, delta: { content: Hel } }] }, { error: { message: \"key sk-provider-77d0e3a95c at http://127.0.0.1:PORT\" } }] }
   - when: { body: please-garbage }
     reply: garbage
   - when: { body: please-event }
@@ -51,10 +57,13 @@ rules:
 
 #[tokio::test]
 async fn no_credential_is_seen_in_any_answer_log_or_metric() {
-    let up = upstream(UPSTREAM).await;
-    let config = usual(&up.url()).replace("name: chat,", "name: chat, retry: { server_error: [], throttled: [] },");
-    let gateway = Gateway::serve(&format!("log_level: trace\n{config}")).await;
+    let up = upstream("").await;
     let address = up.addr().to_string();
+    up.mock().play(testkit::Scenario::read(&UPSTREAM.replace("127.0.0.1:PORT", &address)).unwrap());
+    let config = usual(&up.url())
+        .replace("name: chat,", "name: chat, retry: { server_error: [], throttled: [] },")
+        .replace("protocol: openai,", "protocol: openai, headers: { x-tenant: tenant-secret-55c1d0 },");
+    let gateway = Gateway::serve(&format!("log_level: trace\n{config}")).await;
     let say = |text: &str| ask_chat("chat").user(text).key(KEY);
     let percent = KEY.replace('-', "%2D");
     let asks = [
@@ -67,6 +76,10 @@ async fn no_credential_is_seen_in_any_answer_log_or_metric() {
         say("please-429"),
         say("please-garbage"),
         say("please-event").stream(),
+        say("please-header"),
+        say("please-200"),
+        say("please-200").stream(),
+        say("please-middle").stream(),
         say(KEY).with("user", KEY),
         say("x").path(&format!("/v1/chat/completions?key={KEY}&api_key={percent}")),
         ask_chat("chat").user("x").key(WRONG),
@@ -82,13 +95,17 @@ async fn no_credential_is_seen_in_any_answer_log_or_metric() {
         let answer = gateway.ask(ask).await;
         let shown = format!("{:?} {}", answer.headers, answer.text());
         assert!(!shown.contains(PROVIDER_KEY) && !shown.contains(&address), "{shown}");
+        assert!(!shown.contains("tenant-secret"), "{shown}");
         // What a caller wrote itself may be answered to it: the mock quotes the question.
         if !String::from_utf8_lossy(&ask.bytes()).contains(KEY) && !shown.contains("models/") {
             assert!(!shown.contains(KEY), "{shown}");
         }
     }
     // A key in the URL is no credential.
-    assert_eq!(gateway.ask(&asks[15]).await.status, 401);
+    assert_eq!(
+        gateway.ask(&ask_chat("chat").user("x").path(&format!("/v1/chat/completions?key={KEY}"))).await.status,
+        401
+    );
     let named = gateway.ask(&ask_chat(WRONG).user("x").key(KEY)).await;
     assert_eq!(named.status, 404);
 
@@ -133,6 +150,7 @@ async fn no_credential_is_seen_in_any_answer_log_or_metric() {
         assert_eq!(ran.code, 0, "{}", ran.err);
         is_clean("explain", &ran.out);
     }
+    assert!(!gateway.process.err.has("tenant-secret"));
     is_clean("the metrics", &metrics);
     is_clean("the operator's log", &gateway.process.err.text());
     is_clean("the access log", &gateway.process.out.text());

@@ -35,3 +35,22 @@ async fn in_an_empty_folder_it_serves_and_says_once_how_to_call_it() {
     assert_eq!(gateway.ask_admin(&reload(&token)).await.status, 200);
     assert_eq!(gateway.ask(&shown).await.status, 200, "a reload keeps key and upstreams");
 }
+
+#[tokio::test]
+async fn a_provider_s_usual_variables_are_found_and_their_key_is_not_shown() {
+    let up = crate::process::upstream("").await;
+    let dir = Dir::new();
+    let mut command = program();
+    command.args(["serve", "--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0"]).current_dir(dir.path("."));
+    command.env("OPENAI_API_KEY", "sk-of-environment").env("OPENAI_BASE_URL", format!("{}/v1", up.url()));
+    let gateway = Gateway::start(dir, command.env("MAI_ADMIN_TOKEN", "adm-of-environment")).await;
+    until("the banner", || gateway.process.err.has("Key and token are made anew")).await;
+    let said = gateway.process.err.text();
+    assert!(said.contains("OPENAI_API_KEY") && !said.contains("sk-of-environment"), "{said}");
+    assert!(!said.contains("adm-of-environment"), "{said}");
+    let key = said.split("client key").nth(1).unwrap().split_whitespace().next().unwrap();
+    assert_eq!(gateway.ask(&testkit::chat("chat").user("Hi").key(key)).await.status, 200);
+    assert_eq!(up.log().calls()[0].request.header("authorization"), Some("Bearer sk-of-environment"));
+    assert_eq!(gateway.ask(&rerank("rerank", "a", ["b"]).key(key)).await.status, 200, "the mock fills the rest");
+    assert_eq!(gateway.ask_admin(&reload("adm-of-environment")).await.status, 200);
+}
