@@ -95,3 +95,35 @@ async fn heads_that_trickle_in_hold_up_nobody() {
     late.write(format!("\r\n{}", wire.split_once("\r\n").unwrap().1).as_bytes()).await;
     assert!(matches!(soon("an answer", late.answer()).await.unwrap().status, 200 | 400));
 }
+
+#[tokio::test]
+async fn methods_and_targets_of_proxies_lead_nowhere() {
+    let up = upstream("").await;
+    let gateway = Gateway::serve(&usual(&up.url())).await;
+    for line in ["CONNECT 127.0.0.1:9 HTTP/1.1", "OPTIONS * HTTP/1.1", "GET http://127.0.0.1:9/ HTTP/1.1"] {
+        let head = format!("{line}\r\nhost: g\r\nauthorization: Bearer {KEY}\r\nconnection: close\r\n\r\n");
+        let answer = sent(&gateway, head.as_bytes()).await;
+        assert!(answer.starts_with("HTTP/1.1 404 ") && answer.contains("\"not_found\""), "{line}: {answer}");
+    }
+    let upgrade = String::from_utf8(chat().head()).unwrap() + "connection: upgrade, http2-settings\r\nupgrade: h2c\r\n";
+    let body = String::from_utf8(chat().bytes().to_vec()).unwrap();
+    let whole = format!("{upgrade}http2-settings: AAMAAABk\r\ncontent-length: {}\r\n\r\n{body}", body.len());
+    let answer = sent(&gateway, whole.as_bytes()).await;
+    assert!(answer.contains("HTTP/1.1 200 "), "an upgrade that is not taken is a plain call: {answer}");
+    assert_eq!(up.log().total(), 1);
+}
+
+#[tokio::test]
+async fn a_thousand_requests_in_one_write_are_answered_in_order() {
+    let up = upstream("").await;
+    let gateway = Gateway::serve(&usual(&up.url())).await;
+    let mut caller = gateway.caller().await;
+    let many: Vec<u8> = (0..1000)
+        .flat_map(|number| get("/v1/models").key(KEY).header("x-request-id", format!("n{number}")).wire())
+        .collect();
+    caller.write(&many).await;
+    for number in 0..1000 {
+        let answer = soon("an answer", caller.answer()).await.unwrap();
+        assert_eq!((answer.status, answer.header("x-request-id")), (200, Some(format!("n{number}").as_str())));
+    }
+}

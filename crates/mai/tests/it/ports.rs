@@ -96,3 +96,35 @@ async fn a_reload_wants_a_token_of_sufficient_role() {
     expect(reload(ADMIN), 422, Some("invalid_config")).await;
     assert_eq!(gateway.ask(&chat()).await.status, 200, "the old configuration keeps serving");
 }
+
+#[tokio::test]
+async fn reloads_at_the_same_time_are_all_answered() {
+    let up = upstream("").await;
+    let gateway = Gateway::serve(&usual(&up.url())).await;
+    let mut asked = Vec::new();
+    for _ in 0..20 {
+        let mut caller = testkit::Caller::on(tokio::net::TcpStream::connect(gateway.admin).await.unwrap());
+        caller.begin(&reload(ADMIN)).await;
+        asked.push(caller);
+    }
+    for mut caller in asked {
+        assert_eq!(crate::process::soon("an answer", caller.answer()).await.unwrap().status, 200);
+    }
+    gateway.reloads(20, 0).await;
+    assert_eq!(gateway.ask(&chat()).await.status, 200);
+}
+
+#[tokio::test]
+async fn it_listens_on_ipv6_too() {
+    if std::net::TcpListener::bind("[::1]:0").is_err() {
+        return;
+    }
+    let up = upstream("").await;
+    let dir = crate::process::Dir::new();
+    let path = dir.write("gateway.yaml", usual(&up.url()));
+    let mut command = crate::process::program();
+    command.arg("serve").arg("-c").arg(path).args(["--listen", "[::1]:0", "--admin-listen", "[::1]:0"]);
+    let gateway = Gateway::start(dir, &mut command).await;
+    assert!(gateway.data.is_ipv6() && gateway.admin.is_ipv6());
+    assert_eq!(gateway.ask(&chat()).await.status, 200);
+}
