@@ -7,7 +7,7 @@ use crate::tree::Tree;
 const FOLDER: &str = "crates/gateway/src";
 
 /// What every step may import: no step of the story, but what the story is told with.
-const SUPPORT: [&str; 13] = [
+const SUPPORT: [&str; 15] = [
     "caller_io",
     "head",
     "headers",
