@@ -1,5 +1,7 @@
 //! Keys: whose they are, where they go, and where they never appear.
 
+use std::sync::{Arc, Mutex};
+
 use serde_json::json;
 use testkit::{Ask, Host, Reply, chat, embeddings, get, story};
 
@@ -151,20 +153,24 @@ fn a_key_opens_its_own_routes_only() {
 
 #[test]
 fn no_record_holds_a_key_an_address_or_a_word_of_the_prompt() {
+    let told = Told::default();
+    // Where there is but one listener, tracing asks the thread that comes first whether it listens.
+    let _second = tracing::Dispatch::new(Told::default());
+    let listening = tracing::subscriber::set_default(told.clone());
     story(async {
         let stage = Stage::set(CONFIG);
         let a = stage.host("a", pleasant());
-        let ask = || chat("chat").user("the prompt is secret").with("user", K1).key(K1);
+        let ask = || chat("chat").user("the prompt is hush").with("user", K1).key(K1);
         for status in [400, 401, 402, 403, 404, 413, 422, 429, 500, 502, 503] {
             let words =
-                format!("Incorrect API key provided: {P1}. You are at http://a/v1 and said: the prompt is secret");
+                format!("Incorrect API key provided: {P1}. You are at http://a/v1 and said: the prompt is hush");
             let refusal = json!({"error": {"message": words, "type": "invalid_request_error", "code": P1}});
             a.play(Reply { status: Some(status), ..Reply::json(refusal) });
             let answer = stage.caller().ask(&ask()).await;
             assert!(!answer.text().contains(P1), "{status}: {}", answer.text());
             assert!(answer.headers.iter().all(|(_, value)| !value.contains(P1)));
         }
-        a.play(Reply::say(["an answer that is secret"]));
+        a.play(Reply::say(["an answer that is hush"]));
         for ask in [
             ask(),
             ask().stream(),
@@ -182,9 +188,52 @@ fn no_record_holds_a_key_an_address_or_a_word_of_the_prompt() {
         }
         stage.comes_to_rest().await;
         let records = format!("{}{}", stage.log_text(), stage.metrics());
-        for secret in [K1, K9, P1, P2, "sk%2D", "secret", "http://a"] {
+        for secret in [K1, K9, P1, P2, "sk%2D", "hush", "http://a"] {
             assert!(!records.contains(secret), "{secret} in {records}");
         }
         assert_eq!(stage.log().len(), 22);
     });
+    drop(listening);
+    let told = told.text();
+    assert!(told.contains("a try failed"), "everything was listened to: {told}");
+    for secret in [K1, K9, P1, P2, "sk%2D", "hush", "http://a"] {
+        assert!(!told.contains(secret), "{secret} in {told}");
+    }
+}
+
+/// Whatever is traced, at every level, as one text.
+#[derive(Clone, Default)]
+struct Told(Arc<Mutex<String>>);
+
+impl Told {
+    fn text(&self) -> String {
+        self.0.lock().unwrap().clone()
+    }
+}
+
+impl tracing::Subscriber for Told {
+    fn enabled(&self, _: &tracing::Metadata<'_>) -> bool {
+        true
+    }
+    fn new_span(&self, span: &tracing::span::Attributes<'_>) -> tracing::Id {
+        span.record(&mut Written(&self.0));
+        tracing::Id::from_u64(1)
+    }
+    fn record(&self, _: &tracing::Id, values: &tracing::span::Record<'_>) {
+        values.record(&mut Written(&self.0));
+    }
+    fn record_follows_from(&self, _: &tracing::Id, _: &tracing::Id) {}
+    fn event(&self, event: &tracing::Event<'_>) {
+        event.record(&mut Written(&self.0));
+    }
+    fn enter(&self, _: &tracing::Id) {}
+    fn exit(&self, _: &tracing::Id) {}
+}
+
+struct Written<'a>(&'a Mutex<String>);
+
+impl tracing::field::Visit for Written<'_> {
+    fn record_debug(&mut self, field: &tracing::field::Field, value: &dyn std::fmt::Debug) {
+        self.0.lock().unwrap().push_str(&format!("{field}={value:?}\n"));
+    }
 }
