@@ -61,21 +61,39 @@ impl From<Unread> for End {
 }
 
 /// Serves one request. Cancel-safe: dropped at any await, everything taken is given back and the
-/// record says that the caller left.
+/// record says that the caller left. The record begins with this call, not with the first poll, for
+/// a caller may leave in between.
 ///
 /// # Errors
 /// [`Gone`] when the caller left; its connection is to be closed.
-pub async fn serve(connection: Connection, request: Request<Incoming>) -> Result<Response<Reply>, Gone> {
+pub fn serve(
+    connection: Connection,
+    request: Request<Incoming>,
+) -> impl Future<Output = Result<Response<Reply>, Gone>> + Send {
     let live = &connection.worker.live;
-    if let Some(health) = health(live.is_draining(), &request) {
-        connection.presence.idle();
-        return Ok(health);
+    let begun = match health(live.is_draining(), &request) {
+        Some(health) => Err(health),
+        None => {
+            let request_id = head::request_id(request.headers(), &connection.worker.dice);
+            Ok(Trail::begin(live.clone(), connection.worker.sheet.clone(), request_id))
+        }
+    };
+    async move {
+        match begun {
+            Ok(trail) => answered(connection, request, trail).await,
+            Err(health) => {
+                connection.presence.idle();
+                Ok(health)
+            }
+        }
     }
-    let mut trail = Trail::begin(
-        live.clone(),
-        connection.worker.sheet.clone(),
-        head::request_id(request.headers(), &connection.worker.dice),
-    );
+}
+
+async fn answered(
+    connection: Connection,
+    request: Request<Incoming>,
+    mut trail: Trail,
+) -> Result<Response<Reply>, Gone> {
     let mut cut = connection.cut.clone();
     let told = tokio::select! {
         biased;

@@ -188,8 +188,8 @@ impl Service<Request<Incoming>> for Talk {
 
     fn call(&self, request: Request<Incoming>) -> Self::Future {
         self.0.presence.reading(request.version());
-        let connection = self.0.clone();
-        Box::pin(async move { serve(connection, request).await.map_err(|Gone| Departed) })
+        let serving = serve(self.0.clone(), request);
+        Box::pin(async move { serving.await.map_err(|Gone| Departed) })
     }
 }
 

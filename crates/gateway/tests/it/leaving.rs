@@ -85,3 +85,17 @@ fn leaving_after_the_answer_has_left_is_no_leaving() {
         }
     });
 }
+
+#[test]
+fn leaving_before_a_word_was_said_leaves_a_line_all_the_same() {
+    story(async {
+        let stage = Stage::usual();
+        let a = stage.host("a", pleasant());
+        let mut caller = stage.caller();
+        caller.begin(&chat("chat").user("Hi").key(KEY)).await;
+        drop(caller);
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        assert_eq!(stage.last_line().await["outcome"], "caller_gone");
+        assert_eq!(a.log().in_flight().0, 0);
+    });
+}
