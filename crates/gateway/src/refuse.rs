@@ -24,10 +24,6 @@ pub fn refuse(refusal: &Refusal, mut trail: Trail) -> Response<Reply> {
     if !row.retry_helps {
         headers.insert(head::SHOULD_RETRY, HeaderValue::from_static("false"));
     }
-    if refusal.code == Code::MethodNotAllowed {
-        let allowed = if trail.record.endpoint.is_some() { "POST" } else { "GET" };
-        headers.insert(header::ALLOW, HeaderValue::from_static(allowed));
-    }
     if refusal.code == Code::ShuttingDown {
         headers.insert(header::CONNECTION, HeaderValue::from_static("close"));
     }
