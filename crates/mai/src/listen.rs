@@ -13,6 +13,9 @@ const BACKLOG: i32 = 4096;
 /// Callers' connections at most; further ones wait in the kernel.
 const MOST_CONNECTIONS: usize = 20_000;
 
+/// While connections cannot be accepted, the log says so this often.
+const TOLD_AGAIN: Duration = Duration::from_secs(1);
+
 /// Opens a listener. A port that was in use a moment ago is taken over.
 ///
 /// # Errors
@@ -28,6 +31,7 @@ pub fn open(addr: SocketAddr) -> io::Result<TcpListener> {
 
 /// Accepts for ever, and hands each connection to the worker that serves the fewest.
 pub async fn deal(listener: TcpListener, desks: Vec<Desk>) {
+    let mut told_at = None;
     loop {
         while desks.iter().map(Desk::open).sum::<usize>() >= MOST_CONNECTIONS {
             tokio::time::sleep(Duration::from_millis(20)).await;
@@ -41,7 +45,11 @@ pub async fn deal(listener: TcpListener, desks: Vec<Desk>) {
             }
             Err(error) => {
                 // Out of descriptors, most likely: others will be closed in a moment.
-                tracing::warn!(%error, "a connection could not be accepted");
+                let now = base::Clock.now();
+                if told_at.is_none_or(|at| now.duration_since(at) >= TOLD_AGAIN) {
+                    told_at = Some(now);
+                    tracing::warn!(%error, "a connection could not be accepted");
+                }
                 tokio::time::sleep(Duration::from_millis(50)).await;
             }
         }

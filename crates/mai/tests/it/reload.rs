@@ -113,7 +113,7 @@ async fn a_file_in_the_writing_is_read_once_it_is_whole() {
     let whole = with_route(&up.url(), "late");
     let (half, _) = whole.split_at(whole.len() / 2);
     gateway.rewrite(half);
-    tokio::time::sleep(Duration::from_millis(200)).await;
+    tokio::time::sleep(Duration::from_millis(150)).await;
     gateway.rewrite(&whole);
     gateway.reloads(1, 0).await;
     assert!(gateway.serves("late").await);
