@@ -169,10 +169,14 @@ fn deadline_exceeded() -> Refusal {
     Refusal::new(Code::DeadlineExceeded, "the call's deadline ran out before an upstream answered")
 }
 
-/// Every upstream rests: come back when the first one is up again.
+/// No rest is longer, whatever an upstream asks for: the default of `breaker.max_rest`.
+const LONGEST_REST: Duration = Duration::from_secs(300);
+
+/// Every upstream rests: come back when the first one is up again, after five minutes at most.
 #[must_use]
 pub fn throttled(wait: Duration) -> Refusal {
-    Refusal::new(Code::UpstreamThrottled, "every upstream of this route is throttled; try again later").after(wait)
+    Refusal::new(Code::UpstreamThrottled, "every upstream of this route is throttled; try again later")
+        .after(wait.min(LONGEST_REST))
 }
 
 /// A fault in the caller's words.

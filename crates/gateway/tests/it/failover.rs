@@ -467,3 +467,21 @@ fn the_clock_of_a_try_bounds_a_body_that_never_ends() {
         assert_eq!(stage.last_line().await["outcome"], "upstream_timeout");
     });
 }
+
+#[test]
+fn the_wait_that_the_caller_is_told_is_sane_whatever_the_upstream_says() {
+    story(async {
+        let date = "Fri, 31 Dec 2100 23:59:59 GMT";
+        let past = "Sun, 06 Nov 1994 08:49:37 GMT";
+        for wait in ["2", "0", "-5", "soon", "1e9", "3600", "99999999999999999999", "", "1.5", date, past] {
+            let stage = Stage::usual();
+            stage.host("a", Reply::status(429).header("retry-after", wait));
+            stage.host("b", Reply::status(429).header("retry-after", wait));
+            let answer = stage.ask(ask()).await;
+            assert_eq!((answer.status, answer.code().as_deref()), (429, Some("upstream_throttled")), "{wait}");
+            let told: u64 = answer.header("retry-after").unwrap().parse().unwrap();
+            assert!((1..=300).contains(&told), "{wait}: {told}");
+            assert!(wait != "2" || told == 2, "{told}");
+        }
+    });
+}
