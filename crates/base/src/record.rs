@@ -139,11 +139,13 @@ pub enum AttemptOutcome {
     Failed(Kind),
     /// The caller left while it ran.
     Gone,
+    /// The gateway ended it: another part of the call had failed, or it was stopping.
+    Cancelled,
 }
 
 impl AttemptOutcome {
     /// Every value, in the order of the reference table.
-    pub const ALL: [Self; 14] = [
+    pub const ALL: [Self; 15] = [
         Self::Ok,
         Self::Refused,
         Self::Credential,
@@ -158,6 +160,7 @@ impl AttemptOutcome {
         Self::Failed(Kind::Dimension),
         Self::Failed(Kind::Cut),
         Self::Gone,
+        Self::Cancelled,
     ];
 
     /// As metrics and log write it.
@@ -188,6 +191,9 @@ impl AttemptOutcome {
             Self::Failed(Kind::Dimension) => ("dimension_mismatch", "vectors of another dimension"),
             Self::Failed(Kind::Cut) => ("cut", "a stream that broke after its first content"),
             Self::Gone => ("caller_gone", "the caller left while it ran"),
+            Self::Cancelled => {
+                ("cancelled", "ended by the gateway: another part of the call failed, or it was stopping")
+            }
         }
     }
 }

@@ -78,8 +78,14 @@ pub async fn pursue_parts(call: &Call<'_>, parts: &[Ask], tries: &mut Tries) -> 
         })
         .await;
         let (at, _) = under_way.swap_remove(at);
-        if let Some(place) = won.get_mut(at) {
-            *place = Some(answer?);
+        match (answer, won.get_mut(at)) {
+            (Ok(part), Some(place)) => *place = Some(part),
+            (Ok(_), None) => return Err(no_part()),
+            (Err(refusal), _) => {
+                drop((waiting, under_way));
+                side.each.iter_mut().for_each(|part| part.end(AttemptOutcome::Cancelled, None));
+                return Err(refusal);
+            }
         }
     }
     drop(under_way);

@@ -167,7 +167,7 @@ impl Relay {
         }
         if self.cut.as_mut().poll(cx).is_ready() {
             let refusal = Refusal::new(Code::ShuttingDown, "the gateway is stopping; send the call again");
-            return Some(self.give_up(&refusal, Outcome::GatewayShutdown, AttemptOutcome::Gone));
+            return Some(self.give_up(&refusal, Outcome::GatewayShutdown, AttemptOutcome::Cancelled));
         }
         if self.opened.decoder.progress().done && !std::mem::replace(&mut self.seen_done, true) {
             let now = self.passage.worker.live.clock.now();

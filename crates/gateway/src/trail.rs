@@ -164,7 +164,8 @@ impl Trail {
         }
         self.ended = true;
         self.record.outcome = outcome;
-        self.tries.end(AttemptOutcome::Gone, None);
+        let unfinished = if outcome == Outcome::CallerGone { AttemptOutcome::Gone } else { AttemptOutcome::Cancelled };
+        self.tries.end(unfinished, None);
         self.record.attempts = std::mem::take(&mut self.tries.done);
         self.overhead();
         self.record.took = self.live.clock.now().duration_since(self.began);

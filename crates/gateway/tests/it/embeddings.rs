@@ -287,6 +287,8 @@ fn a_part_that_fails_for_good_fails_the_call_and_there_is_no_half_answer() {
         let line = stage.last_line().await;
         assert_eq!(line["attempts"].as_array().unwrap().len(), stage.net.dialed().len(), "{line}");
         assert_eq!(answer.header("x-mai-attempts"), Some("4"), "the cancelled ones are counted too");
+        let cancelled = line["attempts"].as_array().unwrap().iter().filter(|attempt| attempt["outcome"] == "cancelled");
+        assert_eq!(cancelled.count(), 2, "{line}");
         assert_ne!(a.ending_of(1).await, End::Running);
     });
 }

@@ -187,7 +187,11 @@ fn when_the_grace_is_over_streams_end_with_an_error_and_calls_with_a_refusal() {
         let log = stage.log();
         assert_eq!(log.len(), 2);
         for line in &log {
-            assert_eq!(line["outcome"], "gateway_shutdown", "{line}");
+            assert_eq!(
+                (line["outcome"].as_str(), line["attempts"][0]["outcome"].as_str()),
+                (Some("gateway_shutdown"), Some("cancelled")),
+                "{line}"
+            );
         }
         assert!(log.iter().any(|line| line["tokens_out"].as_u64() > Some(0)), "what was said is counted");
     });
