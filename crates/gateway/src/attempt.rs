@@ -119,7 +119,7 @@ async fn exchange(
     if response.status().is_success() {
         call.land(response, flow).await
     } else {
-        Err(call.refused(response, flow).await)
+        Err(Box::pin(call.refused(response, flow)).await)
     }
 }
 
@@ -228,12 +228,12 @@ impl Exchange<'_> {
             Shape::Events => {
                 let decoder = self.upstream.provider.dialect.decoder(self.ask, &self.target);
                 let inflate = inflate(&head.headers, LARGEST_PIECE)?;
-                self.open(flow, decoder, inflate, None).await
+                Box::pin(self.open(flow, decoder, inflate, None)).await
             }
             Shape::Bytes => {
                 let raw = kind.cloned().unwrap_or(HeaderValue::from_static("application/octet-stream"));
                 let inflate = inflate(&head.headers, LARGEST_PIECE)?;
-                self.open(flow, Box::new(Raw::default()), inflate, Some(raw)).await
+                Box::pin(self.open(flow, Box::new(Raw::default()), inflate, Some(raw))).await
             }
             Shape::Json => {
                 let body = self.read_whole(flow, &head.headers, LARGEST_ANSWER).await?;

@@ -36,8 +36,21 @@ pub fn request_id(headers: &HeaderMap, dice: &Dice) -> Box<str> {
     let written = headers.get(REQUEST_ID).and_then(|value| value.to_str().ok()).map(str::trim);
     match written {
         Some(id) if !id.is_empty() && id.len() <= LONGEST_ID => id.into(),
-        _ => format!("mai-{:016x}{:016x}", dice.bits(), dice.bits()).into(),
+        _ => made_id([dice.bits(), dice.bits()]),
     }
+}
+
+/// `mai-` and 32 hexadecimal digits, written by hand: every call without an id gets one.
+fn made_id(bits: [u64; 2]) -> Box<str> {
+    const DIGITS: &[u8; 16] = b"0123456789abcdef";
+    let mut id = String::with_capacity(36);
+    id.push_str("mai-");
+    for byte in bits.iter().flat_map(|word| word.to_be_bytes()) {
+        for half in [byte >> 4, byte & 15] {
+            id.push(DIGITS.get(usize::from(half)).copied().unwrap_or(b'0').into());
+        }
+    }
+    id.into()
 }
 
 /// A `traceparent` of the form that may be sent on: `00-<32 hex>-<16 hex>-<2 hex>`.
@@ -92,8 +105,15 @@ pub fn named(name: &str) -> HeaderValue {
 #[must_use]
 pub fn millis(duration: Duration) -> HeaderValue {
     let hundredths = duration.as_micros() / 10;
-    let text = format!("{}.{:02}", hundredths / 100, hundredths % 100);
-    HeaderValue::from_str(&text).unwrap_or(HeaderValue::from_static("0"))
+    let mut text = String::with_capacity(12);
+    text.push_str(itoa::Buffer::new().format(hundredths / 100));
+    text.push('.');
+    let rest = hundredths % 100;
+    if rest < 10 {
+        text.push('0');
+    }
+    text.push_str(itoa::Buffer::new().format(rest));
+    HeaderValue::try_from(text).unwrap_or(HeaderValue::from_static("0"))
 }
 
 #[cfg(test)]

@@ -31,7 +31,8 @@ pub struct Live {
     kept: Mutex<Kept>,
     /// One for each worker.
     sheets: Mutex<Vec<Arc<Sheet>>>,
-    gathering: Mutex<()>,
+    /// Held by whoever gathers; memory that goes around between the sheets.
+    gathering: Mutex<Vec<Record>>,
     something_to_gather: Notify,
     unwritten: Arc<AtomicUsize>,
     draining: AtomicBool,
@@ -230,12 +231,17 @@ impl Live {
 
     /// Counts and logs every request that has ended so far.
     pub fn gather(&self) {
-        let _one_at_a_time = self.gathering.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut gathered = self.gathering.lock().unwrap_or_else(PoisonError::into_inner);
         let sheets = self.sheets.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        for record in sheets.iter().flat_map(|sheet| sheet.take()) {
-            self.metrics.count(&record);
-            self.log.append(&record);
+        for sheet in sheets {
+            sheet.swap(&mut gathered);
+            for record in gathered.drain(..) {
+                self.metrics.count(&record);
+                self.log.append(&record);
+            }
         }
+        // A burst's memory is given back.
+        gathered.shrink_to(1024);
     }
 
     /// Gathers for ever, soon after there is something to gather.

@@ -93,6 +93,8 @@ impl Drop for AccessLog {
 }
 
 fn write_out(shared: &Shared, mut sink: impl Write) {
+    // Two buffers take turns, so that none grows anew each time.
+    let mut lines = Vec::new();
     loop {
         let mut buffer = shared.buffer.lock().unwrap_or_else(PoisonError::into_inner);
         while buffer.lines.is_empty() && !buffer.closed {
@@ -103,7 +105,9 @@ fn write_out(shared: &Shared, mut sink: impl Write) {
             let gathered = shared.changed.wait_timeout_while(buffer, GATHER, |buffer| !buffer.closed);
             buffer = gathered.unwrap_or_else(PoisonError::into_inner).0;
         }
-        let lines = std::mem::take(&mut buffer.lines);
+        lines.clear();
+        lines.shrink_to(1 << 20);
+        std::mem::swap(&mut buffer.lines, &mut lines);
         buffer.writing = true;
         drop(buffer);
         if sink.write_all(&lines).and_then(|()| sink.flush()).is_err() {

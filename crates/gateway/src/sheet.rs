@@ -55,9 +55,8 @@ impl Sheet {
         }
     }
 
-    /// Takes everything off the sheet.
-    #[must_use]
-    pub fn take(&self) -> Vec<Record> {
-        std::mem::take(&mut *self.records.lock().unwrap_or_else(PoisonError::into_inner))
+    /// Takes everything off the sheet, and leaves it the memory of `spare`, which must be empty.
+    pub fn swap(&self, spare: &mut Vec<Record>) {
+        std::mem::swap(&mut *self.records.lock().unwrap_or_else(PoisonError::into_inner), spare);
     }
 }

@@ -130,7 +130,8 @@ impl Transport {
         {
             return Ok(link);
         }
-        let opened = tokio::time::timeout(provider.pool.connect_timeout, async {
+        // Boxed: it is rare, and would make every call's future larger.
+        let opened = Box::pin(tokio::time::timeout(provider.pool.connect_timeout, async {
             let place = match self.room(provider, how).await? {
                 Room::Idle(link) => return Ok(link),
                 Room::New(place) => place,
@@ -139,7 +140,7 @@ impl Transport {
             Link::start(dialed, place, self.clock.now())
                 .await
                 .map_err(|error| Fault::upstream(Kind::Connect, error.to_string()))
-        });
+        }));
         opened.await.unwrap_or_else(|_elapsed| {
             Err(Fault::upstream(Kind::Connect, format!("no connection to provider `{}` in time", provider.name)))
         })
