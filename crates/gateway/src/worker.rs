@@ -44,6 +44,8 @@ const WRITE_STALL: Duration = Duration::from_secs(60);
 const HEAD_PATIENCE: Duration = Duration::from_secs(90);
 /// Bytes of a request's head at most, and of one read.
 const HEAD_BOUND: usize = 256 * 1024;
+/// How often idle connections and names in use are looked at.
+const SWEEP: Duration = Duration::from_secs(2);
 /// Connections on their way from the acceptor to one worker.
 const HANDED_OVER: usize = 1024;
 
@@ -99,6 +101,9 @@ impl Worker {
     ) {
         let sweeping = self.clone();
         spawn(async move { sweeping.sweep().await });
+        // Apart from the sweep: a resolver that does not answer must not hold that up.
+        let renewing = self.clone();
+        spawn(async move { renewing.renew_names().await });
         while let Some(stream) = handed.recv().await {
             let place = Place::take(&self.live, &open);
             let Ok(stream) = TcpStream::from_std(stream) else { continue };
@@ -151,10 +156,20 @@ impl Worker {
     }
 
     async fn sweep(&self) {
-        let mut tick = tokio::time::interval(Duration::from_secs(2));
+        let mut tick = tokio::time::interval(SWEEP);
         loop {
             tick.tick().await;
             self.transport.sweep(&self.live.running().snapshot.providers);
+        }
+    }
+
+    async fn renew_names(&self) {
+        let mut tick = tokio::time::interval(SWEEP);
+        tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+        loop {
+            tick.tick().await;
+            let running = self.live.running();
+            self.transport.renew_names(&running.snapshot.providers).await;
         }
     }
 }

@@ -72,6 +72,8 @@ pub struct Link {
     pub peer: Option<IpAddr>,
     /// When it was opened.
     pub born: Instant,
+    /// The count of the resolver's answers up to which `peer` was found to be the provider's still.
+    pub(super) confirmed: u64,
     /// When its last answer ended.
     pub idle_since: Instant,
     /// True once it has carried a call: the other side may close it any moment.
@@ -104,6 +106,7 @@ impl Link {
             probe,
             peer,
             born: now,
+            confirmed: 0,
             idle_since: now,
             reused: false,
             place,

@@ -13,5 +13,5 @@ mod tls;
 pub use connect::{Connect, Dialed, Dialer, Dialing, Io};
 pub use link::{Flow, Link, Outgoing, SendFault};
 pub use pool::{Checkout, Places, Transport};
-pub use resolve::Resolver;
+pub use resolve::{Asking, Names, Resolver};
 pub use tls::{Roots, server_config};

@@ -47,6 +47,8 @@ impl Way {
 struct Shelf {
     way: Way,
     links: Vec<Link>,
+    /// Whether a connection has come back since the last look at the provider's name.
+    is_used: bool,
     /// This worker's calls that wait for a place.
     waiting: usize,
     /// Told when a connection comes back while they wait.
@@ -55,7 +57,7 @@ struct Shelf {
 
 impl Shelf {
     fn of(provider: &Provider) -> Self {
-        Self { way: Way::to(provider), links: Vec::new(), waiting: 0, returned: Arc::default() }
+        Self { way: Way::to(provider), links: Vec::new(), is_used: false, waiting: 0, returned: Arc::default() }
     }
 }
 
@@ -183,7 +185,7 @@ impl Transport {
             shelf.links.clear();
             shelf.way = Way::to(provider);
         }
-        while let Some(link) = shelf.links.pop() {
+        while let Some(mut link) = shelf.links.pop() {
             let young = now.duration_since(link.idle_since) < provider.pool.idle_timeout;
             if !young {
                 // The most recently used is too old, so are those below it.
@@ -192,21 +194,47 @@ impl Transport {
             }
             // A connection that carried a call a moment ago is taken on trust: should it have been
             // closed since, the call is tried again on a new one, and nobody is charged for it.
-            if now.duration_since(link.idle_since) < TRUSTED || (self.still_leads(provider, &link) && link.is_quiet()) {
+            let is_trusted = now.duration_since(link.idle_since) < TRUSTED;
+            if self.still_leads(provider, &mut link) && (is_trusted || link.is_quiet()) {
                 return Some(link);
             }
         }
         None
     }
 
-    fn still_leads(&self, provider: &Provider, link: &Link) -> bool {
-        link.peer.is_none_or(|address| self.resolver.still_leads(&provider.origin.host, address, link.born))
+    /// Whether the provider's name still has the address. The resolver's lock is taken only where it
+    /// has learned something since the last time.
+    fn still_leads(&self, provider: &Provider, link: &mut Link) -> bool {
+        let Some(address) = link.peer else { return true };
+        let answers = self.resolver.answers();
+        if link.confirmed == answers {
+            return true;
+        }
+        link.confirmed = answers;
+        self.resolver.still_leads(&provider.origin.host, address, link.born)
+    }
+
+    /// Asks for the names of the providers in use again where `resolver.refresh` is over. A worker
+    /// calls it every second or so.
+    pub async fn renew_names(&self, providers: &[Arc<Provider>]) {
+        for provider in providers {
+            let in_use = || {
+                let mut shelves = self.shelves.lock().unwrap_or_else(PoisonError::into_inner);
+                let shelf = shelves.get_mut(&provider.name)?;
+                (std::mem::take(&mut shelf.is_used) || !shelf.links.is_empty()).then_some(())
+            };
+            // A proxy looks the provider's name up itself.
+            if provider.proxy.is_none() && in_use().is_some() {
+                self.resolver.renew(&provider.origin.host).await;
+            }
+        }
     }
 
     /// Puts a connection back whose answer has been read to its end.
     pub fn put_back(&self, provider: &Provider, link: Link) {
         let mut shelves = self.shelves.lock().unwrap_or_else(PoisonError::into_inner);
         let shelf = shelves.entry(provider.name.clone()).or_insert_with(|| Shelf::of(provider));
+        shelf.is_used = true;
         if shelf.waiting == 0 && link.place.is_wanted() {
             // A call of another worker waits for its place.
             return;
@@ -219,7 +247,8 @@ impl Transport {
         }
     }
 
-    /// Closes what has idled too long or was closed by the other side. A worker calls it every
+    /// Closes what has idled too long, was closed by the other side or leads where the provider no
+    /// longer is. A worker calls it every
     /// second or so; without it a closed connection would hold its descriptor until the next call.
     pub fn sweep(&self, providers: &[Arc<Provider>]) {
         let now = self.clock.now();
@@ -227,9 +256,9 @@ impl Transport {
         shelves.retain(|name, shelf| {
             let Some(provider) = providers.iter().find(|provider| provider.name == *name) else { return false };
             let is_wanted = |link: &Link| shelf.waiting == 0 && link.place.is_wanted();
-            shelf.links.retain(|link| {
+            shelf.links.retain_mut(|link| {
                 let is_young = now.duration_since(link.idle_since) < provider.pool.idle_timeout;
-                is_young && !is_wanted(link) && link.is_quiet()
+                is_young && !is_wanted(link) && self.still_leads(provider, link) && link.is_quiet()
             });
             if shelf.links.is_empty() {
                 // Give the memory of a burst back.
@@ -275,5 +304,111 @@ impl Drop for Waiting<'_> {
         if let Some(shelf) = shelves.get_mut(&self.provider) {
             shelf.waiting = shelf.waiting.saturating_sub(1);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::VecDeque;
+    use std::net::IpAddr;
+
+    use config::Source;
+
+    use super::super::{Asking, Dialed, Dialing, Names};
+    use super::*;
+
+    const FIRST: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(10, 0, 0, 1));
+    const SECOND: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(10, 0, 0, 2));
+
+    /// Names that move: each answer holds until the next is asked for.
+    struct Moving(Mutex<VecDeque<IpAddr>>);
+
+    impl Names for Moving {
+        fn ask<'a>(&'a self, _: &'a str) -> Asking<'a> {
+            let next = self.0.lock().unwrap().pop_front().expect("the name is asked for too often");
+            Box::pin(async move { Ok(vec![next]) })
+        }
+    }
+
+    struct Net(Arc<Resolver>);
+
+    impl Connect for Net {
+        fn dial<'a>(&'a self, provider: &'a Provider) -> Dialing<'a> {
+            Box::pin(async move {
+                let addresses = self.0.lookup(&provider.origin.host).await.expect("it resolves");
+                let (near, far) = tokio::io::duplex(64);
+                std::mem::forget(far);
+                Ok(Dialed { io: Box::new(near), probe: Box::new(|| true), peer: addresses.first().copied() })
+            })
+        }
+    }
+
+    fn provider() -> Arc<Provider> {
+        let text = r#"
+providers: [{ name: a, protocol: openai, base_url: "http://upstream.example/v1" }]
+routes: [{ name: chat, match: { path: /v1/chat/completions }, upstreams: [{ provider: a, model: m }] }]
+clients: [{ name: app, keys: [sk-app], routes: ["*"] }]
+"#;
+        let source = Source::Text { name: "pool.yaml".to_owned(), text: text.to_owned() };
+        let loaded = config::load(&source, &|_| None, &base::KeyHasher::new(&[0; 64])).expect("it is sound");
+        loaded.snapshot.providers[0].clone()
+    }
+
+    /// A call that takes a millisecond: which address it went to.
+    async fn call(transport: &Transport, provider: &Provider) -> Option<IpAddr> {
+        let mut link = transport.checkout(provider, Checkout::Any).await.expect("it connects");
+        tokio::time::advance(Duration::from_millis(1)).await;
+        link.idle_since = Clock.now();
+        let peer = link.peer;
+        transport.put_back(provider, link);
+        peer
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_busy_connection_follows_its_upstream_to_another_address() {
+        let names = Moving(Mutex::new([FIRST, FIRST, SECOND].into()));
+        let refresh = Duration::from_secs(30);
+        let resolver = Arc::new(Resolver::over(Clock, refresh, Box::new(names)));
+        let transport = Transport::new(Clock, Arc::new(Net(resolver.clone())), resolver, Arc::default());
+        let provider = provider();
+        let mut moved = None;
+        let began = Clock.now();
+        // Far too busy ever to be found idle for long, as under load.
+        while Clock.now().duration_since(began) < refresh * 3 {
+            for _ in 0..40 {
+                let peer = call(&transport, &provider).await;
+                if peer == Some(SECOND) && moved.is_none() {
+                    moved = Some(Clock.now().duration_since(began));
+                }
+                assert_eq!(peer, Some(if moved.is_some() { SECOND } else { FIRST }));
+                tokio::time::advance(Duration::from_millis(49)).await;
+            }
+            if moved.is_none() {
+                transport.renew_names(std::slice::from_ref(&provider)).await;
+            }
+        }
+        let moved = moved.expect("it has moved");
+        assert!((refresh * 2..refresh * 2 + Duration::from_secs(5)).contains(&moved), "{moved:?}");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_idle_connection_to_where_the_upstream_was_is_closed_and_nobody_asks_for_an_unused_name() {
+        let names = Moving(Mutex::new([FIRST, SECOND].into()));
+        let resolver = Arc::new(Resolver::over(Clock, Duration::from_secs(5), Box::new(names)));
+        let transport = Transport::new(Clock, Arc::new(Net(resolver.clone())), resolver, Arc::default());
+        let provider = provider();
+        let providers = std::slice::from_ref(&provider);
+        let left = || transport.shelves.lock().unwrap()[&provider.name].links.len();
+        assert_eq!(call(&transport, &provider).await, Some(FIRST));
+        transport.renew_names(providers).await;
+        transport.sweep(providers);
+        assert_eq!(left(), 1);
+        tokio::time::advance(Duration::from_secs(6)).await;
+        transport.renew_names(providers).await;
+        transport.sweep(providers);
+        assert_eq!(left(), 0);
+        tokio::time::advance(Duration::from_secs(6)).await;
+        // A third question would find no answer.
+        transport.renew_names(providers).await;
     }
 }

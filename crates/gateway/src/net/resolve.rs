@@ -1,9 +1,12 @@
-//! Names to addresses through the system's resolver, remembered for `resolver.refresh`.
+//! Names to addresses through the system's resolver, remembered for `resolver.refresh` and asked for
+//! again by then as long as connections lead there.
 
 use std::collections::HashMap;
 use std::future::Future;
 use std::io;
 use std::net::IpAddr;
+use std::pin::Pin;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -26,22 +29,59 @@ const ASK_AGAIN: Duration = Duration::from_secs(1);
 /// Whoever asks for a known name again waits no longer than this: a resolver that is out of order
 /// often does not answer at all, and the last addresses are better than none.
 const PATIENCE: Duration = Duration::from_millis(300);
+/// The same where nobody waits.
+const UNHURRIED: Duration = Duration::from_secs(5);
 
-/// A cache before the system's resolver. The system's own is used, not a resolver of ours, because
-/// it knows `/etc/hosts`, search domains and whatever the platform adds.
+/// What [`Names::ask`] returns.
+pub type Asking<'a> = Pin<Box<dyn Future<Output = io::Result<Vec<IpAddr>>> + Send + 'a>>;
+
+/// Who is asked for addresses; the seam that tests replace by a table.
+pub trait Names: Send + Sync {
+    /// The addresses behind a host, the best first.
+    fn ask<'a>(&'a self, host: &'a str) -> Asking<'a>;
+}
+
+/// The system's own resolver, not one of ours, because it knows `/etc/hosts`, search domains and
+/// whatever the platform adds.
 #[derive(Debug)]
+struct System;
+
+impl Names for System {
+    fn ask<'a>(&'a self, host: &'a str) -> Asking<'a> {
+        Box::pin(async move {
+            let found = tokio::net::lookup_host((host, 0)).await?;
+            Ok(found.map(|address| address.ip()).collect())
+        })
+    }
+}
+
+/// A cache before the system's resolver.
 pub struct Resolver {
     clock: Clock,
+    names: Box<dyn Names>,
     refresh: Mutex<Duration>,
     /// Bounded by the number of configured hosts; what nobody wants is dropped at a reload.
     known: Mutex<HashMap<Box<str>, Known>>,
+    answers: AtomicU64,
+}
+
+impl std::fmt::Debug for Resolver {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Resolver").field("known", &self.known).finish_non_exhaustive()
+    }
 }
 
 impl Resolver {
-    /// A resolver that asks again after `refresh`.
+    /// A resolver that asks the system again after `refresh`.
     #[must_use]
     pub fn new(clock: Clock, refresh: Duration) -> Self {
-        Self { clock, refresh: Mutex::new(refresh), known: Mutex::new(HashMap::new()) }
+        Self::over(clock, refresh, Box::new(System))
+    }
+
+    /// A resolver over other names than the system's.
+    #[must_use]
+    pub fn over(clock: Clock, refresh: Duration, names: Box<dyn Names>) -> Self {
+        Self { clock, names, refresh: Mutex::new(refresh), known: Mutex::default(), answers: AtomicU64::new(0) }
     }
 
     /// A reload: another refresh, and every name is asked for again. What is known stays for as
@@ -64,39 +104,42 @@ impl Resolver {
         if let Ok(address) = host.parse::<IpAddr>() {
             return Ok(Arc::from([address]));
         }
-        let ask = async {
-            let found = tokio::net::lookup_host((host, 0)).await?;
-            Ok(found.map(|address| address.ip()).collect())
-        };
-        self.lookup_by(host, ask).await
+        match self.use_known(host) {
+            Some((addresses, true)) => Ok(addresses),
+            Some((addresses, false)) => Ok(self.ask_again(host, PATIENCE).await.unwrap_or(addresses)),
+            None => self.ask(host).await,
+        }
     }
 
-    async fn lookup_by(
-        &self,
-        host: &str,
-        ask: impl Future<Output = io::Result<Vec<IpAddr>>>,
-    ) -> io::Result<Arc<[IpAddr]>> {
-        let last = match self.use_known(host) {
-            Some((addresses, true)) => return Ok(addresses),
-            Some((addresses, false)) => Some(addresses),
-            None => None,
-        };
-        let asked = match &last {
-            None => ask.await,
-            Some(_) => tokio::time::timeout(PATIENCE, ask).await.unwrap_or_else(|elapsed| Err(elapsed.into())),
-        };
-        match asked {
-            Ok(mut addresses) => {
-                addresses.dedup();
-                let addresses: Arc<[IpAddr]> = addresses.into();
-                let at = self.clock.now();
-                let refresh = *self.refresh.lock().unwrap_or_else(PoisonError::into_inner);
-                let entry = Known { addresses: addresses.clone(), at, fresh_until: at + refresh, is_used: true };
-                self.known.lock().unwrap_or_else(PoisonError::into_inner).insert(host.into(), entry);
-                Ok(addresses)
-            }
-            Err(error) => last.ok_or(error),
+    /// Asks for a known name again when it is time. Connections that are kept busy are never opened
+    /// anew, so nothing else would notice that their upstream has moved.
+    pub async fn renew(&self, host: &str) {
+        if let Some((_, false)) = self.use_known(host) {
+            let _ = self.ask_again(host, UNHURRIED).await;
         }
+    }
+
+    async fn ask_again(&self, host: &str, patience: Duration) -> io::Result<Arc<[IpAddr]>> {
+        tokio::time::timeout(patience, self.ask(host)).await.unwrap_or_else(|elapsed| Err(elapsed.into()))
+    }
+
+    async fn ask(&self, host: &str) -> io::Result<Arc<[IpAddr]>> {
+        let mut addresses = self.names.ask(host).await?;
+        addresses.dedup();
+        let addresses: Arc<[IpAddr]> = addresses.into();
+        let at = self.clock.now();
+        let refresh = *self.refresh.lock().unwrap_or_else(PoisonError::into_inner);
+        let entry = Known { addresses: addresses.clone(), at, fresh_until: at + refresh, is_used: true };
+        self.known.lock().unwrap_or_else(PoisonError::into_inner).insert(host.into(), entry);
+        self.answers.fetch_add(1, Ordering::Release);
+        Ok(addresses)
+    }
+
+    /// How often a name was asked for with success. As long as it stays, so does every answer of
+    /// [`Resolver::still_leads`].
+    #[must_use]
+    pub fn answers(&self) -> u64 {
+        self.answers.load(Ordering::Acquire)
     }
 
     /// The last addresses, and whether they are fresh. Where they are not, the one who is told so
@@ -131,16 +174,47 @@ mod tests {
 
     const REFRESH: Duration = Duration::from_secs(30);
 
-    async fn answer(octet: u8) -> io::Result<Vec<IpAddr>> {
-        Ok(vec![IpAddr::from([10, 0, 0, octet])])
+    /// What the names answer: an octet of 10.0.0.x, a failure, or nothing at all.
+    #[derive(Clone, Copy)]
+    enum Mood {
+        Answer(u8),
+        Silence,
+        Failure,
     }
 
-    async fn silence() -> io::Result<Vec<IpAddr>> {
-        std::future::pending().await
+    struct Scripted(Arc<Mutex<Mood>>);
+
+    impl Names for Scripted {
+        fn ask<'a>(&'a self, _: &'a str) -> Asking<'a> {
+            let mood = *self.0.lock().unwrap();
+            Box::pin(async move {
+                match mood {
+                    Mood::Answer(octet) => Ok(vec![IpAddr::from([10, 0, 0, octet])]),
+                    Mood::Silence => std::future::pending().await,
+                    Mood::Failure => Err(io::ErrorKind::NotFound.into()),
+                }
+            })
+        }
     }
 
-    async fn failure() -> io::Result<Vec<IpAddr>> {
-        Err(io::ErrorKind::NotFound.into())
+    /// A resolver whose names are asked through `lookup`, in that mood.
+    struct Asked(Resolver, Arc<Mutex<Mood>>);
+
+    impl Asked {
+        fn new() -> Self {
+            let mood = Arc::new(Mutex::new(Mood::Failure));
+            Self(Resolver::over(Clock, REFRESH, Box::new(Scripted(mood.clone()))), mood)
+        }
+
+        async fn lookup(&self, mood: Mood) -> io::Result<Arc<[IpAddr]>> {
+            *self.1.lock().unwrap() = mood;
+            self.0.lookup("a").await
+        }
+
+        async fn renew(&self, mood: Mood) {
+            *self.1.lock().unwrap() = mood;
+            self.0.renew("a").await;
+        }
     }
 
     fn is(octet: u8, found: &io::Result<Arc<[IpAddr]>>) -> bool {
@@ -149,44 +223,58 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_name_is_asked_for_again_when_it_is_old() {
-        let resolver = Resolver::new(Clock, REFRESH);
-        assert!(is(1, &resolver.lookup_by("a", answer(1)).await));
+        let names = Asked::new();
+        assert!(is(1, &names.lookup(Mood::Answer(1)).await));
         tokio::time::advance(REFRESH / 2).await;
-        assert!(is(1, &resolver.lookup_by("a", silence()).await));
+        assert!(is(1, &names.lookup(Mood::Silence).await));
         tokio::time::advance(REFRESH).await;
-        assert!(is(2, &resolver.lookup_by("a", answer(2)).await));
+        assert!(is(2, &names.lookup(Mood::Answer(2)).await));
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_resolver_that_fails_or_falls_silent_costs_a_moment_and_no_address() {
-        let resolver = Resolver::new(Clock, REFRESH);
-        assert!(resolver.lookup_by("a", failure()).await.is_err());
-        assert!(is(1, &resolver.lookup_by("a", answer(1)).await));
+        let names = Asked::new();
+        assert!(names.lookup(Mood::Failure).await.is_err());
+        assert!(is(1, &names.lookup(Mood::Answer(1)).await));
         for reload in [false, true] {
             tokio::time::advance(REFRESH * 2).await;
             if reload {
-                resolver.reset(REFRESH);
+                names.0.reset(REFRESH);
             }
             let began = Clock.now();
-            assert!(is(1, &resolver.lookup_by("a", silence()).await));
+            assert!(is(1, &names.lookup(Mood::Silence).await));
             assert!(Clock.now().duration_since(began) <= PATIENCE + Duration::from_millis(10));
             // Nobody else waits before the next try.
             let began = Clock.now();
-            assert!(is(1, &resolver.lookup_by("a", silence()).await));
+            assert!(is(1, &names.lookup(Mood::Silence).await));
             assert_eq!(Clock.now(), began);
             tokio::time::advance(ASK_AGAIN).await;
-            assert!(is(1, &resolver.lookup_by("a", failure()).await));
+            assert!(is(1, &names.lookup(Mood::Failure).await));
         }
         tokio::time::advance(ASK_AGAIN).await;
-        assert!(is(3, &resolver.lookup_by("a", answer(3)).await));
+        assert!(is(3, &names.lookup(Mood::Answer(3)).await));
     }
 
     #[tokio::test(start_paused = true)]
     async fn names_that_nobody_wants_are_forgotten() {
-        let resolver = Resolver::new(Clock, REFRESH);
-        assert!(is(1, &resolver.lookup_by("a", answer(1)).await));
-        resolver.reset(REFRESH);
-        resolver.reset(REFRESH);
-        assert!(resolver.lookup_by("a", failure()).await.is_err());
+        let names = Asked::new();
+        assert!(is(1, &names.lookup(Mood::Answer(1)).await));
+        names.0.reset(REFRESH);
+        names.0.reset(REFRESH);
+        assert!(names.lookup(Mood::Failure).await.is_err());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_name_in_use_is_asked_for_again_without_a_call_and_only_when_it_is_old() {
+        let names = Asked::new();
+        names.renew(Mood::Answer(1)).await;
+        assert_eq!(names.0.answers(), 0, "nobody has wanted it yet");
+        assert!(is(1, &names.lookup(Mood::Answer(1)).await));
+        names.renew(Mood::Answer(2)).await;
+        assert!(is(1, &names.lookup(Mood::Failure).await));
+        tokio::time::advance(REFRESH).await;
+        names.renew(Mood::Answer(2)).await;
+        assert!(is(2, &names.lookup(Mood::Failure).await));
+        assert_eq!(names.0.answers(), 2);
     }
 }
