@@ -155,12 +155,14 @@ impl<T: AsyncRead + AsyncWrite + Unpin> CallerIo<T> {
 
     /// The caller has sent FIN in the middle of a call.
     fn stopped_sending(&mut self, cx: &mut Context<'_>) -> io::Result<()> {
-        if !self.half_close {
+        // HTTP/1.0 has no interim response to ask with, and whoever speaks it today is nginx in front
+        // of us, whose own caller has left.
+        if !self.half_close || !self.presence.knows_interim() {
             return Err(io::ErrorKind::ConnectionReset.into());
         }
         let first = !self.presence.has_stopped_sending();
         self.presence.stage.fetch_or(FIN, Ordering::Relaxed);
-        if !self.probed && self.presence.now() == BUSY && self.presence.knows_interim() {
+        if !self.probed && self.presence.now() == BUSY {
             self.probed = true;
             // Nothing of an answer has been written, so the socket's buffer takes these few bytes.
             let sent = ready_or_none(Pin::new(&mut self.inner).poll_write(cx, PROBE));

@@ -165,21 +165,28 @@ async fn http_1_0_is_answered_plainly() {
     let up = upstream("rules: [{ reply: { say: [one, two], latency: 300ms } }]").await;
     let gateway = Gateway::serve(&usual(&up.url())).await;
     for ask in [chat(), chat().stream()] {
-        for half_close in [false, true] {
-            let mut caller = gateway.caller().await;
-            let wire = String::from_utf8(ask.wire()).unwrap().replace("HTTP/1.1", "HTTP/1.0");
-            caller.write(wire.as_bytes()).await;
-            if half_close {
-                caller.half_close().await;
-            }
-            let (bytes, ended) = soon("the end", caller.rest()).await;
-            let text = String::from_utf8(bytes).unwrap();
-            assert_eq!(ended, Ended::Closed);
-            assert!(text.starts_with("HTTP/1.0 200") || text.starts_with("HTTP/1.1 200"), "{text}");
-            assert!(!text.to_lowercase().contains("transfer-encoding"), "{text}");
-            assert!(text.contains("one") && text.contains("two"), "{text}");
-        }
+        let mut caller = gateway.caller().await;
+        let wire = String::from_utf8(ask.wire()).unwrap().replace("HTTP/1.1", "HTTP/1.0");
+        caller.write(wire.as_bytes()).await;
+        let (bytes, ended) = soon("the end", caller.rest()).await;
+        let text = String::from_utf8(bytes).unwrap();
+        assert_eq!(ended, Ended::Closed);
+        assert!(text.starts_with("HTTP/1.0 200") || text.starts_with("HTTP/1.1 200"), "{text}");
+        assert!(!text.to_lowercase().contains("transfer-encoding"), "{text}");
+        assert!(text.contains("one") && text.contains("two"), "{text}");
     }
+}
+
+#[tokio::test]
+async fn over_http_1_0_the_end_of_sending_is_the_end_of_the_call() {
+    let up = upstream("rules: [{ reply: hang }]").await;
+    let gateway = Gateway::serve(&usual(&up.url())).await;
+    let mut caller = gateway.caller().await;
+    let wire = String::from_utf8(chat().wire()).unwrap().replace("HTTP/1.1", "HTTP/1.0");
+    caller.write(wire.as_bytes()).await;
+    up.log().until(|calls| calls.len() == 1).await;
+    drop(caller);
+    soon("the upstream hears of it", up.log().until(|calls| calls[0].end == End::Gone)).await;
 }
 
 #[tokio::test]
