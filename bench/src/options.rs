@@ -15,7 +15,7 @@ usage: bench [run]   [options]     measures and prints a table, ratios first
   --rounds N           rounds (5; with --quick 3)
   --seconds S          length of one sample, for all measures alike
   --max-seconds S      no round begins that would end after this (230; with --quick 58)
-  --targets A,B,…      of direct, nginx, relay, gateway (all)
+  --targets A,B,…      of direct, nginx, nginx-tuned, relay, gateway (all)
   --only A,B,…         of latency, chat, stream, crowd, flood, embeddings, prompt, memory (all)
   --gateway PATH       the gateway's binary (target/release/mai-gateway)
   --json FILE          writes every sample and every ratio

@@ -112,7 +112,7 @@ impl Row {
         let values = rounds.filter_map(|round| {
             let own = book.find(round, kind, self.figure)?;
             match (self.by, kind) {
-                (By::AddedRatio, Kind::Nginx | Kind::Relay | Kind::Gateway) => {
+                (By::AddedRatio, Kind::Nginx | Kind::Tuned | Kind::Relay | Kind::Gateway) => {
                     Some(own - book.find(round, Kind::Direct, self.figure)?)
                 }
                 _ => Some(own),
@@ -211,7 +211,7 @@ pub(crate) fn write(options: &Options, book: &Book) -> io::Result<()> {
 
 /// Both tables in Markdown, padded so that they read well as they are.
 fn tables(options: &Options, book: &Book) -> String {
-    let kinds: Vec<Kind> = [Kind::Gateway, Kind::Relay, Kind::Nginx, Kind::Direct]
+    let kinds: Vec<Kind> = [Kind::Gateway, Kind::Relay, Kind::Nginx, Kind::Tuned, Kind::Direct]
         .into_iter()
         .filter(|kind| options.targets.contains(kind))
         .collect();
@@ -240,7 +240,7 @@ fn tables(options: &Options, book: &Book) -> String {
 
 fn ratio_table(book: &Book, kinds: &[Kind]) -> String {
     let compared: Vec<Kind> =
-        kinds.iter().copied().filter(|kind| matches!(kind, Kind::Gateway | Kind::Relay)).collect();
+        kinds.iter().copied().filter(|kind| matches!(kind, Kind::Gateway | Kind::Relay | Kind::Tuned)).collect();
     let names = compared.iter().map(|kind| kind.name());
     let mut lines = vec![["against nginx", "wanted"].into_iter().chain(names).chain([""]).map(String::from).collect()];
     for row in &ROWS {

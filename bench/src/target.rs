@@ -21,17 +21,20 @@ pub(crate) enum Kind {
     /// The upstream itself, nothing in between.
     Direct,
     Nginx,
+    /// nginx with buffers so large that the largest answer stays in memory.
+    Tuned,
     Relay,
     Gateway,
 }
 
 impl Kind {
-    pub(crate) const ALL: [Self; 4] = [Self::Direct, Self::Nginx, Self::Relay, Self::Gateway];
+    pub(crate) const ALL: [Self; 5] = [Self::Direct, Self::Nginx, Self::Tuned, Self::Relay, Self::Gateway];
 
     pub(crate) const fn name(self) -> &'static str {
         match self {
             Self::Direct => "direct",
             Self::Nginx => "nginx",
+            Self::Tuned => "nginx-tuned",
             Self::Relay => "relay",
             Self::Gateway => "gateway",
         }
@@ -67,9 +70,10 @@ impl Target {
         let upstream_pids = upstream.pids().to_vec();
         let process = match kind {
             Kind::Direct => return Ok(Self { kind, port: upstream_port, process: None, upstream_pids }),
-            Kind::Nginx => {
-                let config = dir.join("nginx.conf");
-                fs::write(&config, nginx_config(port, upstream_port, dir))?;
+            Kind::Nginx | Kind::Tuned => {
+                let config = dir.join(format!("{}.conf", kind.name()));
+                let buffers = if kind == Kind::Tuned { LARGE_BUFFERS } else { "" };
+                fs::write(&config, nginx_config(port, upstream_port, (dir, kind.name()), buffers))?;
                 let words = ["nginx", "-e", "stderr", "-p", &text(dir), "-c", &text(&config)].map(String::from);
                 Started::start(dir, kind.name(), &words, &[])?
             }
@@ -153,23 +157,27 @@ fn text(path: &Path) -> String {
     path.to_string_lossy().into_owned()
 }
 
-/// A plain reverse proxy, set up by someone who knows it: two workers, kept connections both ways, bodies in memory, no log.
-fn nginx_config(port: u16, upstream_port: u16, dir: &Path) -> String {
+/// What keeps an answer of 411 KB in nginx's memory; its own defaults pass it on in pieces of 4 KiB.
+const LARGE_BUFFERS: &str = "proxy_buffers 16 64k; proxy_buffer_size 64k; proxy_busy_buffers_size 128k;";
+
+/// A plain reverse proxy: two workers, kept connections both ways, requests in memory, no log; answers
+/// are buffered as nginx does by default, unless `buffers` says otherwise.
+fn nginx_config(port: u16, upstream_port: u16, (dir, name): (&Path, &str), buffers: &str) -> String {
     let dir = text(dir);
     format!(
         r#"worker_processes 2;
 worker_rlimit_nofile 16384;
 daemon off;
-pid {dir}/nginx.pid;
+pid {dir}/{name}.pid;
 error_log stderr error;
 events {{ worker_connections 8192; }}
 http {{
     access_log off;
-    client_body_temp_path {dir}/nginx-body;
-    proxy_temp_path {dir}/nginx-proxy;
-    fastcgi_temp_path {dir}/nginx-fastcgi;
-    uwsgi_temp_path {dir}/nginx-uwsgi;
-    scgi_temp_path {dir}/nginx-scgi;
+    client_body_temp_path {dir}/{name}-body;
+    proxy_temp_path {dir}/{name}-proxy;
+    fastcgi_temp_path {dir}/{name}-fastcgi;
+    uwsgi_temp_path {dir}/{name}-uwsgi;
+    scgi_temp_path {dir}/{name}-scgi;
     client_max_body_size 16m;
     client_body_buffer_size 512k;
     keepalive_timeout 300s;
@@ -194,9 +202,7 @@ http {{
         }}
         location / {{
             proxy_pass http://bench;
-            proxy_buffers 16 64k;
-            proxy_buffer_size 64k;
-            proxy_busy_buffers_size 128k;
+            {buffers}
             proxy_max_temp_file_size 0;
         }}
     }}
