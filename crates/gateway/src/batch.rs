@@ -55,20 +55,55 @@ pub async fn pursue_parts(call: &Call<'_>, parts: &[Ask], tries: &mut Tries) -> 
     let clock = call.worker.live.clock;
     let mut side =
         Side { began: clock.now(), clock, each: parts.iter().map(|_| Tries::new(clock)).collect(), whole: tries };
-    let mut waiting = parts.iter().zip(&mut side.each);
+    let won = pursue_all(call, parts, &mut side.each).await;
+    if won.is_err() {
+        side.each.iter_mut().for_each(|part| part.end(AttemptOutcome::Cancelled, None));
+    }
+    joined(call.errand.ask, won?)
+}
+
+async fn pursue_all(call: &Call<'_>, parts: &[Ask], tries: &mut [Tries]) -> Result<Vec<Won>, Refusal> {
+    let all = parts.iter().zip(&mut *tries).collect();
+    let mut won = side_by_side(call, all, &|_| true).await?;
+    if matches!(call.errand.ask.view, View::Rerank(_)) {
+        put_on_one_scale(call, parts, tries, &mut won).await?;
+    }
+    Ok(won)
+}
+
+/// Scores of different models cannot stand in one ranking. Where parts were answered by several,
+/// because an upstream failed in between, the one that was tried last ranks the others' parts too.
+async fn put_on_one_scale(call: &Call<'_>, parts: &[Ask], tries: &mut [Tries], won: &mut [Won]) -> Result<(), Refusal> {
+    let upstreams = &call.route.0.upstreams;
+    let place = |won: &&Won| upstreams.iter().position(|upstream| Arc::ptr_eq(upstream, &won.upstream));
+    let Some(last) = won.iter().max_by_key(place).map(|won| won.upstream.clone()) else { return Ok(()) };
+    let is_odd = |won: &Won| won.upstream.model != last.model;
+    let odd = parts.iter().zip(tries).zip(&*won).filter(|(_, won)| is_odd(won)).map(|(part, _)| part).collect();
+    let again = side_by_side(call, odd, &|upstream| upstream.model == last.model).await?;
+    for (odd, again) in won.iter_mut().filter(|won| is_odd(won)).zip(again) {
+        *odd = again;
+    }
+    Ok(())
+}
+
+/// Pursues parts through those upstreams that `may_serve`, a few at a time; answers in their order.
+async fn side_by_side<'a>(
+    call: &Call<'a>,
+    parts: Vec<(&'a Ask, &'a mut Tries)>,
+    may_serve: &'a (dyn Fn(&Upstream) -> bool + Sync),
+) -> Result<Vec<Won>, Refusal> {
     let mut won: Vec<Option<Won>> = parts.iter().map(|_| None).collect();
+    let mut waiting = parts.into_iter().enumerate();
     let mut under_way: Vec<(usize, PartUnderWay<'_>)> = Vec::new();
-    let mut next = 0;
     loop {
         while under_way.len() < SIDE_BY_SIDE {
-            let Some((part, tries)) = waiting.next() else { break };
-            under_way.push((next, Box::pin(pursue_part(*call, part, tries))));
-            next += 1;
+            let Some((at, (part, tries))) = waiting.next() else { break };
+            under_way.push((at, Box::pin(pursue_part(*call, part, tries, may_serve))));
         }
         if under_way.is_empty() {
             break;
         }
-        let (at, answer) = poll_fn(|cx| {
+        let (slot, answer) = poll_fn(|cx| {
             for (slot, (_, part)) in under_way.iter_mut().enumerate() {
                 if let Poll::Ready(answer) = part.as_mut().poll(cx) {
                     return Poll::Ready((slot, answer));
@@ -77,25 +112,25 @@ pub async fn pursue_parts(call: &Call<'_>, parts: &[Ask], tries: &mut Tries) -> 
             Poll::Pending
         })
         .await;
-        let (at, _) = under_way.swap_remove(at);
-        match (answer, won.get_mut(at)) {
-            (Ok(part), Some(place)) => *place = Some(part),
-            (Ok(_), None) => return Err(no_part()),
-            (Err(refusal), _) => {
-                drop((waiting, under_way));
-                side.each.iter_mut().for_each(|part| part.end(AttemptOutcome::Cancelled, None));
-                return Err(refusal);
-            }
+        let (at, _) = under_way.swap_remove(slot);
+        if let Some(place) = won.get_mut(at) {
+            *place = Some(answer?);
         }
     }
-    drop(under_way);
-    joined(call.errand.ask, won.into_iter().flatten().collect())
+    Ok(won.into_iter().flatten().collect())
 }
 
-async fn pursue_part(call: Call<'_>, part: &Ask, tries: &mut Tries) -> Result<Won, Refusal> {
+async fn pursue_part(
+    call: Call<'_>,
+    part: &Ask,
+    tries: &mut Tries,
+    may_serve: &(dyn Fn(&Upstream) -> bool + Sync),
+) -> Result<Won, Refusal> {
     let call = Call { errand: Errand { ask: part, ..call.errand }, ..call };
     let (route, state) = call.route;
-    let won = pursue(&call, plan(route, state, call.worker.live.clock.now())?, tries).await?;
+    let mut targets = plan(route, state, call.worker.live.clock.now())?;
+    targets.retain(|target| route.upstreams.get(target.upstream).is_some_and(|upstream| may_serve(upstream)));
+    let won = pursue(&call, targets, tries).await?;
     tries.end(AttemptOutcome::Ok, Some(200));
     Ok(won)
 }

@@ -247,3 +247,32 @@ fn more_documents_than_a_server_takes_go_in_parts_and_come_back_as_one_ranking()
         assert_eq!(common(answer.json()), common(whole.ask(ask()).await.json()));
     });
 }
+
+#[test]
+fn scores_of_two_models_never_stand_in_one_ranking() {
+    story(async {
+        let documents: Vec<String> = (0..70).map(|n| format!("a text {}about apples", "very ".repeat(n % 7))).collect();
+        let ask = || rerank("rerank", "apples", documents.clone());
+        for (model, calls) in [("another", (3, 3)), ("rank", (3, 1))] {
+            let two = format!(
+                r#"
+providers:
+  - {{ name: a, protocol: tei, base_url: "http://a" }}
+  - {{ name: b, protocol: tei, base_url: "http://b" }}
+routes:
+  - name: rerank
+    match: {{ path: /v1/rerank }}
+    upstreams: [{{ provider: a, model: rank }}, {{ provider: b, model: {model}, tier: 1 }}]
+clients: [{{ name: app, keys: [sk-app], routes: ["*"] }}]
+"#
+            );
+            let stage = Stage::set(&two);
+            let a = stage.host("a", Script::from(Scenario::of([]).strict(Strict::Tei)).on_call(2, Reply::status(500)));
+            let b = stage.host("b", Scenario::of([]).strict(Strict::Tei));
+            let answer = stage.ask(ask()).await;
+            assert_eq!(answer.status, 200, "{}", answer.text());
+            assert_eq!(answer.json()["results"].as_array().unwrap().len(), 70);
+            assert_eq!((a.calls().len(), b.calls().len()), calls, "{model}");
+        }
+    });
+}
