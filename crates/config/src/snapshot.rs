@@ -104,7 +104,9 @@ pub struct AdminToken {
     pub name: String,
     /// May do what.
     pub role: Role,
-    /// The token's keyed hash.
+    /// The token where it was written plain, for the mask before the log alone.
+    pub plain: Option<Secret>,
+    /// The token's keyed hash, by which callers are known.
     pub id: KeyId,
 }
 

@@ -18,7 +18,8 @@ use tracing_subscriber::{Registry, fmt, reload};
 pub struct Mask(Arc<RwLock<Vec<Secret>>>);
 
 impl Mask {
-    /// Replaces the set: the provider keys of a configuration.
+    /// Replaces the set: what a configuration holds of keys, tokens and credentials in plain text.
+    /// Callers' keys are not among them: only their hashes are kept.
     pub fn set(&self, secrets: Vec<Secret>) {
         *self.0.write().unwrap_or_else(PoisonError::into_inner) = secrets;
     }

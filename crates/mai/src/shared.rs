@@ -52,7 +52,8 @@ impl Shared {
 pub fn secrets(snapshot: &Snapshot) -> Vec<Secret> {
     /// A header's value shorter than this is a word, such as a team's name.
     const SHORTEST: usize = 12;
-    let mut secrets = Vec::new();
+    let tokens = snapshot.general.admin_tokens.iter();
+    let mut secrets: Vec<Secret> = tokens.filter_map(|token| token.plain.clone()).collect();
     for provider in &snapshot.providers {
         secrets.extend(provider.keys.iter().map(|key| key.secret.clone()));
         let headers = provider.headers.iter().map(|(_, value)| value);
@@ -61,4 +62,34 @@ pub fn secrets(snapshot: &Snapshot) -> Vec<Secret> {
         secrets.extend(values.filter(|value| value.len() >= SHORTEST).map(Secret::new));
     }
     secrets
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_tokens_and_credentials_are_secrets_and_hashes_and_words_are_not() {
+        let text = r#"
+admin:
+  tokens:
+    - { name: ops, role: operator, token: adm-in-plain-text }
+    - { name: hashed, role: viewer, token: "sha256:2cf24dba5fb0a30e26e83b2ac5b9e29e1b161e5c1fa7425e73043362938b9824" }
+providers:
+  - name: a
+    protocol: openai
+    base_url: "http://a/v1"
+    api_keys: [sk-one, sk-two]
+    headers: { x-team: rag, x-token: "a-long-credential" }
+    proxy: "http://user:word@proxy:3128"
+routes: [{ name: chat, match: { path: /v1/chat/completions }, upstreams: [{ provider: a, model: m }] }]
+clients: [{ name: app, keys: [sk-app], routes: ["*"] }]
+"#;
+        let source = config::Source::Text { name: "secrets.yaml".to_owned(), text: text.to_owned() };
+        let loaded = config::load(&source, &|_| None, &base::KeyHasher::new(&[0; 64])).unwrap();
+        let secrets = secrets(&loaded.snapshot);
+        let mut shown: Vec<&str> = secrets.iter().map(Secret::expose).collect();
+        shown.sort_unstable();
+        assert_eq!(shown, ["Basic dXNlcjp3b3Jk", "a-long-credential", "adm-in-plain-text", "sk-one", "sk-two"]);
+    }
 }

@@ -86,12 +86,14 @@ fn admin_tokens(compiler: &mut Compiler<'_>, list: &View<'_>) -> Vec<AdminToken>
         if let Some(first) = seen.insert(id, token.place().clone()) {
             compiler.report(&token, format!("the same token is written at {first}; tokens must differ"));
         }
-        tokens.push(AdminToken { name: name.to_owned(), role, id });
+        let plain = token.text().filter(|text| !text.starts_with("sha256:")).map(Secret::new);
+        tokens.push(AdminToken { name: name.to_owned(), role, plain, id });
     }
     if let Some(token) = &compiler.overrides.admin_token {
         if is_header_token(token.expose()) {
             let id = compiler.hasher.of_key(token.expose().as_bytes());
-            tokens.push(AdminToken { name: "MAI_ADMIN_TOKEN".into(), role: Role::Admin, id });
+            let plain = Some(token.clone());
+            tokens.push(AdminToken { name: "MAI_ADMIN_TOKEN".into(), role: Role::Admin, plain, id });
         } else {
             report_override(compiler, "MAI_ADMIN_TOKEN", "holds characters that nobody can send in a header");
         }
