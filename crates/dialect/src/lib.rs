@@ -22,6 +22,7 @@ use base::{Endpoint, Fault, Refusal, Usage};
 use bytes::Bytes;
 
 pub use ask::{Ask, View};
+pub use tokens::load_vocabulary;
 
 /// The protocols that a provider can be configured with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -192,6 +193,12 @@ pub trait Dialect: Send + Sync + std::fmt::Debug {
     /// the inputs belong together.
     fn max_inputs(&self, _endpoint: Endpoint) -> Option<usize> {
         None
+    }
+
+    /// Whether its embeddings take token ids. Where not, `encode` puts texts in their place whatever
+    /// the target says.
+    fn takes_token_ids(&self) -> bool {
+        false
     }
 
     /// The path and query at the provider: `base` is the configured base URL's path and query as

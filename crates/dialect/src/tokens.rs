@@ -7,6 +7,17 @@ use tiktoken_rs::tokenizer::{Tokenizer, get_tokenizer};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct UnknownToken;
 
+/// Loads the vocabulary that [`decode`] needs for a model, some 10 MB in some 100 ms; after the first
+/// time it costs nothing. Whoever must not be held up that long has it done elsewhere beforehand.
+pub fn load_vocabulary(model: &str) {
+    // Where it cannot be loaded, `decode` says so.
+    drop(bpe_for_tokenizer(vocabulary_of(model)));
+}
+
+fn vocabulary_of(model: &str) -> Tokenizer {
+    get_tokenizer(model).unwrap_or(Tokenizer::Cl100kBase)
+}
+
 /// The text behind token ids, in the vocabulary of a model as its caller names it.
 ///
 /// LangChain takes `cl100k_base` for every model name that tiktoken does not know, so that is what
@@ -16,8 +27,7 @@ pub(crate) struct UnknownToken;
 /// # Errors
 /// For an id outside the vocabulary.
 pub(crate) fn decode(model: &str, ids: &[u32]) -> Result<String, UnknownToken> {
-    let tokenizer = get_tokenizer(model).unwrap_or(Tokenizer::Cl100kBase);
-    let vocabulary = bpe_for_tokenizer(tokenizer).map_err(|_| UnknownToken)?;
+    let vocabulary = bpe_for_tokenizer(vocabulary_of(model)).map_err(|_| UnknownToken)?;
     let bytes = vocabulary.decode_bytes(ids).map_err(|_| UnknownToken)?;
     Ok(String::from_utf8(bytes).unwrap_or_else(|error| String::from_utf8_lossy(error.as_bytes()).into_owned()))
 }

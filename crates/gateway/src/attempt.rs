@@ -102,6 +102,11 @@ async fn exchange(
     facts: &mut Circumstances,
 ) -> Result<Landed, Fault> {
     let target = target(errand.ask, upstream, state, step);
+    if wants_vocabulary(errand.ask, upstream, &target) {
+        let model = errand.ask.model.clone();
+        // Other calls of this worker must not wait for it. A load that fails shows in the encoding.
+        let _ = tokio::task::spawn_blocking(move || dialect::load_vocabulary(&model)).await;
+    }
     let (request, added) = request(errand, (upstream, state), &target, step.target.key)?;
     facts.added_stream_options = added.stream_options;
     facts.carried_token_arrays = added.token_arrays && upstream.provider.token_arrays == dialect::TokenArrays::Auto;
@@ -148,6 +153,12 @@ fn target<'a>(ask: &'a Ask, upstream: &'a Upstream, state: &UpstreamState, step:
         },
         base_path: &provider.base_path,
     }
+}
+
+/// Whether the request will hold texts in the place of the caller's token ids.
+fn wants_vocabulary(ask: &Ask, upstream: &Upstream, target: &Target<'_>) -> bool {
+    let dialect::View::Embeddings(view) = &ask.view else { return false };
+    view.form.is_ids() && (target.decode_tokens || !upstream.provider.dialect.takes_token_ids())
 }
 
 const ACCEPT_EVENTS: HeaderValue = HeaderValue::from_static("text/event-stream, application/json");

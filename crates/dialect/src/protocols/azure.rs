@@ -31,6 +31,10 @@ impl Dialect for Azure {
         (endpoint == Endpoint::Embeddings).then_some(2048)
     }
 
+    fn takes_token_ids(&self) -> bool {
+        true
+    }
+
     fn path(&self, base: &str, place: &Place<'_>) -> Result<String, String> {
         let tail = place.endpoint.tail();
         if !self.speaks(place.endpoint) {

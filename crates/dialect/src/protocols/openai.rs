@@ -21,6 +21,10 @@ impl Dialect for OpenAi {
         (endpoint == Endpoint::Embeddings).then_some(2048)
     }
 
+    fn takes_token_ids(&self) -> bool {
+        true
+    }
+
     fn path(&self, base: &str, place: &Place<'_>) -> Result<String, String> {
         Base::of(base)?.join(place.endpoint.tail(), None)
     }

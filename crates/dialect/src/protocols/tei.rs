@@ -28,6 +28,10 @@ impl Dialect for Tei {
         self.speaks(endpoint).then_some(32)
     }
 
+    fn takes_token_ids(&self) -> bool {
+        true
+    }
+
     fn path(&self, base: &str, place: &Place<'_>) -> Result<String, String> {
         let mut base = Base::of(base, &["rerank", "embed"])?;
         let _ = base.without(&["v1"]);
