@@ -1,5 +1,7 @@
 # The commands of this house. `make run` is the first one, `make test` the second.
 .DEFAULT_GOAL := help
+# Where rustup puts cargo, also in a shell that was opened before it.
+export PATH := $(HOME)/.cargo/bin:$(PATH)
 .PHONY: help run test lint docs demo bench
 
 help: ## this list
