@@ -63,6 +63,6 @@ pub fn check(at: &ConfigAt) -> ExitCode {
 
 /// `mai-gateway schema`
 pub fn schema() -> ExitCode {
-    say(config::schema());
+    say(config::schema().trim_end());
     CLEAN.into()
 }

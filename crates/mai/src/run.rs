@@ -55,7 +55,7 @@ struct Gateway {
 }
 
 async fn start(flags: ServeFlags) -> Result<Gateway, String> {
-    let hasher = KeyHasher::new(&process_key());
+    let hasher = KeyHasher::new(&random::<64>()?);
     // A variable that is set to nothing counts as not set.
     let given = |value: &Option<String>| value.clone().filter(|value| !value.is_empty());
     let overrides = Overrides {
@@ -68,7 +68,8 @@ async fn start(flags: ServeFlags) -> Result<Gateway, String> {
     let (source, found) = match check::source(&flags.at) {
         Some(source) => (source, None),
         None => {
-            let found = zero::find(&check::env, &Dice::fair()).await?;
+            let secrets = [u128::from_ne_bytes(random()?), u128::from_ne_bytes(random()?)];
+            let found = zero::find(&check::env, secrets).await?;
             (found.source.clone(), Some(found))
         }
     };
@@ -106,7 +107,8 @@ async fn start(flags: ServeFlags) -> Result<Gateway, String> {
 }
 
 fn taken(what: &str, key: &str, addr: std::net::SocketAddr, error: &io::Error) -> String {
-    format!("cannot open the {what} port {addr}: {error}; set `{key}` to a free one")
+    let flag = key.replace('.', "-");
+    format!("cannot open the {what} port {addr}: {error}; set `{key}` or `--{flag}` to a free one")
 }
 
 fn live(snapshot: Snapshot) -> Result<(Arc<Live>, Arc<Shared>), String> {
@@ -238,12 +240,11 @@ fn background(task: impl Future<Output = ()> + Send + 'static) {
     drop(tokio::spawn(task));
 }
 
-/// 64 bytes that nobody else knows, for the hashes of this process.
-fn process_key() -> [u8; 64] {
-    let mut key = [0; 64];
-    if rustls::crypto::ring::default_provider().secure_random.fill(&mut key).is_err() {
-        // Without the system's randomness the hashes are unkeyed; TLS would fail too.
-        tracing::error!("the system gives no random bytes");
+/// Bytes that nobody else knows: the key of this process's hashes, the secrets that it makes.
+fn random<const N: usize>() -> Result<[u8; N], String> {
+    let mut bytes = [0; N];
+    match rustls::crypto::ring::default_provider().secure_random.fill(&mut bytes) {
+        Ok(()) => Ok(bytes),
+        Err(_) => Err("the system gives no random bytes".to_owned()),
     }
-    key
 }

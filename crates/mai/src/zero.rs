@@ -3,7 +3,6 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use base::Dice;
 use config::Source;
 use mock::{Mock, Scenario};
 use serde_json::{Value, json};
@@ -114,28 +113,37 @@ pub struct Banner {
     found: Vec<String>,
 }
 
-/// Looks around and makes a configuration of it.
+/// Looks around and makes a configuration of it. Client key and admin token are made of `random`, which
+/// must come from the system: dice can be told from what they threw, such as the ids of requests.
 ///
 /// # Errors
 /// A sentence when not even the mock can be started.
-pub async fn find(env: &dyn Fn(&str) -> Option<String>, dice: &Dice) -> Result<Found, String> {
+pub async fn find(env: &dyn Fn(&str) -> Option<String>, random: [u128; 2]) -> Result<Found, String> {
+    let [client_key, admin_token] = random;
     let mut offers = keyed(env);
     if let Some(ollama) = ollama().await {
         offers.push(ollama);
     }
-    let lacking = [Role::Chat, Role::Embedding, Role::Rerank]
-        .iter()
-        .any(|role| !offers.iter().any(|offer| offer.model(*role).is_some()));
+    let lacking: Vec<&str> = [("chat", Role::Chat), ("embedding", Role::Embedding), ("rerank", Role::Rerank)]
+        .into_iter()
+        .filter(|(_, role)| !offers.iter().any(|offer| offer.model(*role).is_some()))
+        .map(|(name, _)| name)
+        .collect();
     let mut mock = None;
-    if lacking {
+    if !lacking.is_empty() {
         let running = Mock::start(SocketAddr::from(([127, 0, 0, 1], 0)), Scenario::default())
             .await
             .map_err(|error| format!("the built-in mock cannot listen: {error}"))?;
-        offers.push(built_in(&running));
+        let note = if offers.is_empty() {
+            "nothing; the built-in mock answers (set OPENAI_API_KEY or start Ollama for real models)".to_owned()
+        } else {
+            format!("nothing for {}; the built-in mock answers", lacking.join(" and "))
+        };
+        offers.push(built_in(&running, note));
         mock = Some(running);
     }
-    let client_key = format!("mai-{:016x}{:016x}", dice.bits(), dice.bits());
-    let admin_token = format!("adm-{:016x}{:016x}", dice.bits(), dice.bits());
+    let client_key = format!("mai-{client_key:032x}");
+    let admin_token = format!("adm-{admin_token:032x}");
     let text = configuration(&offers, &client_key, &admin_token, env);
     let found = offers.iter().map(|offer| offer.note.clone()).collect();
     Ok(Found {
@@ -190,12 +198,12 @@ fn keyed(env: &dyn Fn(&str) -> Option<String>) -> Vec<Offer> {
         .collect()
 }
 
-fn built_in(running: &mock::Running) -> Offer {
+fn built_in(running: &mock::Running, note: String) -> Offer {
     Offer {
         provider: json!({ "name": "mock", "protocol": "openai", "base_url": format!("{}/v1", running.url()) }),
         name: "mock".to_owned(),
         models: ["mock-chat", "mock-embedding", "mock-rerank"].map(|model| Some(model.to_owned())),
-        note: "the built-in mock for the rest (set OPENAI_API_KEY or start Ollama for real models)".to_owned(),
+        note,
         stand_in: true,
     }
 }
@@ -285,7 +293,7 @@ MAI Gateway serves without a configuration.
   admin         http://{admin}  (token {token})
 
 Try it:
-  curl http://127.0.0.1:{port}/v1/chat/completions -H "Authorization: Bearer {key}" \
+  curl -N http://127.0.0.1:{port}/v1/chat/completions -H "Authorization: Bearer {key}" \
        -H "Content-Type: application/json" \
        -d '{{"model":"chat","stream":true,"messages":[{{"role":"user","content":"Hello"}}]}}'
 
@@ -304,23 +312,26 @@ mod tests {
 
     #[tokio::test]
     async fn with_nothing_around_the_mock_serves_everything() {
-        let found = find(&|_| None, &Dice::loaded(1)).await.unwrap();
+        let found = find(&|_| None, [1, 2]).await.unwrap();
         let loaded = config::load(&found.source, &|_| None, &KeyHasher::new(&[0; 64])).unwrap();
         assert_eq!(loaded.snapshot.routes.len(), 3);
         assert!(loaded.warnings.is_empty(), "{:?}", loaded.warnings);
         let text = found.banner.text(([0, 0, 0, 0], 8080).into(), ([127, 0, 0, 1], 8081).into());
         assert!(text.contains("mai-") && text.contains("/v1/chat/completions"));
+        assert!(text.contains("found         nothing; the built-in mock answers"), "{text}");
     }
 
     #[tokio::test]
     async fn a_provider_key_is_found_and_the_mock_fills_the_rest() {
         let env = |name: &str| (name == "DEEPSEEK_API_KEY").then(|| "sk-d".to_owned());
-        let found = find(&env, &Dice::loaded(1)).await.unwrap();
+        let found = find(&env, [1, 2]).await.unwrap();
         let loaded = config::load(&found.source, &env, &KeyHasher::new(&[0; 64])).unwrap();
         let labels = |at: usize| -> Vec<String> {
             loaded.snapshot.routes[at].upstreams.iter().map(|upstream| upstream.label.to_string()).collect()
         };
         assert_eq!(labels(0), ["deepseek/deepseek-v4-flash"]);
         assert_eq!(labels(2), ["mock/mock-rerank"]);
+        let text = found.banner.text(([0, 0, 0, 0], 8080).into(), ([127, 0, 0, 1], 8081).into());
+        assert!(text.contains("nothing for embedding and rerank; the built-in mock answers"), "{text}");
     }
 }
