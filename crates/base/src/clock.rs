@@ -29,7 +29,8 @@ impl Clock {
 pub struct Dice(Mutex<fastrand::Rng>);
 
 impl Dice {
-    /// Dice that nobody can foresee.
+    /// Dice that fall differently in every process. Whoever sees some throws can foresee the next: they
+    /// are not for keys and tokens.
     #[must_use]
     pub fn fair() -> Self {
         Self(Mutex::new(fastrand::Rng::new()))

@@ -205,7 +205,7 @@ fn push_digits(out: &mut Vec<u8>, number: u64, count: u32) {
 
 fn push_text(out: &mut Vec<u8>, text: &str) {
     // Folded, not `all`: the compiler then looks at many bytes at a time.
-    let odd = |byte: u8| (byte < 0x20) | (byte >= 0x7f) | (byte == b'"') | (byte == b'\\');
+    let odd = |byte: u8| !(0x20..0x7f).contains(&byte) | (byte == b'"') | (byte == b'\\');
     if !text.bytes().fold(false, |found, byte| found | odd(byte)) {
         out.push(b'"');
         out.extend_from_slice(text.as_bytes());

@@ -241,8 +241,11 @@ fn configuration(offers: &[Offer], client_key: &str, admin_token: &str, env: &dy
 }
 
 fn usual_data_dir_is_writable() -> bool {
-    std::fs::create_dir_all("/var/lib/mai-gateway").is_ok()
-        && std::fs::metadata("/var/lib/mai-gateway").is_ok_and(|meta| !meta.permissions().readonly())
+    // Permission bits do not say it for this user: only a file does.
+    let folder = std::path::Path::new("/var/lib/mai-gateway");
+    let probe = folder.join(format!(".probe-{}", std::process::id()));
+    let is_written = std::fs::create_dir_all(folder).is_ok() && std::fs::write(&probe, "").is_ok();
+    is_written && std::fs::remove_file(&probe).is_ok()
 }
 
 /// An Ollama on its usual port, with the first model of each kind that it has.
