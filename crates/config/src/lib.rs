@@ -22,6 +22,7 @@ mod shape;
 mod snapshot;
 mod sources;
 mod table;
+mod twin;
 mod units;
 mod variables;
 mod view;

@@ -1,19 +1,20 @@
 //! What outlives requests and reloads.
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use base::{Clock, Dice, Endpoint, Record};
 use config::{ApiKey, Provider, Route, Snapshot};
 use http::{HeaderMap, HeaderValue, header};
-use prometheus::IntGauge;
-use tokio::sync::{Notify, watch};
+use tokio::sync::Notify;
 
+use crate::keyring::KeyRing;
 use crate::log::AccessLog;
 use crate::metrics::Metrics;
+use crate::seat::Seat;
 use crate::sheet::{Put, Sheet};
 
 /// The process's state: the configuration in force, and what survives its change.
@@ -30,13 +31,12 @@ pub struct Live {
     running: ArcSwap<Running>,
     kept: Mutex<Kept>,
     /// One for each worker.
-    sheets: Mutex<Vec<Arc<Sheet>>>,
+    seats: Mutex<Vec<Arc<Seat>>>,
     /// Held by whoever gathers; memory that goes around between the sheets.
     gathering: Mutex<Vec<Record>>,
     something_to_gather: Notify,
     unwritten: Arc<AtomicUsize>,
     draining: AtomicBool,
-    cut: watch::Sender<bool>,
 }
 
 /// One configuration in force, with the state of its objects at hand. A request holds one from its
@@ -54,7 +54,7 @@ pub struct Running {
 #[derive(Debug)]
 pub struct RouteState {
     /// Requests running.
-    pub inflight: IntGauge,
+    pub inflight: Arc<AtomicI64>,
     /// The dimension of its vectors where a call names none; 0 until the first answer.
     pub dimension: Arc<AtomicUsize>,
     /// Parallel to `Route::upstreams`.
@@ -123,6 +123,10 @@ const GATHER: Duration = Duration::from_millis(20);
 const BODY_PATIENCE: Duration = Duration::from_secs(10);
 
 impl Running {
+    pub(crate) fn has_route(&self, name: &Arc<str>) -> bool {
+        self.routes.contains_key(name)
+    }
+
     /// The state of one of its routes.
     #[must_use]
     pub fn state(&self, route: &Route) -> Option<&RouteState> {
@@ -145,7 +149,7 @@ impl Live {
     pub fn new(snapshot: Snapshot, dice: Dice, log: AccessLog) -> Result<Arc<Self>, prometheus::Error> {
         let metrics = Metrics::new()?;
         let mut kept = Kept::default();
-        let running = kept.bind(snapshot, &metrics);
+        let running = kept.bind(snapshot, &|_| Arc::default());
         Ok(Arc::new(Self {
             clock: Clock,
             dice,
@@ -153,19 +157,34 @@ impl Live {
             log,
             running: ArcSwap::from_pointee(running),
             kept: Mutex::new(kept),
-            sheets: Mutex::default(),
+            seats: Mutex::default(),
             gathering: Mutex::default(),
             something_to_gather: Notify::new(),
             unwritten: Arc::default(),
             draining: AtomicBool::new(false),
-            cut: watch::Sender::new(false),
         }))
     }
 
     /// Takes a new configuration into force. State of objects that stay is kept, of others dropped.
     pub fn put_in_force(&self, snapshot: Snapshot) {
-        let running = self.kept.lock().unwrap_or_else(PoisonError::into_inner).bind(snapshot, &self.metrics);
-        self.running.store(Arc::new(running));
+        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        for seat in self.seats() {
+            seat.put_in_force(kept.bind(snapshot.twin(), &|route| seat.inflight(route)));
+        }
+        self.running.store(Arc::new(kept.bind(snapshot, &|_| Arc::default())));
+    }
+
+    /// A seat for one worker, with a twin of the configuration in force.
+    #[must_use]
+    pub fn seat(&self) -> Arc<Seat> {
+        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        let seat = Seat::with(|inflight| kept.bind(self.running().snapshot.twin(), inflight));
+        self.seats.lock().unwrap_or_else(PoisonError::into_inner).push(seat.clone());
+        seat
+    }
+
+    fn seats(&self) -> Vec<Arc<Seat>> {
+        self.seats.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// The configuration in force now.
@@ -187,19 +206,15 @@ impl Live {
 
     /// The grace is over: what still runs ends with an error event.
     pub fn cut_short(&self) {
-        self.cut.send_replace(true);
-    }
-
-    /// Becomes true when [`Live::cut_short`] is called.
-    #[must_use]
-    pub fn cut(&self) -> watch::Receiver<bool> {
-        self.cut.subscribe()
+        for seat in self.seats() {
+            seat.cut_short();
+        }
     }
 
     /// Requests whose answer has not ended.
     #[must_use]
     pub fn requests(&self) -> i64 {
-        self.sheets.lock().unwrap_or_else(PoisonError::into_inner).iter().map(|sheet| sheet.running()).sum()
+        self.seats().iter().map(|seat| seat.sheet.running()).sum()
     }
 
     /// Connections whose caller is slower than the answer that is being written to it.
@@ -210,14 +225,6 @@ impl Live {
 
     pub(crate) fn count_of_unwritten(&self) -> Arc<AtomicUsize> {
         self.unwritten.clone()
-    }
-
-    /// A sheet for one worker's records.
-    #[must_use]
-    pub fn sheet(&self) -> Arc<Sheet> {
-        let sheet = Arc::<Sheet>::default();
-        self.sheets.lock().unwrap_or_else(PoisonError::into_inner).push(sheet.clone());
-        sheet
     }
 
     /// A request has ended: its record goes onto its worker's sheet.
@@ -232,9 +239,8 @@ impl Live {
     /// Counts and logs every request that has ended so far.
     pub fn gather(&self) {
         let mut gathered = self.gathering.lock().unwrap_or_else(PoisonError::into_inner);
-        let sheets = self.sheets.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        for sheet in sheets {
-            sheet.swap(&mut gathered);
+        for seat in self.seats() {
+            seat.sheet.swap(&mut gathered);
             for record in gathered.drain(..) {
                 self.metrics.count(&record);
                 self.log.append(&record);
@@ -257,7 +263,12 @@ impl Live {
     #[must_use]
     pub fn metrics_text(&self) -> Vec<u8> {
         self.gather();
-        self.metrics.text(self.log.lost())
+        let running = self.running();
+        let mut sums = running.snapshot.routes.iter().map(|route| (route.name.clone(), 0)).collect();
+        for seat in self.seats() {
+            seat.add_inflight(&mut sums);
+        }
+        self.metrics.text(&sums, self.log.lost())
     }
 }
 
@@ -271,7 +282,7 @@ struct Kept {
 }
 
 impl Kept {
-    fn bind(&mut self, snapshot: Snapshot, metrics: &Metrics) -> Running {
+    fn bind(&mut self, snapshot: Snapshot, inflight: &dyn Fn(&Arc<str>) -> Arc<AtomicI64>) -> Running {
         for provider in &snapshot.providers {
             let ring = self.keyrings.entry(provider.name.clone()).or_default();
             *ring = ring.fitting(provider);
@@ -284,7 +295,7 @@ impl Kept {
                 heads: heads(&upstream.provider),
             });
             let state = RouteState {
-                inflight: metrics.inflight(&route.name),
+                inflight: inflight(&route.name),
                 dimension: self.dimensions.entry((route.name.clone(), space(route))).or_default().clone(),
                 upstreams: upstreams.collect(),
             };
@@ -316,111 +327,4 @@ fn space(route: &Route) -> String {
     let first = route.upstreams.first();
     let named = first.and_then(|upstream| upstream.space.as_deref().or(upstream.model.as_deref()));
     named.unwrap_or_default().to_owned()
-}
-
-/// A provider's keys: which one is next, and which ones rest.
-#[derive(Debug, Default)]
-pub struct KeyRing {
-    turn: AtomicUsize,
-    rests: Mutex<Vec<Rest>>,
-    /// False as long as no key has ever rested: nothing need be looked at then.
-    has_rested: AtomicBool,
-    refused: AtomicU64,
-}
-
-/// One key's rest.
-#[derive(Debug, Default)]
-struct Rest {
-    /// Whose.
-    key: Option<HeaderValue>,
-    until: Option<Instant>,
-    /// How often in a row it was refused.
-    refusals: AtomicU32,
-}
-
-/// How long a refused key rests at first, and how far that doubles.
-const REFUSED_REST: Duration = Duration::from_secs(60);
-const LONGEST_REST: Duration = Duration::from_secs(300);
-
-impl KeyRing {
-    /// The ring of a provider after a reload: itself where its keys are what they were, else a new
-    /// one in which the keys that stay keep their rests. Calls in flight go on with their own.
-    fn fitting(self: &Arc<Self>, provider: &Provider) -> Arc<Self> {
-        let mut rests = self.rests.lock().unwrap_or_else(PoisonError::into_inner);
-        let is_same = rests.len() == provider.keys.len()
-            && rests.iter().zip(&provider.keys).all(|(rest, key)| rest.key.as_ref() == Some(&key.value));
-        if is_same {
-            return self.clone();
-        }
-        let rest_of = |key: &HeaderValue| {
-            let known = rests.iter_mut().find(|rest| rest.key.as_ref() == Some(key)).map(std::mem::take);
-            Rest { key: Some(key.clone()), ..known.unwrap_or_default() }
-        };
-        let fitted = provider.keys.iter().map(|key| &key.value).map(rest_of).collect();
-        Arc::new(Self {
-            rests: Mutex::new(fitted),
-            has_rested: AtomicBool::new(true),
-            refused: AtomicU64::new(1),
-            ..Self::default()
-        })
-    }
-
-    /// The keys to try, the next in turn first, those that rest left out. A provider without keys
-    /// yields one `None`.
-    #[must_use]
-    pub fn order(&self, provider: &Provider, now: Instant) -> smallvec::SmallVec<[Option<usize>; 2]> {
-        let count = provider.keys.len();
-        if count == 0 {
-            return smallvec::smallvec![None];
-        }
-        if count == 1 && !self.has_rested.load(Ordering::Relaxed) {
-            return smallvec::smallvec![Some(0)];
-        }
-        let first = self.turn.fetch_add(1, Ordering::Relaxed) % count;
-        let rests = self.rests.lock().unwrap_or_else(PoisonError::into_inner);
-        (0..count)
-            .map(|step| (first + step) % count)
-            .filter(|at| rests.get(*at).and_then(|rest| rest.until).is_none_or(|until| until <= now))
-            .map(Some)
-            .collect()
-    }
-
-    /// The soonest end of a rest, where every key rests.
-    #[must_use]
-    pub fn soonest(&self, now: Instant) -> Option<Duration> {
-        let rests = self.rests.lock().unwrap_or_else(PoisonError::into_inner);
-        rests.iter().filter_map(|rest| rest.until).min().map(|until| until.saturating_duration_since(now))
-    }
-
-    /// A key was refused: it rests a minute, doubling up to five.
-    pub fn refused(&self, at: Option<usize>, now: Instant) {
-        self.has_rested.store(true, Ordering::Relaxed);
-        self.refused.fetch_add(1, Ordering::Relaxed);
-        let mut rests = self.rests.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(rest) = at.and_then(|at| rests.get_mut(at)) {
-            let doublings = rest.refusals.fetch_add(1, Ordering::Relaxed).min(8);
-            rest.until = Some(now + (REFUSED_REST * 2u32.pow(doublings)).min(LONGEST_REST));
-        }
-    }
-
-    /// A key was throttled: it rests as long as the upstream asked for.
-    pub fn throttled(&self, at: Option<usize>, now: Instant, wait: Duration) {
-        self.has_rested.store(true, Ordering::Relaxed);
-        let mut rests = self.rests.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(rest) = at.and_then(|at| rests.get_mut(at)) {
-            let until = now + wait.min(LONGEST_REST);
-            rest.until = Some(rest.until.map_or(until, |known| known.max(until)));
-        }
-    }
-
-    /// A key worked.
-    pub fn worked(&self, at: Option<usize>) {
-        if self.refused.load(Ordering::Relaxed) == 0 {
-            return;
-        }
-        let rests = self.rests.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(rest) = at.and_then(|at| rests.get(at)) {
-            rest.refusals.store(0, Ordering::Relaxed);
-        }
-    }
 }

@@ -150,9 +150,12 @@ impl Metrics {
         Ok(metrics)
     }
 
-    /// The exposition in Prometheus' text format, version 0.0.4.
+    /// The exposition in Prometheus' text format, version 0.0.4; `inflight` is by route.
     #[must_use]
-    pub fn text(&self, log_lines_lost: u64) -> Vec<u8> {
+    pub fn text(&self, inflight: &HashMap<Arc<str>, i64>, log_lines_lost: u64) -> Vec<u8> {
+        for (route, count) in inflight {
+            self.inflight.with_label_values(&[&**route]).set(*count);
+        }
         self.log_lost.set(i64::try_from(log_lines_lost).unwrap_or(i64::MAX));
         let mut out = Vec::with_capacity(16 << 10);
         // Writing to a Vec does not fail, and a family that cannot be encoded is left out.
@@ -163,12 +166,6 @@ impl Metrics {
     /// A reload has ended so.
     pub fn reloaded(&self, ok: bool) {
         self.reloads.with_label_values(&[if ok { "ok" } else { "rejected" }]).inc();
-    }
-
-    /// The gauge of a route's running requests.
-    #[must_use]
-    pub fn inflight(&self, route: &str) -> IntGauge {
-        self.inflight.with_label_values(&[route])
     }
 
     /// A vector of another dimension was withheld.
@@ -251,7 +248,7 @@ mod tests {
         let metrics = Metrics::new().unwrap();
         let names: std::collections::HashSet<_> = METRICS.iter().map(|row| row.name).collect();
         assert_eq!(names.len(), METRICS.len());
-        let text = String::from_utf8(metrics.text(0)).unwrap();
+        let text = String::from_utf8(metrics.text(&HashMap::new(), 0)).unwrap();
         assert!(text.contains("# TYPE mai_config_reloads_total counter"));
         assert!(text.contains("mai_config_reloads_total{result=\"rejected\"} 0"));
     }

@@ -75,7 +75,7 @@ pub fn serve(
         Some(health) => Err(health),
         None => {
             let request_id = head::request_id(request.headers(), &connection.worker.dice);
-            Ok(Trail::begin(live.clone(), connection.worker.sheet.clone(), request_id))
+            Ok(Trail::begin(live.clone(), connection.worker.seat.clone(), request_id))
         }
     };
     async move {
@@ -140,7 +140,7 @@ struct Answered {
 /// The story of one request.
 async fn tell(connection: &Connection, request: Request<Incoming>, trail: &mut Trail) -> Result<Told, End> {
     let worker = &*connection.worker;
-    let running = worker.live.running();
+    let running = worker.seat.running();
     let (parts, mut body) = request.into_parts();
     let (wanted, client) = match early(&worker.live, &running, &parts, trail) {
         Ok(known) => known,

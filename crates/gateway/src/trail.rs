@@ -1,26 +1,26 @@
 //! What happened in one request so far, and the guard that turns it into exactly one record.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::{Duration, Instant};
 
 use base::{Attempt, AttemptOutcome, Clock, Outcome, Record, Usage};
 use http::{HeaderMap, HeaderValue};
-use prometheus::IntGauge;
 
 use crate::head;
 use crate::live::Live;
-use crate::sheet::Sheet;
+use crate::seat::Seat;
 
 /// The only per-request mutable thing. Dropped without [`Trail::end`], it records a caller who left.
 pub struct Trail {
     live: Arc<Live>,
-    sheet: Arc<Sheet>,
+    seat: Arc<Seat>,
     /// What will be written down; steps note facts here.
     pub record: Record,
     /// Its tries at upstreams.
     pub tries: Tries,
     began: Instant,
-    running: Option<IntGauge>,
+    running: Option<Arc<AtomicI64>>,
     overhead_is_known: bool,
     ended: bool,
 }
@@ -91,14 +91,14 @@ impl std::fmt::Debug for Trail {
 impl Trail {
     /// A request has arrived.
     #[must_use]
-    pub fn begin(live: Arc<Live>, sheet: Arc<Sheet>, request_id: Box<str>) -> Self {
+    pub fn begin(live: Arc<Live>, seat: Arc<Seat>, request_id: Box<str>) -> Self {
         let (began, time) = (live.clock.now(), live.clock.wall());
-        sheet.begun();
+        seat.sheet.begun();
         let record = Record { time, request_id, ..blank() };
         Self {
             tries: Tries::new(live.clock),
             live,
-            sheet,
+            seat,
             record,
             began,
             running: None,
@@ -114,10 +114,10 @@ impl Trail {
     }
 
     /// The route is known: the request counts among its running ones from now on.
-    pub fn on_route(&mut self, name: &Arc<str>, gauge: IntGauge) {
+    pub fn on_route(&mut self, name: &Arc<str>, count: Arc<AtomicI64>) {
         self.record.route = Some(name.clone());
-        gauge.inc();
-        self.running = Some(gauge);
+        count.fetch_add(1, Ordering::Relaxed);
+        self.running = Some(count);
     }
 
     /// Time so far that was not spent waiting for an upstream or in a queue; fixed at its first
@@ -169,10 +169,10 @@ impl Trail {
         self.record.attempts = std::mem::take(&mut self.tries.done);
         self.overhead();
         self.record.took = self.live.clock.now().duration_since(self.began);
-        if let Some(gauge) = self.running.take() {
-            gauge.dec();
+        if let Some(count) = self.running.take() {
+            count.fetch_sub(1, Ordering::Relaxed);
         }
-        self.live.put_down(&self.sheet, std::mem::replace(&mut self.record, blank()));
+        self.live.put_down(&self.seat.sheet, std::mem::replace(&mut self.record, blank()));
     }
 }
 

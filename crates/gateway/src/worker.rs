@@ -20,8 +20,8 @@ use tokio::sync::mpsc;
 use crate::caller_io::{CallerIo, Presence};
 use crate::live::Live;
 use crate::net::Transport;
+use crate::seat::Seat;
 use crate::serve::{Connection, Gone, serve};
-use crate::sheet::Sheet;
 use crate::wire::Reply;
 
 /// What serves connections.
@@ -31,8 +31,8 @@ pub struct Worker {
     pub live: Arc<Live>,
     /// This worker's way out.
     pub transport: Transport,
-    /// Where its requests leave their records.
-    pub sheet: Arc<Sheet>,
+    /// Its own share of the process's state.
+    pub seat: Arc<Seat>,
     /// Its own chance, for request ids.
     pub dice: Dice,
 }
@@ -86,10 +86,10 @@ pub fn desk() -> (Desk, mpsc::Receiver<std::net::TcpStream>, Arc<AtomicUsize>) {
 }
 
 impl Worker {
-    /// A worker with a sheet and dice of its own.
+    /// A worker with a seat and dice of its own.
     #[must_use]
     pub fn new(live: Arc<Live>, transport: Transport) -> Self {
-        Self { sheet: live.sheet(), dice: Dice::loaded(live.dice.bits()), live, transport }
+        Self { seat: live.seat(), dice: Dice::loaded(live.dice.bits()), live, transport }
     }
 
     /// Serves what is handed over, until every [`Desk`] is gone.
@@ -142,7 +142,7 @@ impl Worker {
         T: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
         let io = TokioIo::new(io.counted(self.live.count_of_unwritten()));
-        let cut = self.live.cut();
+        let cut = self.seat.cut();
         let nudge = presence.nudge.clone();
         let service = Talk(Connection { worker: self, presence, cut });
         let conversation = hyper::server::conn::http1::Builder::new()
@@ -159,7 +159,7 @@ impl Worker {
         let mut tick = tokio::time::interval(SWEEP);
         loop {
             tick.tick().await;
-            self.transport.sweep(&self.live.running().snapshot.providers);
+            self.transport.sweep(&self.seat.running().snapshot.providers);
         }
     }
 
@@ -168,7 +168,7 @@ impl Worker {
         tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         loop {
             tick.tick().await;
-            let running = self.live.running();
+            let running = self.seat.running();
             self.transport.renew_names(&running.snapshot.providers).await;
         }
     }

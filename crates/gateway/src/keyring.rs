@@ -1,0 +1,115 @@
+//! A provider's keys, and the rests of those that were refused or throttled.
+
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use config::Provider;
+use http::HeaderValue;
+
+/// A provider's keys: which one is next, and which ones rest.
+#[derive(Debug, Default)]
+pub struct KeyRing {
+    turn: AtomicUsize,
+    rests: Mutex<Vec<Rest>>,
+    /// False as long as no key has ever rested: nothing need be looked at then.
+    has_rested: AtomicBool,
+    refused: AtomicU64,
+}
+
+/// One key's rest.
+#[derive(Debug, Default)]
+struct Rest {
+    /// Whose.
+    key: Option<HeaderValue>,
+    until: Option<Instant>,
+    /// How often in a row it was refused.
+    refusals: AtomicU32,
+}
+
+/// How long a refused key rests at first, and how far that doubles.
+const REFUSED_REST: Duration = Duration::from_secs(60);
+const LONGEST_REST: Duration = Duration::from_secs(300);
+
+impl KeyRing {
+    /// The ring of a provider after a reload: itself where its keys are what they were, else a new
+    /// one in which the keys that stay keep their rests. Calls in flight go on with their own.
+    pub(crate) fn fitting(self: &Arc<Self>, provider: &Provider) -> Arc<Self> {
+        let mut rests = self.rests.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_same = rests.len() == provider.keys.len()
+            && rests.iter().zip(&provider.keys).all(|(rest, key)| rest.key.as_ref() == Some(&key.value));
+        if is_same {
+            return self.clone();
+        }
+        let rest_of = |key: &HeaderValue| {
+            let known = rests.iter_mut().find(|rest| rest.key.as_ref() == Some(key)).map(std::mem::take);
+            Rest { key: Some(key.clone()), ..known.unwrap_or_default() }
+        };
+        let fitted = provider.keys.iter().map(|key| &key.value).map(rest_of).collect();
+        Arc::new(Self {
+            rests: Mutex::new(fitted),
+            has_rested: AtomicBool::new(true),
+            refused: AtomicU64::new(1),
+            ..Self::default()
+        })
+    }
+
+    /// The keys to try, the next in turn first, those that rest left out. A provider without keys
+    /// yields one `None`.
+    #[must_use]
+    pub fn order(&self, provider: &Provider, now: Instant) -> smallvec::SmallVec<[Option<usize>; 2]> {
+        let count = provider.keys.len();
+        if count == 0 {
+            return smallvec::smallvec![None];
+        }
+        if count == 1 && !self.has_rested.load(Ordering::Relaxed) {
+            return smallvec::smallvec![Some(0)];
+        }
+        let first = self.turn.fetch_add(1, Ordering::Relaxed) % count;
+        let rests = self.rests.lock().unwrap_or_else(PoisonError::into_inner);
+        (0..count)
+            .map(|step| (first + step) % count)
+            .filter(|at| rests.get(*at).and_then(|rest| rest.until).is_none_or(|until| until <= now))
+            .map(Some)
+            .collect()
+    }
+
+    /// The soonest end of a rest, where every key rests.
+    #[must_use]
+    pub fn soonest(&self, now: Instant) -> Option<Duration> {
+        let rests = self.rests.lock().unwrap_or_else(PoisonError::into_inner);
+        rests.iter().filter_map(|rest| rest.until).min().map(|until| until.saturating_duration_since(now))
+    }
+
+    /// A key was refused: it rests a minute, doubling up to five.
+    pub fn refused(&self, at: Option<usize>, now: Instant) {
+        self.has_rested.store(true, Ordering::Relaxed);
+        self.refused.fetch_add(1, Ordering::Relaxed);
+        let mut rests = self.rests.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(rest) = at.and_then(|at| rests.get_mut(at)) {
+            let doublings = rest.refusals.fetch_add(1, Ordering::Relaxed).min(8);
+            rest.until = Some(now + (REFUSED_REST * 2u32.pow(doublings)).min(LONGEST_REST));
+        }
+    }
+
+    /// A key was throttled: it rests as long as the upstream asked for.
+    pub fn throttled(&self, at: Option<usize>, now: Instant, wait: Duration) {
+        self.has_rested.store(true, Ordering::Relaxed);
+        let mut rests = self.rests.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(rest) = at.and_then(|at| rests.get_mut(at)) {
+            let until = now + wait.min(LONGEST_REST);
+            rest.until = Some(rest.until.map_or(until, |known| known.max(until)));
+        }
+    }
+
+    /// A key worked.
+    pub fn worked(&self, at: Option<usize>) {
+        if self.refused.load(Ordering::Relaxed) == 0 {
+            return;
+        }
+        let rests = self.rests.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(rest) = at.and_then(|at| rests.get(at)) {
+            rest.refusals.store(0, Ordering::Relaxed);
+        }
+    }
+}

@@ -1,0 +1,78 @@
+//! What one worker has to itself, so that no two cores write to the same memory on every call.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use arc_swap::ArcSwap;
+use tokio::sync::watch;
+
+use crate::live::Running;
+use crate::sheet::Sheet;
+
+/// One worker's own share of the process's state.
+#[derive(Debug)]
+pub struct Seat {
+    /// Where its requests leave their records.
+    pub sheet: Sheet,
+    running: ArcSwap<Running>,
+    cut: watch::Sender<bool>,
+    /// By the route's name; bounded by the routes of every configuration that had requests running.
+    inflight: Mutex<Counts>,
+}
+
+type Counts = HashMap<Arc<str>, Arc<AtomicI64>>;
+
+fn count_in(counts: &Mutex<Counts>, route: &Arc<str>) -> Arc<AtomicI64> {
+    counts.lock().unwrap_or_else(PoisonError::into_inner).entry(route.clone()).or_default().clone()
+}
+
+impl Seat {
+    /// A seat whose configuration `bind` makes, given this worker's counts of running requests.
+    pub(crate) fn with(bind: impl FnOnce(&dyn Fn(&Arc<str>) -> Arc<AtomicI64>) -> Running) -> Arc<Self> {
+        let inflight = Mutex::default();
+        let running = bind(&|route| count_in(&inflight, route));
+        Arc::new(Self {
+            sheet: Sheet::default(),
+            running: ArcSwap::from_pointee(running),
+            cut: watch::Sender::new(false),
+            inflight,
+        })
+    }
+
+    /// This worker's twin of the configuration in force.
+    #[must_use]
+    pub fn running(&self) -> Arc<Running> {
+        self.running.load_full()
+    }
+
+    pub(crate) fn put_in_force(&self, running: Running) {
+        self.running.store(Arc::new(running));
+    }
+
+    /// Becomes true when the gateway stops waiting for answers to end.
+    #[must_use]
+    pub fn cut(&self) -> watch::Receiver<bool> {
+        self.cut.subscribe()
+    }
+
+    pub(crate) fn cut_short(&self) {
+        self.cut.send_replace(true);
+    }
+
+    /// The count of a route's running requests on this worker.
+    pub(crate) fn inflight(&self, route: &Arc<str>) -> Arc<AtomicI64> {
+        count_in(&self.inflight, route)
+    }
+
+    /// Adds this worker's running requests to `sums`, and forgets routes that are gone and idle.
+    pub(crate) fn add_inflight(&self, sums: &mut HashMap<Arc<str>, i64>) {
+        let running = self.running.load();
+        let mut inflight = self.inflight.lock().unwrap_or_else(PoisonError::into_inner);
+        inflight.retain(|route, count| {
+            let count = count.load(Ordering::Relaxed);
+            *sums.entry(route.clone()).or_default() += count;
+            count != 0 || running.has_route(route)
+        });
+    }
+}
