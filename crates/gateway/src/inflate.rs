@@ -123,56 +123,70 @@ struct Zstd {
     carried: Vec<u8>,
     /// In the middle of a frame.
     begun: bool,
+    /// The frame ends with a checksum of four bytes.
+    checked: bool,
 }
 
+/// What a sender may ask a receiver to look back upon (RFC 9659, section 3). The decoder holds as much.
+const WIDEST_WINDOW: u64 = 8 << 20;
+
 impl Zstd {
+    /// Unfolds what is whole, block by block: three bytes may stand for 128 KiB, so the bound is
+    /// looked at after each.
     fn unfold(&mut self, bound: usize) -> io::Result<Vec<u8>> {
-        let mut out = Vec::new();
-        while self.begun || self.has_head() {
-            self.begun = true;
-            self.unfold_frame(&mut out, bound)?;
-            if !self.decoder.is_finished() {
-                break;
-            }
-            self.decoder = ruzstd::decoding::FrameDecoder::default();
-            self.begun = false;
+        let mut bounded = Bounded { out: Vec::new(), bound };
+        let carried = std::mem::take(&mut self.carried);
+        let mut rest = carried.as_slice();
+        while self.step(&mut rest)? {
+            self.decoder.collect_to_writer(&mut bounded)?;
         }
-        Ok(out)
+        self.carried.extend_from_slice(rest);
+        Ok(bounded.out)
     }
 
-    /// Whether a frame's header is here whole (RFC 8878, section 3.1.1.1); the decoder wants it so.
-    fn has_head(&self) -> bool {
-        let Some(descriptor) = self.carried.get(4).copied() else { return false };
-        let is_single = descriptor & 0b0010_0000 != 0;
-        let dictionary = [0, 1, 2, 4].get(usize::from(descriptor & 0b11)).copied().unwrap_or(0);
-        let size = match descriptor >> 6 {
-            0 => usize::from(is_single),
-            flag => 1 << flag,
+    /// Takes a frame's head or one block from the front of `rest`; `false` when it is not there whole.
+    fn step(&mut self, rest: &mut &[u8]) -> io::Result<bool> {
+        let broken = |error: ruzstd::decoding::errors::FrameDecoderError| {
+            io::Error::new(io::ErrorKind::InvalidData, error.to_string())
         };
-        self.carried.len() >= 5 + usize::from(!is_single) + dictionary + size
-    }
-
-    fn unfold_frame(&mut self, out: &mut Vec<u8>, bound: usize) -> io::Result<()> {
-        let mut room = vec![0; 64 << 10];
-        loop {
-            let (read, written) = self
-                .decoder
-                .decode_from_to(&self.carried, &mut room)
-                .map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error.to_string()))?;
-            if read > self.carried.len() {
-                // The checksum behind the last block is still on its way.
-                return Ok(());
-            }
-            self.carried.drain(..read);
-            out.extend_from_slice(room.get(..written).unwrap_or_default());
-            if out.len() > bound {
-                return Err(io::Error::new(io::ErrorKind::FileTooLarge, "the decompressed body is too large"));
-            }
-            if read == 0 && written == 0 {
-                return Ok(());
-            }
+        if !self.begun {
+            let Some(descriptor) = head(rest) else { return Ok(false) };
+            self.checked = descriptor & 0b0000_0100 != 0;
+            self.decoder.set_max_window_size(WIDEST_WINDOW);
+            self.decoder.reset(rest).map_err(broken)?;
+            self.begun = true;
+            return Ok(true);
         }
+        if block(rest, self.checked).is_none_or(|length| rest.len() < length) {
+            return Ok(false);
+        }
+        let one = ruzstd::decoding::BlockDecodingStrategy::UptoBlocks(1);
+        self.begun = !self.decoder.decode_blocks(rest, one).map_err(broken)?;
+        Ok(true)
     }
+}
+
+/// The descriptor of the frame whose header is here whole (RFC 8878, section 3.1.1.1); the decoder
+/// wants it so.
+fn head(bytes: &[u8]) -> Option<u8> {
+    let descriptor = bytes.get(4).copied()?;
+    let is_single = descriptor & 0b0010_0000 != 0;
+    let dictionary = [0, 1, 2, 4].get(usize::from(descriptor & 0b11)).copied().unwrap_or(0);
+    let size = match descriptor >> 6 {
+        0 => usize::from(is_single),
+        flag => 1 << flag,
+    };
+    (bytes.len() >= 5 + usize::from(!is_single) + dictionary + size).then_some(descriptor)
+}
+
+/// The length of the block that begins here, with the frame's checksum behind the last one
+/// (RFC 8878, section 3.1.1.2).
+fn block(bytes: &[u8], checked: bool) -> Option<usize> {
+    let [one, two, three] = *bytes.first_chunk()?;
+    let head = u32::from_le_bytes([one, two, three, 0]);
+    let is_run = head >> 1 & 0b11 == 1;
+    let content = if is_run { 1 } else { usize::try_from(head >> 3).ok()? };
+    Some(3 + content + if checked && head & 1 == 1 { 4 } else { 0 })
 }
 
 #[cfg(test)]
@@ -237,6 +251,32 @@ mod tests {
             let mut inflate = inflate(coding, 1 << 20);
             assert!(inflate.feed(&packed(coding, &zeros)).is_err(), "{coding}");
         }
+    }
+
+    #[test]
+    fn a_bomb_of_few_bytes_is_refused_before_it_goes_off() {
+        // A frame of 100,000 runs, each of 128 KiB of one byte: 13 GB in 400 KB.
+        let mut bomb = b"\x28\xb5\x2f\xfd\x00\x58".to_vec();
+        bomb.extend(b"\x02\x00\x10a".repeat(100_000));
+        let error = inflate("zstd", 10 << 20).feed(&bomb).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::FileTooLarge);
+    }
+
+    #[test]
+    fn a_window_wider_than_a_sender_may_ask_for_is_refused() {
+        // 2^30 bytes and more to look back upon.
+        assert!(inflate("zstd", 10 << 20).feed(b"\x28\xb5\x2f\xfd\x00\xa0\x01\x00\x00").is_err());
+    }
+
+    #[test]
+    fn many_empty_blocks_and_frames_take_no_longer_than_their_bytes() {
+        let mut blocks = b"\x28\xb5\x2f\xfd\x00\x58".to_vec();
+        blocks.extend(b"\x00\x00\x00".repeat(300_000));
+        blocks.extend(b"\x01\x00\x00");
+        blocks.extend(b"\x28\xb5\x2f\xfd\x20\x00\x01\x00\x00".repeat(100_000));
+        let mut inflate = inflate("zstd", 10 << 20);
+        assert_eq!(inflate.feed(&blocks).unwrap(), "");
+        assert_eq!(inflate.finish().unwrap(), "");
     }
 
     #[test]
