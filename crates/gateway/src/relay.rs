@@ -129,6 +129,9 @@ impl Relay {
 
     fn take(&mut self, piece: Bytes) -> std::io::Result<Bytes> {
         self.last = self.passage.worker.live.clock.now();
+        if let Some(over) = self.overdue() {
+            return over;
+        }
         let piece = match unfold(&mut self.opened.inflate, piece) {
             Ok(piece) => piece,
             Err(fault) => return self.fail(&fault),
@@ -138,6 +141,16 @@ impl Relay {
             Some(fault) => self.fail(&fault).map(|event| joined(out, event)),
             None => Ok(out),
         }
+    }
+
+    /// An upstream that always has more, and a caller who takes it slowly, never let the relay wait:
+    /// so what bounds a stream is looked at with every piece too, by what cannot itself be pending.
+    fn overdue(&mut self) -> Option<std::io::Result<Bytes>> {
+        if *self.passage.cut.borrow() {
+            return Some(self.shut_down());
+        }
+        let total = self.passage.timeout.stream_total;
+        (self.last >= self.began + total).then(|| self.fail(&endless(total)))
     }
 
     /// The upstream's body has ended.
@@ -203,6 +216,11 @@ impl Relay {
         };
         let fault = scrubbed(&self.passage.upstream.provider, fault.clone());
         self.give_up(&Refusal::new(code, fault.message), Outcome::UpstreamCut, AttemptOutcome::Failed(fault.kind))
+    }
+
+    fn shut_down(&mut self) -> std::io::Result<Bytes> {
+        let refusal = Refusal::new(Code::ShuttingDown, "the gateway is stopping; send the call again");
+        self.give_up(&refusal, Outcome::GatewayShutdown, AttemptOutcome::Gone)
     }
 
     fn give_up(&mut self, refusal: &Refusal, outcome: Outcome, attempt: AttemptOutcome) -> std::io::Result<Bytes> {

@@ -479,6 +479,30 @@ fn a_slow_reader_slows_the_upstream_and_loses_nothing() {
 }
 
 #[test]
+fn a_slow_reader_cannot_stretch_a_stream_beyond_its_time() {
+    story(async {
+        let stage = Stage::usual();
+        let word = "x".repeat(4000);
+        let a = stage.host("a", Script::always(Reply::sse(vec![delta(&word); 5000])));
+        let mut caller = stage.caller();
+        caller.begin(&ask().key(KEY)).await;
+        caller.head().await.unwrap();
+        let mut body = Vec::new();
+        while let Some(more) = caller.more().await.unwrap() {
+            body.extend(more);
+            tokio::time::sleep(Duration::from_millis(500)).await;
+        }
+        let events = testkit::sse::parse(&body);
+        assert!(!events.is_done() && events.said().len() < 20_000_000);
+        let line = stage.last_line().await;
+        assert_eq!(line["code"], "upstream_timeout");
+        let minutes = line["ms"].as_f64().unwrap() / 60_000.0;
+        assert!((10.0..11.0).contains(&minutes), "{minutes}");
+        assert_ne!(a.calls()[0].end, End::Running);
+    });
+}
+
+#[test]
 fn a_caller_who_stops_reading_is_let_go_after_a_while() {
     story(async {
         let stage = Stage::usual();
