@@ -6,7 +6,8 @@
 use base::{Endpoint, Fault, Refusal};
 use bytes::Bytes;
 
-use super::openai::{Base, OpenAi};
+use super::base_url::Base;
+use super::openai::OpenAi;
 use crate::{Answer, Ask, Auth, Decode, Dialect, Encoded, Place, Refused, Target};
 
 /// The API version of the classic form where none is configured: the latest that is generally
@@ -43,7 +44,7 @@ impl Dialect for Azure {
         let mut base = Base::of(base)?;
         let version = place.api_version.map(percent_encoded);
         if base.path.ends_with("/openai/v1") || base.path.contains("/openai/v1/") {
-            return base.join(tail, version.as_deref().map(|version| ("api-version", version)));
+            return base.join_once(tail, version.as_deref().map(|version| ("api-version", version)));
         }
         let version = version.as_deref().unwrap_or(API_VERSION);
         if !base.path.contains("/openai/deployments/") {
@@ -56,7 +57,7 @@ impl Dialect for Azure {
                 base.path.push_str(&percent_encoded(place.model));
             }
         }
-        base.join(tail, Some(("api-version", version)))
+        base.join_once(tail, Some(("api-version", version)))
     }
 
     fn encode(&self, ask: &Ask, target: &Target<'_>) -> Result<Encoded, Refusal> {

@@ -7,7 +7,8 @@ use base::{Class, Endpoint, Fault, Refusal};
 use bytes::Bytes;
 use http::HeaderMap;
 
-use super::shared::{Base, NoStream, cannot_answer, cannot_say, no_endpoint};
+use super::base_url::Base;
+use super::shared::{NoStream, cannot_answer, cannot_say, no_endpoint};
 use crate::embeddings::{self, Options, Purpose, Shape};
 use crate::json::Value;
 use crate::object::Object;
@@ -31,7 +32,8 @@ impl Dialect for Cohere {
     }
 
     fn path(&self, base: &str, place: &Place<'_>) -> Result<String, String> {
-        let mut base = Base::of(base, OWN)?;
+        let mut base = Base::of(base)?;
+        let _ = base.without(OWN);
         let version = base.without(&["v1", "v2"]).unwrap_or("v2");
         match place.endpoint {
             Endpoint::Embeddings => Ok(base.join(&format!("{version}/embed"))),
@@ -41,8 +43,10 @@ impl Dialect for Cohere {
     }
 
     fn encode(&self, ask: &Ask, target: &Target<'_>) -> Result<Encoded, Refusal> {
-        let base = Base::of(target.base_path, OWN);
-        let is_v1 = base.is_ok_and(|mut base| base.without(&["v1"]).is_some());
+        let is_v1 = Base::of(target.base_path).is_ok_and(|mut base| {
+            let _ = base.without(OWN);
+            base.without(&["v1"]).is_some()
+        });
         match &ask.view {
             View::Rerank(view) => {
                 rerank::encode(ask, view, target, if is_v1 { Wire::CohereV1 } else { Wire::CohereV2 })

@@ -1,5 +1,6 @@
 //! One file a provider protocol.
 pub mod azure;
+mod base_url;
 pub mod cohere;
 pub mod jina;
 pub mod ollama;

@@ -3,6 +3,7 @@
 use base::{Endpoint, Fault, Refusal};
 use bytes::Bytes;
 
+use super::base_url::Base;
 use crate::embeddings::{self, Counted};
 use crate::rerank::{self, Wire};
 use crate::{Added, Answer, Ask, Decode, Dialect, Encoded, Place, Refused, Target, View, chat, errors};
@@ -26,7 +27,7 @@ impl Dialect for OpenAi {
     }
 
     fn path(&self, base: &str, place: &Place<'_>) -> Result<String, String> {
-        Base::of(base)?.join(place.endpoint.tail(), None)
+        Base::of(base)?.join_once(place.endpoint.tail(), None)
     }
 
     fn encode(&self, ask: &Ask, target: &Target<'_>) -> Result<Encoded, Refusal> {
@@ -56,79 +57,6 @@ impl Dialect for OpenAi {
             Some(view) => Box::new(chat::Chunks::new(ask, view, target)),
             None => Box::new(chat::Typed::new(ask)),
         }
-    }
-}
-
-/// A base URL's path and query, as written but for doubled and trailing slashes.
-#[derive(Clone, Debug)]
-pub(super) struct Base<'a> {
-    /// Empty, or with a leading slash.
-    pub(super) path: String,
-    query: &'a str,
-}
-
-impl<'a> Base<'a> {
-    /// Takes it apart.
-    ///
-    /// # Errors
-    /// A sentence about characters that no URL may hold.
-    pub(super) fn of(base: &'a str) -> Result<Self, String> {
-        let base = base.split('#').next().unwrap_or_default();
-        if let Some(odd) = base.chars().find(|c| !c.is_ascii_graphic()) {
-            return Err(format!("the base URL holds {odd:?}; write it percent-encoded"));
-        }
-        let (path, query) = base.split_once('?').unwrap_or((base, ""));
-        let path = path.split('/').filter(|part| !part.is_empty()).fold(String::new(), |path, part| path + "/" + part);
-        Ok(Self { path, query })
-    }
-
-    /// The path with the endpoint's own behind it, unless it ends so already, and the query with
-    /// one more parameter where it has none of that name.
-    ///
-    /// # Errors
-    /// A sentence where the base is the whole URL of another endpoint.
-    pub(super) fn join(&self, tail: &str, parameter: Option<(&str, &str)>) -> Result<String, String> {
-        let mut out = self.path.clone();
-        match self.endpoint() {
-            Some(found) if found.tail() == tail => {}
-            Some(other) => {
-                let other = other.tail();
-                return Err(format!(
-                    "the base URL ends with the path of another endpoint: leave '/{other}' out, '/{tail}' is added"
-                ));
-            }
-            None => {
-                out.push('/');
-                out.push_str(tail);
-            }
-        }
-        let mut mark = '?';
-        if !self.query.is_empty() {
-            out.push(mark);
-            out.push_str(self.query);
-            mark = '&';
-        }
-        if let Some((name, value)) = parameter
-            && !self.has(name)
-        {
-            out.push(mark);
-            out.push_str(name);
-            out.push('=');
-            out.push_str(value);
-        }
-        Ok(out)
-    }
-
-    /// The endpoint whose whole path the base ends with.
-    fn endpoint(&self) -> Option<Endpoint> {
-        let path =
-            self.path.strip_suffix("/reranks").map_or_else(|| self.path.clone(), |rest| format!("{rest}/rerank"));
-        let ends_with = |tail: &str| path.strip_suffix(tail).is_some_and(|rest| rest.ends_with('/'));
-        Endpoint::ALL.into_iter().filter(|known| ends_with(known.tail())).max_by_key(|known| known.tail().len())
-    }
-
-    fn has(&self, name: &str) -> bool {
-        self.query.split('&').any(|pair| pair.split('=').next() == Some(name))
     }
 }
 

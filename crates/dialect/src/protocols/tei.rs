@@ -7,7 +7,8 @@ use base::{Endpoint, Fault, Refusal};
 use bytes::Bytes;
 use http::HeaderMap;
 
-use super::shared::{Base, NoStream, cannot_answer, cannot_say, no_endpoint};
+use super::base_url::Base;
+use super::shared::{NoStream, cannot_answer, cannot_say, no_endpoint};
 use crate::embeddings::{self, Options, Shape};
 use crate::object::Object;
 use crate::rerank::{self, Truncate, Wire};
@@ -33,7 +34,8 @@ impl Dialect for Tei {
     }
 
     fn path(&self, base: &str, place: &Place<'_>) -> Result<String, String> {
-        let mut base = Base::of(base, &["rerank", "embed"])?;
+        let mut base = Base::of(base)?;
+        let _ = base.without(&["rerank", "embed"]);
         let _ = base.without(&["v1"]);
         match place.endpoint {
             Endpoint::Embeddings => Ok(base.join("embed")),

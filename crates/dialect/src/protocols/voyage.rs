@@ -5,7 +5,8 @@ use base::{Endpoint, Fault, Refusal};
 use bytes::Bytes;
 use http::HeaderMap;
 
-use super::shared::{Base, NoStream, cannot_answer, cannot_say, no_endpoint};
+use super::base_url::Base;
+use super::shared::{NoStream, cannot_answer, cannot_say, no_endpoint};
 use crate::embeddings::{self, Counted, Encoding, Options, Purpose};
 use crate::object::Object;
 use crate::rerank::{self, Truncate, Wire};
@@ -27,7 +28,9 @@ impl Dialect for Voyage {
     fn path(&self, base: &str, place: &Place<'_>) -> Result<String, String> {
         match place.endpoint {
             Endpoint::Embeddings | Endpoint::Rerank => {
-                Ok(Base::of(base, &["rerank", "embeddings"])?.join(place.endpoint.tail()))
+                let mut base = Base::of(base)?;
+                let _ = base.without(&["rerank", "embeddings"]);
+                Ok(base.join(place.endpoint.tail()))
             }
             other => Err(no_endpoint("voyage", other)),
         }

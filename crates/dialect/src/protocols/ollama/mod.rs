@@ -14,7 +14,8 @@ use base::{Endpoint, Fault, Refusal};
 use bytes::Bytes;
 use http::HeaderMap;
 
-use super::shared::{Base, NoStream, cannot_answer, cannot_say, no_endpoint};
+use super::base_url::Base;
+use super::shared::{NoStream, cannot_answer, cannot_say, no_endpoint};
 use crate::embeddings::{self, Options, Shape};
 use crate::json::Value;
 use crate::object::Object;
@@ -31,7 +32,8 @@ impl Dialect for Ollama {
     }
 
     fn path(&self, base: &str, place: &Place<'_>) -> Result<String, String> {
-        let mut base = Base::of(base, &["chat", "embed"])?;
+        let mut base = Base::of(base)?;
+        let _ = base.without(&["chat", "embed"]);
         let _ = base.without(&["v1", "api"]);
         match place.endpoint {
             Endpoint::Chat => Ok(base.join("api/chat")),
