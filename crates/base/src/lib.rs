@@ -21,4 +21,4 @@ pub use glob::Glob;
 pub use record::{Attempt, AttemptOutcome, Outcome, Record};
 pub use refusal::{Code, Refusal, Row, TYPES};
 pub use secret::{KeyHasher, KeyId, Secret};
-pub use usage::Usage;
+pub use usage::{Usage, estimate};

@@ -1,4 +1,4 @@
-//! Token ids and texts: the vocabularies of OpenAI's models, and a guess where none is known.
+//! Token ids and texts: the vocabularies of OpenAI's models.
 
 use tiktoken_rs::bpe_for_tokenizer;
 use tiktoken_rs::tokenizer::{Tokenizer, get_tokenizer};
@@ -32,14 +32,6 @@ pub(crate) fn decode(model: &str, ids: &[u32]) -> Result<String, UnknownToken> {
     Ok(String::from_utf8(bytes).unwrap_or_else(|error| String::from_utf8_lossy(error.as_bytes()).into_owned()))
 }
 
-/// Tokens of a text at most, for want of a count by the upstream: a third of a token for an ASCII
-/// character, one and a half for any other, which errs high for Chinese, Japanese and Korean too.
-pub(crate) fn estimate(text: &str) -> u64 {
-    let ascii = text.bytes().filter(u8::is_ascii).count();
-    let others = bytecount::num_chars(text.as_bytes()).saturating_sub(ascii);
-    u64::try_from(ascii.div_ceil(3).saturating_add(others.saturating_mul(3).div_ceil(2))).unwrap_or(u64::MAX)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -54,12 +46,5 @@ mod tests {
     #[test]
     fn an_id_outside_the_vocabulary_is_named_as_such() {
         assert_eq!(decode("bge-m3", &[4_000_000_000]), Err(UnknownToken));
-    }
-
-    #[test]
-    fn the_estimate_errs_high() {
-        assert_eq!(estimate(""), 0);
-        assert_eq!(estimate("hello world"), 4);
-        assert_eq!(estimate("知识库网关"), 8);
     }
 }

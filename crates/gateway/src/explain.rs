@@ -42,7 +42,7 @@ pub fn explain(snapshot: &Snapshot, client: &str, endpoint: Endpoint, body: Byte
             story["body_bytes"] = json!(size);
             story["tag"] = json!(ask.tag);
             story["query"] = json!(ask.query);
-            story["prompt_tokens_guess"] = json!(rules::estimate::tokens(&ask.body));
+            story["prompt_tokens_guess"] = json!(ask.prompt_estimate());
             story["deadline_ms"] = json!(millis(deadline));
             story["attempt_ms"] = json!(millis(route.timeout.attempt));
             story["upstreams"] = route.upstreams.iter().map(|upstream| shown(upstream, endpoint)).collect();

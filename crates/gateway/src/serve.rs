@@ -275,7 +275,7 @@ fn answer(connection: &Connection, answered: Answered, mut trail: Trail) -> Resp
                 timeout: route.timeout,
                 presence: connection.presence.clone(),
                 cut: connection.cut.clone(),
-                prompt_guess: rules::estimate::tokens(&ask.body),
+                prompt_guess: ask.prompt_estimate(),
             };
             Reply::Stream(Box::new(Relay::new(*opened, passage, trail)))
         }
@@ -291,8 +291,9 @@ fn unbuffered(headers: &mut HeaderMap) {
 }
 
 fn guess(ask: &Ask, body: &Bytes) -> base::Usage {
-    let completion = if ask.endpoint.family() == base::Family::Chat { rules::estimate::tokens(body) } else { 0 };
-    base::Usage { prompt: rules::estimate::tokens(&ask.body), completion, cached: 0, estimated: true }
+    let is_text = ask.chat().is_some() || ask.endpoint == Endpoint::Responses;
+    let completion = if is_text { base::estimate(body) } else { 0 };
+    base::Usage { prompt: ask.prompt_estimate(), completion, cached: 0, estimated: true }
 }
 
 /// `/healthz` and `/readyz`: no key, no record, nothing of the configuration.

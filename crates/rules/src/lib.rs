@@ -1,4 +1,3 @@
 //! Decisions without waiting: time and dice are passed in, nothing here knows HTTP or a wire format.
 
-pub mod estimate;
 pub mod pursuit;

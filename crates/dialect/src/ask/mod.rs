@@ -181,6 +181,12 @@ impl Ask {
         }
     }
 
+    /// Tokens of the prompt at most, by the size of the body; 0 for an upload, which is no text.
+    #[must_use]
+    pub fn prompt_estimate(&self) -> u64 {
+        if self.content_type.is_some() { 0 } else { base::estimate(&self.body) }
+    }
+
     /// The view of a call that generates text.
     #[must_use]
     pub const fn chat(&self) -> Option<&Chat> {

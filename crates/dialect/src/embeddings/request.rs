@@ -85,8 +85,8 @@ pub(crate) fn usage_or_estimate(ask: &Ask, view: &View, counted: Option<u64>) ->
     match counted.filter(|count| *count <= Usage::CEILING) {
         Some(prompt) => Usage { prompt, ..Usage::default() },
         None => {
-            let input = ask.body.get(view.input.range()).and_then(|input| std::str::from_utf8(input).ok());
-            let prompt = tokens::estimate(input.unwrap_or_default()).min(Usage::CEILING);
+            let input = ask.body.get(view.input.range()).unwrap_or_default();
+            let prompt = base::estimate(input).min(Usage::CEILING);
             Usage { prompt, estimated: true, ..Usage::default() }
         }
     }

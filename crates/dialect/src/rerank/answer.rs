@@ -10,7 +10,7 @@ use super::{Reply, View, slice};
 use crate::errors::{self, bad_response as bad};
 use crate::json::{self, Value};
 use crate::object::Object;
-use crate::{Answer, Ask, Score, Target, ask, tokens};
+use crate::{Answer, Ask, Score, Target, ask};
 
 /// Said in `meta.warnings` where the upstream counted nothing.
 const ESTIMATED: &str = "usage is an estimate: the upstream gave no token count";
@@ -254,8 +254,9 @@ fn path(root: Value<'_>, names: &[&str]) -> Option<u64> {
 
 /// What providers that count tokens would count: the query once for each document, and the documents.
 fn estimate(ask: &Ask, view: &View) -> u64 {
-    let query = tokens::estimate(view.query.json(&ask.body));
-    let one = |document: &super::Document| query.saturating_add(tokens::estimate(document.text.json(&ask.body)));
+    let query = base::estimate(view.query.json(&ask.body).as_bytes());
+    let one =
+        |document: &super::Document| query.saturating_add(base::estimate(document.text.json(&ask.body).as_bytes()));
     view.documents.iter().map(one).fold(0, u64::saturating_add).min(Usage::CEILING)
 }
 

@@ -83,6 +83,8 @@ fn a_form_goes_out_as_it_came_but_for_its_model() {
         let call = &a.calls()[0].request;
         assert_eq!(String::from_utf8_lossy(&call.body), form.replace("\r\n\r\nany\r\n", "\r\n\r\nreal\r\n"));
         assert_eq!(call.header("content-type"), Some("multipart/form-data; boundary=xx"));
+        let line = stage.last_line().await;
+        assert_eq!((&line["tokens_in"], &line["tokens_out"]), (&json!(0), &json!(0)), "sound is no text: {line}");
     });
 }
 

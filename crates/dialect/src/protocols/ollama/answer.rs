@@ -6,7 +6,7 @@ use base::{Fault, Usage};
 
 use crate::json::{self, Kind, Value};
 use crate::object::Object;
-use crate::{Answer, Ask, Target, errors, tokens};
+use crate::{Answer, Ask, Target, errors};
 
 /// What is the same on every chunk of an answer.
 #[derive(Clone, Debug)]
@@ -142,7 +142,7 @@ pub(super) fn finish_reason(root: Value<'_>, called: bool) -> &'static str {
 /// What it consumed. Ollama leaves `prompt_eval_count` out where it had the prompt in its cache.
 pub(super) fn usage(root: Value<'_>, request: &[u8]) -> Usage {
     let count = |name| root.get(name).and_then(Value::as_u64).filter(|count| *count <= Usage::CEILING);
-    let guess = || tokens::estimate(std::str::from_utf8(request).unwrap_or_default()).min(Usage::CEILING);
+    let guess = || base::estimate(request).min(Usage::CEILING);
     let (prompt, completion) = (count("prompt_eval_count"), count("eval_count"));
     Usage {
         prompt: prompt.unwrap_or_else(guess),
