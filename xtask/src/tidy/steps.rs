@@ -7,7 +7,7 @@ use crate::tree::Tree;
 const FOLDER: &str = "crates/gateway/src";
 
 /// What every step may import: no step of the story, but what the story is told with.
-const SUPPORT: [&str; 15] = [
+const SUPPORT: &[&str] = &[
     "caller_io",
     "head",
     "headers",
@@ -28,7 +28,7 @@ const SUPPORT: [&str; 15] = [
 ];
 
 /// A step, and the steps that it may import all the same, each with its reason.
-const STEPS: [(&str, &[(&str, &str)]); 10] = [
+const STEPS: &[(&str, &[(&str, &str)])] = &[
     ("identify", &[]),
     ("understand", &[]),
     ("models", &[]),
