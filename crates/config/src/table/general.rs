@@ -19,7 +19,8 @@ const PROCESS: &[Key] = &[
         Kind::Name,
         Is("default"),
         "Part of every cache key and shared-state key: environments never share state.",
-    ),
+    )
+    .with(CACHES),
     key(
         "listen",
         Kind::Address,
