@@ -118,6 +118,8 @@ pub fn millis(duration: Duration) -> HeaderValue {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
 
     #[test]
@@ -147,6 +149,32 @@ mod tests {
         assert!(traceparent(&headers).is_some());
         headers.insert(TRACEPARENT, HeaderValue::from_static("sk-secret"));
         assert!(traceparent(&headers).is_none());
+    }
+
+    proptest! {
+        #[test]
+        fn any_name_becomes_visible_ascii_and_back(name in ".{1,40}") {
+            let value = named(&name);
+            prop_assert!(value.as_bytes().iter().all(u8::is_ascii_graphic));
+            let back = percent_encoding::percent_decode(value.as_bytes()).decode_utf8().unwrap();
+            prop_assert_eq!(&*back, &*name);
+        }
+
+        #[test]
+        fn whatever_a_caller_writes_into_a_header_only_sound_values_travel(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
+            let Ok(value) = HeaderValue::from_bytes(&bytes) else { return Ok(()) };
+            let mut headers = HeaderMap::new();
+            for name in [REQUEST_ID, TRACEPARENT, TIMEOUT, SIDE_EFFECTS] {
+                headers.insert(name, value.clone());
+            }
+            let id = request_id(&headers, &Dice::loaded(1));
+            prop_assert!(!id.is_empty() && id.len() <= LONGEST_ID && HeaderValue::from_str(&id).is_ok());
+            if let Some(parent) = traceparent(&headers) {
+                prop_assert!(parent.len() == 55 && parent.to_str().is_ok());
+            }
+            prop_assert!(timeout(&headers).map_or(true, |wait| wait > Some(Duration::ZERO)));
+            let _ = side_effects(&headers);
+        }
     }
 
     #[test]

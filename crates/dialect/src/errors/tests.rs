@@ -282,3 +282,25 @@ fn a_refusal_is_openais_error_object_whatever_it_says() {
         assert_eq!(read(&refusal), expected);
     }
 }
+
+proptest::proptest! {
+    #[test]
+    fn no_wait_that_an_upstream_writes_panics(name in 0..5usize, text in "[-+0-9a-zA-Z:., ]{0,40}", bytes in proptest::collection::vec(proptest::num::u8::ANY, 0..40)) {
+        let names = ["retry-after", "retry-after-ms", "x-ratelimit-reset", "x-ratelimit-reset-tokens", "x-ratelimit-remaining"];
+        for value in [text.as_bytes(), &bytes] {
+            let Ok(value) = http::HeaderValue::from_bytes(value) else { continue };
+            let mut headers = http::HeaderMap::new();
+            headers.insert(names[name], value);
+            let _ = retry_after(&headers, std::time::Duration::from_secs(1_796_000_000));
+        }
+    }
+
+    #[test]
+    fn no_error_body_panics_and_none_keeps_the_secret(before in ".{0,40}", behind in ".{0,40}") {
+        let secret = "sk-a-secret-of-some-length";
+        let body = format!("{before}{secret}{behind}");
+        proptest::prop_assert!(!scrub(&body, &[secret], &[]).contains(secret));
+        let _ = Said::read(body.as_bytes());
+        let _ = Said::read(format!("{{\"error\": {}}}", crate::json::quoted(&body)).as_bytes());
+    }
+}
