@@ -12,9 +12,9 @@ use rules::pursuit::{Circumstances, Step};
 
 use crate::head;
 use crate::inflate::Inflate;
-use crate::live::UpstreamState;
 use crate::net::{Checkout, Flow, Outgoing, SendFault};
 use crate::raw::Raw;
+use crate::running::UpstreamState;
 use crate::worker::Worker;
 
 /// A whole answer is held in memory up to here.

@@ -37,6 +37,7 @@ pub mod pursue;
 pub mod raw;
 pub mod refuse;
 pub mod relay;
+pub mod running;
 pub mod seat;
 pub mod serve;
 pub mod sheet;

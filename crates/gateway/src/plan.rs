@@ -7,7 +7,7 @@ use config::Route;
 use rules::pursuit::{Target, throttled};
 use smallvec::SmallVec;
 
-use crate::live::RouteState;
+use crate::running::RouteState;
 
 /// Every target that may be tried now: upstreams by tier and order written, each with those of its
 /// provider's keys that do not rest.

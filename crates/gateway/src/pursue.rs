@@ -10,7 +10,7 @@ use rules::pursuit::{Pursuit, Step, Target};
 use smallvec::SmallVec;
 
 use crate::attempt::{Errand, Landed, Missed, attempt};
-use crate::live::{RouteState, UpstreamState};
+use crate::running::{RouteState, UpstreamState};
 use crate::trail::Tries;
 use crate::worker::Worker;
 

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use arc_swap::ArcSwap;
 use tokio::sync::watch;
 
-use crate::live::Running;
+use crate::running::Running;
 use crate::sheet::Sheet;
 
 /// One worker's own share of the process's state.

@@ -14,9 +14,9 @@ use tokio::sync::watch;
 
 use crate::attempt::{Errand, Landed};
 use crate::caller_io::Presence;
-use crate::live::Running;
 use crate::pursue::{Call, Won, pursue};
 use crate::relay::{Passage, Relay};
+use crate::running::Running;
 use crate::trail::Trail;
 use crate::wire::{Reply, Unread, throw_away};
 use crate::worker::Worker;

@@ -11,7 +11,7 @@ use hyper::body::{Body as _, Incoming};
 
 use crate::caller_io::Presence;
 use crate::inflate::Inflate;
-use crate::live::Running;
+use crate::running::Running;
 use crate::wire::{Unread, read_body, too_large};
 
 /// Reads the caller's body and what must be known of it.

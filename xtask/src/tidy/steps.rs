@@ -20,6 +20,7 @@ const SUPPORT: &[&str] = &[
     "nudge",
     "outcome",
     "raw",
+    "running",
     "seat",
     "sheet",
     "trail",
