@@ -18,7 +18,6 @@ const SUPPORT: &[&str] = &[
     "metrics",
     "net",
     "nudge",
-    "outcome",
     "raw",
     "running",
     "seat",
