@@ -66,21 +66,28 @@ impl Desk {
         self.open.load(Ordering::Relaxed)
     }
 
-    /// Hands a connection over; `false` when the worker cannot keep up, and the connection closes.
-    #[must_use]
-    pub fn hand_over(&self, stream: std::net::TcpStream) -> bool {
+    /// Hands a connection over.
+    ///
+    /// # Errors
+    /// The connection, when the worker has not taken what it was handed before.
+    pub fn hand_over(&self, stream: std::net::TcpStream) -> Result<(), std::net::TcpStream> {
         self.open.fetch_add(1, Ordering::Relaxed);
-        let taken = self.door.try_send(stream).is_ok();
-        if !taken {
+        self.door.try_send(stream).map_err(|refused| {
             self.open.fetch_sub(1, Ordering::Relaxed);
-        }
-        taken
+            refused.into_inner()
+        })
     }
 }
 
 /// The loop of one worker: serves what it is handed until the desk is gone.
 pub fn desk() -> (Desk, mpsc::Receiver<std::net::TcpStream>, Arc<AtomicUsize>) {
-    let (door, handed) = mpsc::channel(HANDED_OVER);
+    desk_of(HANDED_OVER)
+}
+
+/// The same, for so many connections on their way.
+#[must_use]
+pub fn desk_of(bound: usize) -> (Desk, mpsc::Receiver<std::net::TcpStream>, Arc<AtomicUsize>) {
+    let (door, handed) = mpsc::channel(bound);
     let open = Arc::new(AtomicUsize::new(0));
     (Desk { door, open: open.clone() }, handed, open)
 }

@@ -37,12 +37,7 @@ pub async fn deal(listener: TcpListener, desks: Vec<Desk>) {
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
         match listener.accept().await.and_then(|(stream, _)| stream.into_std()) {
-            Ok(stream) => {
-                if let Some(desk) = desks.iter().min_by_key(|desk| desk.open()) {
-                    // Full: the connection closes, and the caller may try again.
-                    let _ = desk.hand_over(stream);
-                }
-            }
+            Ok(stream) => place(stream, &desks).await,
             Err(error) => {
                 // Out of descriptors, most likely: others will be closed in a moment.
                 let now = base::Clock.now();
@@ -53,5 +48,48 @@ pub async fn deal(listener: TcpListener, desks: Vec<Desk>) {
                 tokio::time::sleep(Duration::from_millis(50)).await;
             }
         }
+    }
+}
+
+/// Hands one connection to the least loaded worker that takes it. In a burst they may all be behind
+/// for a moment: the connection waits then, and those after it in the kernel.
+async fn place(mut stream: std::net::TcpStream, desks: &[Desk]) {
+    loop {
+        let mut order: Vec<&Desk> = desks.iter().collect();
+        order.sort_unstable_by_key(|desk| desk.open());
+        for desk in order {
+            match desk.hand_over(stream) {
+                Ok(()) => return,
+                Err(back) => stream = back,
+            }
+        }
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::io::AsyncReadExt as _;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn no_connection_of_a_burst_is_lost_while_the_workers_are_behind() {
+        let listener = open(([127, 0, 0, 1], 0).into()).unwrap();
+        let addr = listener.local_addr().unwrap();
+        let (desk, mut handed, _open) = gateway::worker::desk_of(2);
+        let dealing = tokio::spawn(deal(listener, vec![desk]));
+        let mut callers = Vec::new();
+        for _ in 0..20 {
+            callers.push(tokio::net::TcpStream::connect(addr).await.unwrap());
+        }
+        // The worker, late, greets each by closing.
+        for _ in 0..20 {
+            drop(handed.recv().await.unwrap());
+        }
+        for caller in &mut callers {
+            assert_eq!(caller.read(&mut [0; 1]).await.unwrap(), 0);
+        }
+        dealing.abort();
     }
 }
