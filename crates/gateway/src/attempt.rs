@@ -34,7 +34,7 @@ pub struct Errand<'a> {
     /// The request.
     pub ask: &'a Ask,
     /// Sent upstream as `x-request-id`.
-    pub request_id: &'a str,
+    pub request_id: &'a HeaderValue,
     /// Sent upstream where the caller sent one.
     pub traceparent: Option<&'a HeaderValue>,
 }
@@ -185,9 +185,7 @@ fn request(
         headers.insert(header::CONTENT_TYPE, kind.clone());
     }
     headers.insert(header::ACCEPT, if ask.stream { ACCEPT_EVENTS } else { ACCEPT_ANY });
-    if let Ok(id) = HeaderValue::from_str(errand.request_id) {
-        headers.insert(head::REQUEST_ID, id);
-    }
+    headers.insert(head::REQUEST_ID, errand.request_id.clone());
     if let Some(parent) = errand.traceparent {
         headers.insert(head::TRACEPARENT, parent.clone());
     }

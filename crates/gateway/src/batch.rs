@@ -16,31 +16,47 @@ use crate::plan::plan;
 use crate::pursue::{Call, Won, pursue};
 use crate::trail::Tries;
 
+/// Parts that one call may become: 16,384 texts where an upstream takes 32.
+const MOST_PARTS: usize = 512;
 /// Parts of one call that are under way at a time.
 const SIDE_BY_SIDE: usize = 4;
 
 /// The parts of a call that is too large for one of its route's upstreams; empty for a call that
 /// goes whole. The bound is `batch.max_inputs`, else the smallest that the upstreams' protocols have,
-/// so that every part can go to every upstream.
-#[must_use]
-pub fn parts(ask: &Ask, route: &Route) -> Vec<Ask> {
-    let inputs = match &ask.view {
-        View::Embeddings(view) => view.inputs,
-        View::Rerank(view) => view.documents.len(),
-        _ => return Vec::new(),
+/// so that every part can go to every upstream. Documents are only cut up where every upstream has a
+/// bound, as those have that score each document by itself.
+///
+/// # Errors
+/// `invalid_request` for a call that would become more than [`MOST_PARTS`].
+pub fn parts(ask: &Ask, route: &Route) -> Result<Vec<Ask>, Refusal> {
+    let (field, inputs) = match &ask.view {
+        View::Embeddings(view) => ("input", view.inputs),
+        View::Rerank(view) => ("documents", view.documents.len()),
+        _ => return Ok(Vec::new()),
     };
     let of_protocols = || {
         let bound = |upstream: &Arc<Upstream>| upstream.provider.dialect.max_inputs(ask.endpoint);
+        if field == "documents" && !route.upstreams.iter().all(|upstream| bound(upstream).is_some()) {
+            // A reranker without a bound may judge documents against each other: it wants them all.
+            return None;
+        }
         route.upstreams.iter().filter_map(bound).min()
     };
-    let Some(most) = route.max_inputs.or_else(of_protocols) else { return Vec::new() };
+    let Some(most) = route.max_inputs.or_else(of_protocols) else { return Ok(Vec::new()) };
     if inputs <= most {
-        return Vec::new();
+        return Ok(Vec::new());
+    }
+    if inputs > most.saturating_mul(MOST_PARTS) {
+        let all = most.saturating_mul(MOST_PARTS);
+        return Err(Refusal::field(
+            field,
+            format!("'{field}' has {inputs} items, more than the {all} of one call; send fewer at once"),
+        ));
     }
     let split = if matches!(ask.view, View::Rerank(_)) { rerank::split } else { embeddings::split };
     let parts = split(ask, most);
     // Inputs that must stay together come back as one.
-    if parts.len() > 1 { parts } else { Vec::new() }
+    Ok(if parts.len() > 1 { parts } else { Vec::new() })
 }
 
 /// One part on its way to its answer.
@@ -136,10 +152,10 @@ async fn pursue_part(
 }
 
 fn joined(ask: &Ask, won: Vec<Won>) -> Result<Won, Refusal> {
-    let mut upstream = None;
+    let mut by = None;
     let mut answers: Vec<Answer> = Vec::with_capacity(won.len());
     for part in won {
-        upstream.get_or_insert(part.upstream);
+        by.get_or_insert((part.upstream, part.shown));
         match part.landed {
             Landed::Whole(answer, _) => answers.push(answer),
             Landed::Stream(_) => return Err(no_part()),
@@ -150,8 +166,8 @@ fn joined(ask: &Ask, won: Vec<Won>) -> Result<Won, Refusal> {
         _ => embeddings::join(answers),
     };
     let answer = answer.map_err(pursuit::refusal)?;
-    let upstream = upstream.ok_or_else(no_part)?;
-    Ok(Won { landed: Landed::Whole(answer, None), upstream })
+    let (upstream, shown) = by.ok_or_else(no_part)?;
+    Ok(Won { landed: Landed::Whole(answer, None), upstream, shown })
 }
 
 fn no_part() -> Refusal {

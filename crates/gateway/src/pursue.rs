@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use base::{AttemptOutcome, Class, Fault, Kind, Refusal};
 use config::{Route, Upstream};
+use http::HeaderValue;
 use rules::pursuit::{Pursuit, Step, Target};
 use smallvec::SmallVec;
 
@@ -35,6 +36,8 @@ pub struct Won {
     pub landed: Landed,
     /// Who.
     pub upstream: Arc<Upstream>,
+    /// Who, as a header shows it.
+    pub shown: HeaderValue,
 }
 
 /// Throttled without a word how long.
@@ -65,7 +68,7 @@ pub async fn pursue(call: &Call<'_>, targets: SmallVec<[Target; 4]>, tries: &mut
             Ok(landed) => {
                 learn(known, &step);
                 known.keys.worked(step.target.key);
-                return Ok(Won { landed, upstream: upstream.clone() });
+                return Ok(Won { landed, upstream: upstream.clone(), shown: known.shown.clone() });
             }
             Err(missed) => {
                 note(call, tries, (upstream, known), &step, &missed.fault);

@@ -9,6 +9,7 @@ use base::Endpoint;
 use config::{ApiKey, Provider, Route, Snapshot};
 use http::{HeaderMap, HeaderValue, header};
 
+use crate::head;
 use crate::keyring::KeyRing;
 
 /// One configuration in force, with the state of its objects at hand. A request holds one from its
@@ -27,6 +28,8 @@ pub struct Running {
 pub struct RouteState {
     /// Requests running.
     pub inflight: Arc<AtomicI64>,
+    /// Its name as a header shows it.
+    pub shown: HeaderValue,
     /// The dimension of its vectors where a call names none; 0 until the first answer.
     pub dimension: Arc<AtomicUsize>,
     /// Parallel to `Route::upstreams`.
@@ -40,6 +43,8 @@ pub struct UpstreamState {
     pub learned: Arc<Learned>,
     /// Its provider's keys.
     pub keys: Arc<KeyRing>,
+    /// Its label as a header shows it.
+    pub shown: HeaderValue,
     /// What every call's head holds: one for each key, or one without.
     heads: Vec<HeaderMap>,
 }
@@ -130,10 +135,12 @@ impl Kept {
             let upstreams = route.upstreams.iter().map(|upstream| UpstreamState {
                 learned: self.learned.entry((route.name.clone(), upstream.label.clone())).or_default().clone(),
                 keys: self.keyrings.entry(upstream.provider.name.clone()).or_default().clone(),
+                shown: head::named(&upstream.label),
                 heads: heads(&upstream.provider),
             });
             let state = RouteState {
                 inflight: inflight(&route.name),
+                shown: head::named(&route.name),
                 dimension: self.dimensions.entry((route.name.clone(), space(route))).or_default().clone(),
                 upstreams: upstreams.collect(),
             };

@@ -208,17 +208,17 @@ async fn seek(
     let Some(state) = running.state(route) else {
         return Err(Refusal::new(Code::InternalError, "the route has no state; please report this"));
     };
-    trail.on_route(&route.name, state.inflight.clone());
+    trail.on_route(&route.name, state.shown.clone(), state.inflight.clone());
     let mut deadline = route.deadline;
     for shorter in [client.deadline, head::timeout(headers)?].into_iter().flatten() {
         deadline = deadline.min(shorter);
     }
-    let request_id = trail.record.request_id.clone();
+    let request_id = trail.request_id.clone();
     let errand = Errand { ask, request_id: &request_id, traceparent: head::traceparent(headers) };
     let may_repeat = !(ask.endpoint.family() == base::Family::Chat && head::side_effects(headers));
     let deadline = trail.began() + deadline;
     let call = Call { worker, route: (route, state), errand, may_repeat, deadline };
-    let parts = batch::parts(ask, route);
+    let parts = batch::parts(ask, route)?;
     if parts.is_empty() {
         return pursue(&call, plan::plan(route, state, worker.live.clock.now())?, &mut trail.tries).await;
     }
@@ -244,10 +244,11 @@ fn whole(body: String, mut trail: Trail) -> Response<Reply> {
 
 /// An upstream's answer.
 fn answer(connection: &Connection, answered: Answered, mut trail: Trail) -> Response<Reply> {
-    let Answered { won: Won { landed, upstream }, ask, route } = answered;
+    let Answered { won: Won { landed, upstream, shown }, ask, route } = answered;
     trail.record.upstream = Some(upstream.label.clone());
     trail.record.status = 200;
     let mut headers = HeaderMap::with_capacity(12);
+    headers.insert(head::UPSTREAM, shown);
     trail.dress(&mut headers);
     let body = match landed {
         Landed::Whole(answer, kind) => {

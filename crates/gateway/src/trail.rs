@@ -17,6 +17,9 @@ pub struct Trail {
     seat: Arc<Seat>,
     /// What will be written down; steps note facts here.
     pub record: Record,
+    /// Its id as a header shows it.
+    pub request_id: HeaderValue,
+    shown_route: Option<HeaderValue>,
     /// Its tries at upstreams.
     pub tries: Tries,
     began: Instant,
@@ -95,10 +98,14 @@ impl Trail {
         let (began, time) = (live.clock.now(), live.clock.wall());
         seat.sheet.begun();
         let record = Record { time, request_id, ..blank() };
+        // An id that may not travel as it is has been replaced before.
+        let request_id = HeaderValue::from_str(&record.request_id).unwrap_or(HeaderValue::from_static("unknown"));
         Self {
             tries: Tries::new(live.clock),
             live,
             seat,
+            request_id,
+            shown_route: None,
             record,
             began,
             running: None,
@@ -114,7 +121,8 @@ impl Trail {
     }
 
     /// The route is known: the request counts among its running ones from now on.
-    pub fn on_route(&mut self, name: &Arc<str>, count: Arc<AtomicI64>) {
+    pub fn on_route(&mut self, name: &Arc<str>, shown: HeaderValue, count: Arc<AtomicI64>) {
+        self.shown_route = Some(shown);
         self.record.route = Some(name.clone());
         count.fetch_add(1, Ordering::Relaxed);
         self.running = Some(count);
@@ -137,16 +145,9 @@ impl Trail {
 
     /// Puts what is known of the request into an answer's headers.
     pub fn dress(&mut self, headers: &mut HeaderMap) {
-        if let Ok(id) = HeaderValue::from_str(&self.record.request_id) {
-            headers.insert(head::REQUEST_ID, id);
-        }
-        if let Some(route) = &self.record.route {
-            headers.insert(head::ROUTE, head::named(route));
-        }
-        if let Some(upstream) = &self.record.upstream {
-            headers.insert(head::UPSTREAM, head::named(upstream));
-        }
-        if self.record.route.is_some() {
+        headers.insert(head::REQUEST_ID, self.request_id.clone());
+        if let Some(route) = &self.shown_route {
+            headers.insert(head::ROUTE, route.clone());
             headers.insert(head::ATTEMPTS, HeaderValue::from(self.tries.count()));
         }
         headers.insert(head::OVERHEAD, head::millis(self.overhead()));

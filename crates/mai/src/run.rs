@@ -78,6 +78,11 @@ async fn start(flags: ServeFlags) -> Result<Gateway, String> {
     let mask = Mask::default();
     mask.set(secrets(&loaded.snapshot));
     let level = logging::start(&loaded.snapshot.general.log_level, mask.clone());
+    let folder = &loaded.snapshot.general.data_dir;
+    if let Err(error) = std::fs::create_dir_all(folder) {
+        // Nothing of this version depends on it; what comes to need it will refuse to start without.
+        tracing::warn!(folder = %folder.display(), %error, "`data_dir` cannot be made");
+    }
     for warning in &loaded.warnings {
         tracing::warn!("{warning}");
     }

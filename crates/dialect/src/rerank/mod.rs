@@ -218,9 +218,17 @@ fn slice(body: &[u8], span: Span) -> &str {
     body.get(span.range()).and_then(|bytes| std::str::from_utf8(bytes).ok()).unwrap_or_default()
 }
 
+/// Documents of one call at most: ten times what the providers advise, and little enough that a body of
+/// nothing but commas costs no memory to speak of.
+const MOST_DOCUMENTS: usize = 20_000;
+
 fn read_documents(name: &'static str, list: Value<'_>, rank_fields: &[Cow<'_, str>]) -> Result<Vec<Document>, Refusal> {
     if list.kind() != Kind::Array || list.is_empty() {
         return Err(Refusal::field(name, format!("'{name}' must be an array of at least one text or object")));
+    }
+    if list.elements().nth(MOST_DOCUMENTS).is_some() {
+        let message = format!("'{name}' has more than {MOST_DOCUMENTS} documents; send fewer at once");
+        return Err(Refusal::field(name, message));
     }
     let read = |(at, own): (usize, Value<'_>)| {
         let text = match own.kind() {

@@ -64,15 +64,10 @@ impl Dialer {
         let peer = if provider.proxy.is_some() { None } else { stream.peer_addr().ok().map(|addr| addr.ip()) };
         let probe = probe_of(&stream)?;
         let mut io: Box<dyn Io> = Box::new(stream);
-        if let Some(proxy) = &provider.proxy {
-            if proxy.origin.tls {
-                io = self.tls(io, &proxy.origin, provider).await?;
-            }
-            if provider.origin.tls {
+        if provider.origin.tls {
+            if let Some(proxy) = &provider.proxy {
                 tunnel(&mut io, &provider.origin, proxy).await?;
             }
-        }
-        if provider.origin.tls {
             io = self.tls(io, &provider.origin, provider).await?;
         }
         Ok(Dialed { io, probe, peer })

@@ -440,3 +440,19 @@ fn more_inputs_than_openai_takes_are_split_without_a_word_in_the_configuration()
         assert_eq!(answer.json()["data"].as_array().unwrap().len(), 2049);
     });
 }
+
+#[test]
+fn a_call_that_would_become_too_many_parts_is_refused() {
+    story(async {
+        let stage = Stage::set(
+            &crate::stage::USUAL
+                .replace("path: /v1/embeddings }", "path: /v1/embeddings }\n    batch: { max_inputs: 2 }"),
+        );
+        let a = stage.host("a", pleasant());
+        let texts: Vec<&str> = vec!["a"; 1_025];
+        let answer = stage.ask(embeddings("embedding", json!(texts))).await;
+        assert_eq!((answer.status, answer.code().as_deref()), (400, Some("invalid_request")), "{}", answer.text());
+        assert_eq!(answer.json()["error"]["param"], "input");
+        assert_eq!(a.calls().len(), 0);
+    });
+}

@@ -276,3 +276,16 @@ clients: [{{ name: app, keys: [sk-app], routes: ["*"] }}]
         }
     });
 }
+
+#[test]
+fn a_call_of_more_documents_than_anybody_ranks_is_refused_before_it_costs_memory() {
+    story(async {
+        let stage = Stage::usual();
+        let a = stage.host("a", Reply::say(["no"]));
+        let documents: Vec<&str> = vec!["a"; 20_001];
+        let answer = stage.ask(rerank("rerank", "q", documents)).await;
+        assert_eq!((answer.status, answer.code().as_deref()), (400, Some("invalid_request")), "{}", answer.text());
+        assert_eq!(answer.json()["error"]["param"], "documents");
+        assert_eq!(a.calls().len(), 0);
+    });
+}
