@@ -111,6 +111,8 @@ impl Relay {
                     self.opened.flow = None;
                     continue;
                 }
+                // Every choice has said why it ended: the answer is whole, only its seal is missing.
+                Poll::Ready(Some(Err(_broken))) if self.opened.decoder.progress().finished => self.close(),
                 Poll::Ready(Some(Err(_broken))) => {
                     self.fail(&Fault::upstream(Kind::Reset, "the upstream's stream broke off"))
                 }

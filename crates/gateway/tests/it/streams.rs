@@ -584,3 +584,19 @@ fn an_event_without_end_is_refused_in_bounded_memory() {
         assert_eq!(a.ending_of(1).await, End::Gone);
     });
 }
+
+#[test]
+fn a_stream_that_breaks_behind_its_finish_reason_is_whole_and_is_sealed() {
+    story(async {
+        for how in [How::Rst, How::Fin] {
+            let stage = Stage::usual();
+            let delta = r#"{"id":"x","choices":[{"index":0,"delta":{"content":"Hello"},"finish_reason":null}]}"#;
+            let finish = r#"{"id":"x","choices":[{"index":0,"delta":{},"finish_reason":"stop"}]}"#;
+            stage.host("a", Script::always(Reply::sse([delta, finish]).cut(At::Events(2), how)));
+            let answer = stage.ask(chat("chat").user("Hi").stream()).await;
+            assert_eq!(answer.said(), "Hello");
+            assert!(answer.events().is_done() && answer.events().error().is_none(), "{}", answer.text());
+            assert_eq!(stage.last_line().await["outcome"], "ok");
+        }
+    });
+}
