@@ -41,21 +41,32 @@ pub async fn ask(
     let mut body = read_body(body, most, patience, presence).await?;
     presence.busy();
     if let Some(inflate) = inflate.as_mut() {
-        body = unfolded(inflate, &body, most).map_err(Unread::Refused)?;
+        body = unfolded(inflate, &body, most).await.map_err(Unread::Refused)?;
     }
     Ask::read(endpoint, headers.get(header::CONTENT_TYPE), body).map_err(Unread::Refused)
 }
 
-fn unfolded(inflate: &mut Inflate, body: &[u8], most: usize) -> Result<Bytes, Refusal> {
+/// Of a compressed body so much is unfolded at a time; others have their turn in between, for a
+/// body may be made of hundreds of thousands of tiny members, each of which is work.
+const UNFOLDED_AT_ONCE: usize = 4 << 10;
+
+async fn unfolded(inflate: &mut Inflate, body: &[u8], most: usize) -> Result<Bytes, Refusal> {
+    let too_long =
+        || Refusal::new(Code::RequestTooLarge, format!("the decompressed body is larger than {most} bytes (max_body)"));
     let refused = |error: std::io::Error| match error.kind() {
-        std::io::ErrorKind::FileTooLarge => {
-            Refusal::new(Code::RequestTooLarge, format!("the decompressed body is larger than {most} bytes (max_body)"))
-        }
+        std::io::ErrorKind::FileTooLarge => too_long(),
         _ => Refusal::field("content-encoding", "the body is not what its content-encoding says"),
     };
-    let mut whole = BytesMut::from(&*inflate.feed(body).map_err(refused)?);
+    let mut whole = BytesMut::new();
+    for piece in body.chunks(UNFOLDED_AT_ONCE) {
+        whole.extend_from_slice(&inflate.feed(piece).map_err(refused)?);
+        if whole.len() > most {
+            return Err(too_long());
+        }
+        tokio::task::yield_now().await;
+    }
     whole.extend_from_slice(&inflate.finish().map_err(refused)?);
-    Ok(whole.freeze())
+    if whole.len() > most { Err(too_long()) } else { Ok(whole.freeze()) }
 }
 
 /// The route that the model name stands for, where this client may use it.

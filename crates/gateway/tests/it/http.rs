@@ -246,6 +246,27 @@ fn a_gzipped_request_is_read_and_a_bomb_is_refused() {
     });
 }
 
+#[test]
+fn a_body_that_is_laborious_to_unfold_keeps_nobody_else_waiting() {
+    story(async {
+        let stage = Stage::usual();
+        stage.host("a", pleasant());
+        let ask = chat("chat").user("laborious").key(KEY);
+        let mut members = gzipped(b"").repeat(20_000);
+        members.extend(gzipped(&ask.bytes()));
+        let laborious = ask.header("content-encoding", "gzip").header("x-request-id", "laborious").body(members);
+        let mut caller = stage.caller();
+        let (answer, other) = tokio::join!(caller.ask(&laborious), async {
+            tokio::task::yield_now().await;
+            stage.ask(chat("chat").user("Hi").key(KEY).header("x-request-id", "other")).await
+        });
+        assert_eq!((answer.status, other.status), (200, 200));
+        stage.comes_to_rest().await;
+        let order: Vec<_> = stage.log().iter().map(|line| line["request_id"].clone()).collect();
+        assert_eq!(order, ["other", "laborious"]);
+    });
+}
+
 fn long(length: usize) -> testkit::Ask {
     let empty = chat("chat").user("").bytes().len();
     chat("chat").user(&"x".repeat(length - empty))
