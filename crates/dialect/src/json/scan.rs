@@ -265,12 +265,15 @@ impl<'a> Scanner<'a> {
             Some(b'"' | b'\\' | b'/' | b'b' | b'f' | b'n' | b'r' | b't') => self.at += 1,
             Some(b'u') => {
                 self.at += 1;
-                for _ in 0..4 {
-                    if !self.peek().is_some_and(|byte| byte.is_ascii_hexdigit()) {
-                        return Err(self.error("expected four hexadecimal digits"));
+                let digits = self.text.as_bytes().get(self.at..).and_then(|rest| rest.first_chunk::<4>());
+                if !digits.is_some_and(|digits| digits.iter().all(u8::is_ascii_hexdigit)) {
+                    // The slow way, for the place of the fault.
+                    while self.peek().is_some_and(|byte| byte.is_ascii_hexdigit()) {
+                        self.at += 1;
                     }
-                    self.at += 1;
+                    return Err(self.error("expected four hexadecimal digits"));
                 }
+                self.at += 4;
             }
             Some(_) => return Err(self.error("unknown escape")),
             None => return Err(self.error("the string does not end")),

@@ -6,16 +6,13 @@ use std::borrow::Cow;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct LoneSurrogate;
 
-/// How many bytes of a long text are looked at in one step; the compiler makes vector code of it.
-const BLOCK: usize = 64;
-
 /// The offset of the next quote, backslash or control character at or behind `from`; the length
 /// where there is none.
 #[inline]
 pub(super) fn next_special(bytes: &[u8], from: usize) -> usize {
     let mut at = from;
     let mut rest = bytes.get(from..).unwrap_or_default();
-    // Most strings are short: two words before the blocks.
+    // Most strings are short: two words before the search in large steps.
     for _ in 0..2 {
         let Some((word, behind)) = rest.split_first_chunk::<8>() else { break };
         if let Some(offset) = special_in(*word) {
@@ -23,29 +20,13 @@ pub(super) fn next_special(bytes: &[u8], from: usize) -> usize {
         }
         (at, rest) = (at + 8, behind);
     }
-    while let Some((block, behind)) = rest.split_first_chunk::<BLOCK>() {
-        if has_special(block) {
-            break;
-        }
-        (at, rest) = (at + BLOCK, behind);
+    let stop = memchr::memchr2(b'"', b'\\', rest).unwrap_or(rest.len());
+    let run = rest.get(..stop).unwrap_or_default();
+    // Folded, so that the compiler works on whole vector registers: there hardly ever is one.
+    if run.iter().fold(false, |found, byte| found | (*byte < 0x20)) {
+        return at + run.iter().position(|byte| *byte < 0x20).unwrap_or(stop);
     }
-    while let Some((word, behind)) = rest.split_first_chunk::<8>() {
-        if let Some(offset) = special_in(*word) {
-            return at + offset;
-        }
-        (at, rest) = (at + 8, behind);
-    }
-    at + rest.iter().position(|byte| is_special(*byte)).unwrap_or(rest.len())
-}
-
-#[inline]
-const fn is_special(byte: u8) -> bool {
-    byte < 0x20 || byte == b'"' || byte == b'\\'
-}
-
-#[inline]
-fn has_special(block: &[u8; BLOCK]) -> bool {
-    block.iter().fold(0, |found, byte| found | u8::from(is_special(*byte))) != 0
+    at + stop
 }
 
 /// Where in eight bytes the first special one stands. All at once: a byte's high bit is set where
