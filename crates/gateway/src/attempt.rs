@@ -221,6 +221,36 @@ fn untranslatable(refusal: base::Refusal) -> Fault {
     }
 }
 
+/// An answer's body, readable.
+struct Source {
+    flow: Flow,
+    inflate: Option<Inflate>,
+    /// What was looked at already.
+    begun: Option<Bytes>,
+    ended: bool,
+}
+
+impl Source {
+    /// The next piece, decompressed; `None` at the clean end.
+    async fn next(&mut self) -> Result<Option<Bytes>, Fault> {
+        if let Some(begun) = self.begun.take() {
+            return Ok(Some(begun));
+        }
+        if self.ended {
+            return Ok(None);
+        }
+        match self.flow.piece().await {
+            Some(Ok(piece)) => unfold(&mut self.inflate, piece).map(Some),
+            Some(Err(_broken)) => Err(Fault::upstream(Kind::Reset, "the answer broke off")),
+            None => {
+                self.ended = true;
+                let rest = unfold_rest(&mut self.inflate)?;
+                Ok((!rest.is_empty()).then_some(rest))
+            }
+        }
+    }
+}
+
 /// One answer being read.
 struct Exchange<'a> {
     worker: &'a Worker,
@@ -233,49 +263,61 @@ impl Exchange<'_> {
     async fn land(&self, response: Response<()>, flow: Flow) -> Result<Landed, Fault> {
         let (head, ()) = response.into_parts();
         let kind = head.headers.get(header::CONTENT_TYPE);
-        match shape(self.ask, kind) {
+        let shape = shape(self.ask, kind);
+        let bound = if shape == Shape::Json { LARGEST_ANSWER } else { LARGEST_PIECE };
+        let mut source = Source { flow, inflate: inflate(&head.headers, bound)?, begun: None, ended: false };
+        match shape {
             Shape::Events => {
+                if self.is_mislabelled(kind, &mut source).await? {
+                    return self.judge(source, &head.headers).await;
+                }
                 let decoder = self.upstream.provider.dialect.decoder(self.ask, &self.target);
-                let inflate = inflate(&head.headers, LARGEST_PIECE)?;
-                Box::pin(self.open(flow, decoder, inflate, None)).await
+                Box::pin(self.open(source, decoder, None)).await
             }
             Shape::Bytes => {
                 let raw = kind.cloned().unwrap_or(HeaderValue::from_static("application/octet-stream"));
-                let inflate = inflate(&head.headers, LARGEST_PIECE)?;
-                Box::pin(self.open(flow, Box::new(Raw::default()), inflate, Some(raw))).await
+                Box::pin(self.open(source, Box::new(Raw::default()), Some(raw))).await
             }
-            Shape::Json => {
-                let body = self.read_whole(flow, &head.headers, LARGEST_ANSWER).await?;
-                let dialect = self.upstream.provider.dialect;
-                let judged = dialect.answer(self.ask, &self.target, &head.headers, body);
-                let answer = judged.map_err(|fault| self.scrubbed(fault))?;
-                Ok(Landed::Whole(answer, None))
-            }
+            Shape::Json => self.judge(source, &head.headers).await,
         }
+    }
+
+    /// Whether what was taken for an event stream is one whole JSON text: no event begins with a brace.
+    async fn is_mislabelled(&self, kind: Option<&HeaderValue>, source: &mut Source) -> Result<bool, Fault> {
+        let lines_of_json = self.upstream.provider.protocol == dialect::Protocol::Ollama
+            || kind.is_some_and(|kind| kind.as_bytes().starts_with(b"application/x-ndjson"));
+        if lines_of_json {
+            return Ok(false);
+        }
+        let first = source.next().await?.unwrap_or_default();
+        let is_json = first.trim_ascii_start().starts_with(b"{");
+        source.begun = Some(first);
+        Ok(is_json)
+    }
+
+    /// A whole answer, judged by the protocol.
+    async fn judge(&self, source: Source, headers: &HeaderMap) -> Result<Landed, Fault> {
+        let body = self.read_whole(source, LARGEST_ANSWER).await?;
+        let judged = self.upstream.provider.dialect.answer(self.ask, &self.target, headers, body);
+        Ok(Landed::Whole(judged.map_err(|fault| self.scrubbed(fault))?, None))
     }
 
     /// Reads a stream up to its first content.
     async fn open(
         &self,
-        mut flow: Flow,
+        mut source: Source,
         mut decoder: Box<dyn Decode>,
-        mut inflate: Option<Inflate>,
         raw: Option<HeaderValue>,
     ) -> Result<Landed, Fault> {
         let mut gathered = BytesMut::new();
         let mut first = Bytes::new();
         let ended = loop {
-            let (piece, ended) = match flow.piece().await {
-                Some(Ok(piece)) => (unfold(&mut inflate, piece)?, false),
-                Some(Err(_broken)) => {
-                    return Err(Fault::upstream(Kind::Reset, "the stream broke off before its first content"));
-                }
-                None => (unfold_rest(&mut inflate)?, true),
+            let piece = source.next().await?;
+            let ended = piece.is_none();
+            let out = match piece {
+                Some(piece) => decoder.feed(piece),
+                None => decoder.finish(),
             };
-            let mut out = decoder.feed(piece);
-            if ended {
-                out = joined(out, decoder.finish());
-            }
             if let Some(fault) = decoder.progress().fault.clone() {
                 return Err(self.scrubbed(fault));
             }
@@ -297,6 +339,7 @@ impl Exchange<'_> {
         if !gathered.is_empty() {
             first = gathered.freeze();
         }
+        let Source { flow, inflate, .. } = source;
         let flow = if ended {
             self.put_back(flow);
             None
@@ -309,7 +352,13 @@ impl Exchange<'_> {
     async fn refused(&self, response: Response<()>, flow: Flow) -> Fault {
         let (head, ()) = response.into_parts();
         // A refusal whose body cannot be read is still a refusal.
-        let body = self.read_whole(flow, &head.headers, LARGEST_REFUSAL).await.unwrap_or_default();
+        let body = match inflate(&head.headers, LARGEST_REFUSAL) {
+            Ok(inflate) => {
+                let source = Source { flow, inflate, begun: None, ended: false };
+                self.read_whole(source, LARGEST_REFUSAL).await.unwrap_or_default()
+            }
+            Err(_unreadable) => Bytes::new(),
+        };
         let refused = Refused {
             status: head.status.as_u16(),
             headers: &head.headers,
@@ -323,14 +372,11 @@ impl Exchange<'_> {
         scrubbed(&self.upstream.provider, fault)
     }
 
-    async fn read_whole(&self, mut flow: Flow, headers: &HeaderMap, most: usize) -> Result<Bytes, Fault> {
-        let mut inflate = inflate(headers, most)?;
-        let announced = flow.size_hint().and_then(|size| usize::try_from(size).ok()).unwrap_or(0);
+    async fn read_whole(&self, mut source: Source, most: usize) -> Result<Bytes, Fault> {
+        let announced = source.flow.size_hint().and_then(|size| usize::try_from(size).ok()).unwrap_or(0);
         let mut first = Bytes::new();
         let mut gathered = BytesMut::new();
-        while let Some(piece) = flow.piece().await {
-            let piece = piece.map_err(|_broken| Fault::upstream(Kind::Reset, "the answer broke off"))?;
-            let piece = unfold(&mut inflate, piece)?;
+        while let Some(piece) = source.next().await? {
             if gathered.is_empty() && first.is_empty() {
                 first = piece;
                 continue;
@@ -344,10 +390,8 @@ impl Exchange<'_> {
             }
             gathered.extend_from_slice(&piece);
         }
-        let rest = unfold_rest(&mut inflate)?;
-        self.put_back(flow);
-        let whole = if gathered.is_empty() { first } else { gathered.freeze() };
-        Ok(joined(whole, rest))
+        self.put_back(source.flow);
+        Ok(if gathered.is_empty() { first } else { gathered.freeze() })
     }
 
     fn put_back(&self, flow: Flow) {

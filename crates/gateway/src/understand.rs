@@ -27,6 +27,7 @@ pub async fn ask(
 ) -> Result<Ask, Unread> {
     let most = running.snapshot.general.max_body;
     let mut inflate = Inflate::of(headers, most).map_err(|coding| {
+        let coding = shown(&coding);
         let message = format!("content-encoding `{coding}` is not read here; send the body plain or gzipped");
         Unread::Refused(Refusal {
             param: Some("content-encoding".into()),

@@ -600,3 +600,17 @@ fn a_stream_that_breaks_behind_its_finish_reason_is_whole_and_is_sealed() {
         }
     });
 }
+
+#[test]
+fn a_whole_answer_to_a_streaming_call_is_relayed_as_a_stream_whatever_its_label_says() {
+    story(async {
+        for label in ["text/html", "text/event-stream", "text/plain; charset=utf-8", "application/json"] {
+            let stage = Stage::usual();
+            let whole = json!({ "id": "x", "choices": [{ "index": 0, "message": { "role": "assistant", "content": "Hello" }, "finish_reason": "stop" }] });
+            stage.host("a", Script::always(Reply::text(format!("\n {whole}")).header("content-type", label)));
+            let answer = stage.ask(chat("chat").user("Hi").stream()).await;
+            assert_eq!((answer.status, answer.said().as_str()), (200, "Hello"), "{label}: {}", answer.text());
+            assert!(answer.events().is_done(), "{label}");
+        }
+    });
+}
