@@ -73,6 +73,7 @@ const THROWING: Duration = Duration::from_millis(500);
 pub async fn read_body<B>(mut body: B, most: usize, patience: Duration, presence: &Presence) -> Result<Bytes, Unread>
 where
     B: Body<Data = Bytes> + Unpin,
+    B::Error: std::error::Error + 'static,
 {
     let declared = body.size_hint().lower();
     if declared > most as u64 {
@@ -86,7 +87,11 @@ where
             throw_away(&mut body, THROWN_AWAY, presence).await;
             Err(Unread::Refused(too_large(most)))
         }
-        Ok(Err(Gone)) => Err(Unread::Gone),
+        Ok(Err(Lost::Gone)) => Err(Unread::Gone),
+        Ok(Err(Lost::Garbled)) => Err(Unread::Refused(Refusal::new(
+            Code::InvalidRequest,
+            "the body's transfer coding is broken: a chunk's size or end is not what HTTP/1.1 has there",
+        ))),
         Err(_elapsed) => Err(Unread::Refused(Refusal::new(
             Code::RequestTimeout,
             format!("the body did not arrive within {} s; send it faster or in one piece", patience.as_secs()),
@@ -100,12 +105,30 @@ pub fn too_large(most: usize) -> Refusal {
     Refusal::new(Code::RequestTooLarge, format!("the body is larger than {most} bytes (max_body); send less at once"))
 }
 
-struct Gone;
+/// Why a body ended before its end.
+enum Lost {
+    /// The caller left.
+    Gone,
+    /// What came is no body: a chunk's size that is no number, a line that is no line.
+    Garbled,
+}
+
+impl Lost {
+    /// hyper says the one by the kind of the I/O error below it.
+    fn by(error: &(dyn std::error::Error + 'static)) -> Self {
+        let below = error.source().and_then(|source| source.downcast_ref::<std::io::Error>());
+        match below.map(std::io::Error::kind) {
+            Some(std::io::ErrorKind::InvalidInput | std::io::ErrorKind::InvalidData) => Self::Garbled,
+            _ => Self::Gone,
+        }
+    }
+}
 
 /// The body, or `None` when it is longer than `most`.
-async fn collect<B>(body: &mut B, most: usize, presence: &Presence) -> Result<Option<Bytes>, Gone>
+async fn collect<B>(body: &mut B, most: usize, presence: &Presence) -> Result<Option<Bytes>, Lost>
 where
     B: Body<Data = Bytes> + Unpin,
+    B::Error: std::error::Error + 'static,
 {
     let mut first: Option<Bytes> = None;
     let mut gathered = BytesMut::new();
@@ -133,9 +156,10 @@ where
     Ok(Some(first.unwrap_or_else(|| gathered.freeze())))
 }
 
-async fn piece<B>(body: &mut B, presence: &Presence) -> Result<Option<Bytes>, Gone>
+async fn piece<B>(body: &mut B, presence: &Presence) -> Result<Option<Bytes>, Lost>
 where
     B: Body<Data = Bytes> + Unpin,
+    B::Error: std::error::Error + 'static,
 {
     loop {
         // hyper tells the connection that its channel is wanted, and that it is empty again. Both
@@ -144,7 +168,7 @@ where
         let frame =
             std::future::poll_fn(|cx| match presence.nudge.held_still(|| Pin::new(&mut *body).poll_frame(cx)) {
                 // Everything sent before the FIN has been seen: what is missing will not come.
-                Poll::Pending if presence.has_stopped_sending() => Poll::Ready(Err(Gone)),
+                Poll::Pending if presence.has_stopped_sending() => Poll::Ready(Err(Lost::Gone)),
                 Poll::Pending => {
                     if !std::mem::replace(&mut wanted, true) {
                         presence.nudge.wake();
@@ -153,7 +177,7 @@ where
                 }
                 Poll::Ready(None) => Poll::Ready(Ok(None)),
                 Poll::Ready(Some(Ok(frame))) => Poll::Ready(Ok(Some(frame))),
-                Poll::Ready(Some(Err(_broken))) => Poll::Ready(Err(Gone)),
+                Poll::Ready(Some(Err(broken))) => Poll::Ready(Err(Lost::by(&broken))),
             })
             .await?;
         if frame.is_some() && !body.is_end_stream() {
@@ -171,6 +195,7 @@ where
 pub async fn throw_away<B>(body: &mut B, most: u64, presence: &Presence)
 where
     B: Body<Data = Bytes> + Unpin,
+    B::Error: std::error::Error + 'static,
 {
     let most = most.min(THROWN_AWAY);
     let throwing = async {
@@ -178,7 +203,7 @@ where
         while thrown < most {
             match piece(body, presence).await {
                 Ok(Some(piece)) => thrown += piece.len() as u64,
-                Ok(None) | Err(Gone) => return,
+                Ok(None) | Err(_) => return,
             }
         }
     };

@@ -682,3 +682,22 @@ fn the_pool_never_holds_more_than_it_may() {
         assert!(a.most_in_flight() <= 4, "{}", a.most_in_flight());
     });
 }
+
+#[test]
+fn a_body_whose_chunks_are_no_chunks_is_refused_and_not_taken_for_a_departure() {
+    story(async {
+        for garbage in ["zz\r\n{}\r\n", "-1\r\n", "2\r\n{}XX"] {
+            let stage = Stage::usual();
+            let a = stage.host("a", Reply::say(["no"]));
+            let mut caller = stage.caller();
+            let head = format!(
+                "POST /v1/chat/completions HTTP/1.1\r\nhost: x\r\nauthorization: Bearer {KEY}\r\ntransfer-encoding: chunked\r\n\r\n"
+            );
+            caller.write(format!("{head}{garbage}").as_bytes()).await;
+            let text = String::from_utf8_lossy(&caller.rest().await.0).into_owned();
+            assert!(text.starts_with("HTTP/1.1 400") && text.contains("invalid_request"), "{garbage:?}: {text}");
+            assert_eq!(stage.last_line().await["outcome"], "caller_invalid", "{garbage:?}");
+            assert_eq!(a.calls().len(), 0);
+        }
+    });
+}
