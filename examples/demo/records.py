@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import statistics
+import time
 import urllib.error
 import urllib.request
 from typing import TYPE_CHECKING, Any
@@ -45,9 +46,19 @@ def strangers(demo: Demo) -> None:
     demo.checks.expect("client key is no upstream key", at_upstream == 401, f"status {at_upstream}")
 
 
+def written(demo: Demo, calls: int) -> str:
+    """The access log once it has a line for each of so many calls: lines are written behind the traffic."""
+    patience = time.monotonic() + 5
+    while True:
+        text = demo.fleet["gateway"].stdout.read_text(errors="replace")
+        if text.count("\n") >= calls or time.monotonic() > patience:
+            return text
+        time.sleep(0.02)
+
+
 def access_log(demo: Demo) -> str:
     """One JSON line per request; those with a second attempt are the ones to see."""
-    text = demo.fleet["gateway"].stdout.read_text(errors="replace")
+    text = written(demo, demo.client.tape.answers)
     lines: list[dict[str, Any]] = []
     for raw in text.splitlines():
         try:
