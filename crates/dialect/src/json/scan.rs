@@ -9,6 +9,11 @@ use super::{DEPTH, Error, Kind, Member, Span, Value, text};
 pub(super) struct Scanner<'a> {
     text: &'a str,
     at: usize,
+    /// Where the window begins whose special bytes are known; none at first.
+    window: usize,
+    /// The special bytes of that window. Kept, so that a string of many escapes costs a shift for each
+    /// and not a new search.
+    special: u64,
 }
 
 /// The open arrays and objects around a value: one bit each, set for an object.
@@ -35,7 +40,8 @@ impl Nest {
 
 impl<'a> Scanner<'a> {
     pub(super) const fn new(text: &'a str, at: usize) -> Self {
-        Self { text, at }
+        // So far from any place that none is in it.
+        Self { text, at, window: usize::MAX / 2, special: 0 }
     }
 
     pub(super) const fn at(&self) -> usize {
@@ -242,7 +248,7 @@ impl<'a> Scanner<'a> {
         let mut has_escapes = false;
         self.at += 1;
         loop {
-            self.at = text::next_special(self.text.as_bytes(), self.at);
+            self.skip_plain();
             match self.peek() {
                 Some(b'"') => {
                     self.at += 1;
@@ -256,6 +262,29 @@ impl<'a> Scanner<'a> {
                 Some(_) => return Err(self.error("a control character inside a string must be escaped")),
                 None => return Err(self.error("the string does not end")),
             }
+        }
+    }
+
+    /// Steps to the next quote, backslash or control character, else to the end.
+    #[inline]
+    fn skip_plain(&mut self) {
+        let bytes = self.text.as_bytes();
+        loop {
+            let into = self.at.wrapping_sub(self.window);
+            if into < text::WINDOW {
+                let ahead = self.special >> into;
+                if ahead != 0 {
+                    self.at += ahead.trailing_zeros() as usize;
+                    return;
+                }
+                self.at = self.window + text::WINDOW;
+            }
+            if self.at >= bytes.len() {
+                self.at = bytes.len();
+                return;
+            }
+            self.window = self.at;
+            self.special = text::special_bits(bytes, self.at);
         }
     }
 

@@ -2,45 +2,46 @@
 
 use std::borrow::Cow;
 
+use wide::u8x16;
+
 /// An escape of half a surrogate pair: valid JSON, but no text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct LoneSurrogate;
 
-/// The offset of the next quote, backslash or control character at or behind `from`; the length
-/// where there is none.
+/// How many bytes are looked at in one step.
+pub(super) const WINDOW: usize = 64;
+
+/// Which of the bytes from `at` on are a quote, a backslash or a control character: one bit each, for
+/// [`WINDOW`] bytes. What stands behind the end is nothing special.
 #[inline]
-pub(super) fn next_special(bytes: &[u8], from: usize) -> usize {
-    let mut at = from;
-    let mut rest = bytes.get(from..).unwrap_or_default();
-    // Most strings are short: two words before the search in large steps.
-    for _ in 0..2 {
-        let Some((word, behind)) = rest.split_first_chunk::<8>() else { break };
-        if let Some(offset) = special_in(*word) {
-            return at + offset;
+pub(super) fn special_bits(bytes: &[u8], at: usize) -> u64 {
+    let rest = bytes.get(at..).unwrap_or_default();
+    match rest.first_chunk::<WINDOW>() {
+        Some(window) => bits_of(window),
+        None => {
+            let mut window = [b' '; WINDOW];
+            window.iter_mut().zip(rest).for_each(|(place, byte)| *place = *byte);
+            bits_of(&window)
         }
-        (at, rest) = (at + 8, behind);
     }
-    let stop = memchr::memchr2(b'"', b'\\', rest).unwrap_or(rest.len());
-    let run = rest.get(..stop).unwrap_or_default();
-    // Folded, so that the compiler works on whole vector registers: there hardly ever is one.
-    if run.iter().fold(false, |found, byte| found | (*byte < 0x20)) {
-        return at + run.iter().position(|byte| *byte < 0x20).unwrap_or(stop);
-    }
-    at + stop
 }
 
-/// Where in eight bytes the first special one stands. All at once: a byte's high bit is set where
-/// it is special. Borrows can only set bits behind the first one, which alone is used.
+/// The offset of the first special byte; the length where there is none.
+fn first_special(bytes: &[u8]) -> usize {
+    let windows = (0..bytes.len()).step_by(WINDOW).map(|at| (at, special_bits(bytes, at)));
+    let found = windows.into_iter().find(|(_, bits)| *bits != 0);
+    found.map_or(bytes.len(), |(at, bits)| at + bits.trailing_zeros() as usize)
+}
+
 #[inline]
-const fn special_in(word: [u8; 8]) -> Option<usize> {
-    const ONES: u64 = 0x0101_0101_0101_0101;
-    const HIGH: u64 = ONES << 7;
-    const fn below(word: u64, bound: u8) -> u64 {
-        word.wrapping_sub(ONES * bound as u64) & !word & HIGH
-    }
-    let word = u64::from_le_bytes(word);
-    let found = below(word, 0x20) | below(word ^ (ONES * b'"' as u64), 1) | below(word ^ (ONES * b'\\' as u64), 1);
-    if found == 0 { None } else { Some(found.trailing_zeros() as usize / 8) }
+fn bits_of(window: &[u8; WINDOW]) -> u64 {
+    let (quote, backslash, control) = (u8x16::splat(b'"'), u8x16::splat(b'\\'), u8x16::splat(0x1f));
+    let (lanes, _) = window.as_chunks::<16>();
+    lanes.iter().rev().fold(0, |bits, lane| {
+        let lane = u8x16::new(*lane);
+        let found = lane.simd_eq(quote) | lane.simd_eq(backslash) | lane.min(control).simd_eq(lane);
+        bits << 16 | u64::from(found.to_bitmask())
+    })
 }
 
 /// The text behind a validated string's inside.
@@ -116,7 +117,7 @@ pub fn push_quoted(out: &mut Vec<u8>, text: &str) {
     out.push(b'"');
     let mut rest = text.as_bytes();
     loop {
-        let (plain, behind) = rest.split_at(next_special(rest, 0).min(rest.len()));
+        let (plain, behind) = rest.split_at(first_special(rest));
         out.extend_from_slice(plain);
         let Some((special, behind)) = behind.split_first() else { break };
         match special {
