@@ -427,11 +427,18 @@ enum Shape {
 }
 
 fn shape(ask: &Ask, kind: Option<&HeaderValue>) -> Shape {
-    let kind = kind.map(|kind| kind.as_bytes().to_ascii_lowercase()).unwrap_or_default();
-    let is = |name: &[u8]| kind.starts_with(name);
-    let json = is(b"application/json") || kind.ends_with(b"+json");
+    let kind = kind.map(HeaderValue::as_bytes).unwrap_or_default();
+    let is = |name: &[u8]| kind.get(..name.len()).is_some_and(|start| start.eq_ignore_ascii_case(name));
+    let ends = |name: &[u8]| {
+        kind.len()
+            .checked_sub(name.len())
+            .and_then(|at| kind.get(at..))
+            .is_some_and(|end| end.eq_ignore_ascii_case(name))
+    };
+    let json = is(b"application/json") || ends(b"+json");
     if ask.stream && !json {
-        // Some servers mislabel their event streams, none mislabels JSON as anything else.
+        // Some servers mislabel their event streams; what then turns out to be one JSON text is found
+        // out by its first byte.
         return Shape::Events;
     }
     if ask.endpoint.is_understood() || json || ask.endpoint == Endpoint::Moderations {
