@@ -1,3 +1,6 @@
-//! Decisions without waiting: time and dice are passed in, nothing here knows HTTP or a wire format.
+//! Decisions without waiting: time and chance are passed in.
 
+pub mod breaker;
+pub mod order;
 pub mod pursuit;
+pub mod split;

@@ -8,6 +8,31 @@ use std::time::{Duration, Instant};
 use base::{Class, Code, Fault, Kind, Refusal};
 use smallvec::SmallVec;
 
+/// Which calls may be repeated once they may have reached an upstream: `retry.when`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Repeats {
+    /// Those that may run twice: all but chats marked with `x-mai-side-effects`.
+    #[default]
+    Idempotent,
+    /// Marked ones too.
+    Always,
+    /// None.
+    Never,
+}
+
+/// `retry` of a route.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Retry {
+    /// Which calls.
+    pub when: Repeats,
+    /// The waits after a failure of the upstream; each allows one more try.
+    pub server_error: Vec<Duration>,
+    /// The waits after a throttle; `retry-after` replaces one when it fits the deadline.
+    pub throttled: Vec<Duration>,
+    /// Repeats never exceed this share of the route's recent calls (0 to 1), with a floor of 10 in 10 s.
+    pub budget: f64,
+}
+
 /// An upstream of the route, with one of its provider's keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Target {
