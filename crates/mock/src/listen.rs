@@ -2,8 +2,9 @@
 
 use std::io;
 use std::net::SocketAddr;
+use std::time::Duration;
 
-use tokio::net::TcpListener;
+use tokio::net::{TcpListener, TcpSocket};
 use tokio::sync::oneshot;
 use tokio::task::{JoinHandle, JoinSet};
 
@@ -13,6 +14,12 @@ use crate::serve::Mock;
 
 /// The most connections served at once; more wait in the kernel's queue.
 const CONNECTIONS: usize = 16 * 1024;
+
+/// Connections that wait in the kernel's queue.
+const BACKLOG: u32 = 1024;
+
+/// A wait before another attempt at what the system denied.
+const RETRY: Duration = Duration::from_millis(10);
 
 /// A mock that listens. Dropping it, or [`Running::stop`], breaks off every connection.
 #[derive(Debug)]
@@ -41,7 +48,7 @@ impl Mock {
         let addr = listener.local_addr()?;
         let mock = Self::new(scenario);
         let (stop, stopped) = oneshot::channel();
-        let task = tokio::spawn(accept(listener, mock.clone(), stopped));
+        let task = tokio::spawn(stand(listener, addr, mock.clone(), stopped));
         Ok(Running { addr, mock, task, stop })
     }
 }
@@ -78,13 +85,34 @@ impl Running {
     }
 }
 
-/// Ends when the sender is dropped.
-async fn accept(listener: TcpListener, mock: Mock, mut stopped: oneshot::Receiver<()>) {
-    let mut served = JoinSet::new();
+/// Listens, and while the scenario refuses connections does not. Ends when the sender is dropped.
+async fn stand(listener: TcpListener, addr: SocketAddr, mock: Mock, mut stopped: oneshot::Receiver<()>) {
+    let mut open = Some(listener);
     loop {
         tokio::select! {
             biased;
             _ = &mut stopped => return,
+            // Dropped when refusing begins: the port closes and what is open breaks off.
+            () = mock.until_refusing(true) => {}
+            () = accept(open.take(), addr, &mock) => {}
+        }
+        tokio::select! {
+            biased;
+            _ = &mut stopped => return,
+            listener = closed(addr, &mock) => open = listener,
+        }
+    }
+}
+
+/// Serves; never ends but where it cannot listen.
+async fn accept(listener: Option<TcpListener>, addr: SocketAddr, mock: &Mock) {
+    let Some(listener) = listener.or_else(|| reserve(addr)?.listen(BACKLOG).ok()) else {
+        return tokio::time::sleep(RETRY).await;
+    };
+    let mut served = JoinSet::new();
+    loop {
+        tokio::select! {
+            biased;
             Some(_) = served.join_next() => {}
             accepted = listener.accept(), if served.len() < CONNECTIONS => match accepted {
                 Ok((stream, _)) => {
@@ -94,8 +122,24 @@ async fn accept(listener: TcpListener, mock: Mock, mut stopped: oneshot::Receive
                     served.spawn(async move { mock.serve(stream).await });
                 }
                 // Out of descriptors: let some connection end first.
-                Err(_) => tokio::time::sleep(std::time::Duration::from_millis(10)).await,
+                Err(_) => tokio::time::sleep(RETRY).await,
             },
         }
     }
+}
+
+/// The time in which nobody listens. The port is kept meanwhile, so that nobody else is given it:
+/// a bound socket that does not listen refuses connections.
+async fn closed(addr: SocketAddr, mock: &Mock) -> Option<TcpListener> {
+    let reserved = reserve(addr);
+    mock.until_refusing(false).await;
+    reserved?.listen(BACKLOG).ok()
+}
+
+fn reserve(addr: SocketAddr) -> Option<TcpSocket> {
+    let socket = if addr.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }.ok()?;
+    // Connections that were served before may linger on the port.
+    socket.set_reuseaddr(true).ok()?;
+    socket.bind(addr).ok()?;
+    Some(socket)
 }

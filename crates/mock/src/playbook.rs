@@ -3,7 +3,7 @@
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use base::Dice;
+use base::{Clock, Dice};
 
 use crate::reply::Reply;
 use crate::request::Request;
@@ -14,6 +14,8 @@ use crate::scenario::{Limit, Scenario, When};
 pub(crate) struct Playbook {
     pub(crate) scenario: Scenario,
     pub(crate) dice: Dice,
+    /// When it began to play.
+    began: Instant,
     memory: Mutex<Vec<Memory>>,
 }
 
@@ -37,15 +39,23 @@ impl Playbook {
     pub(crate) fn new(scenario: Scenario) -> Self {
         let dice = scenario.seed.map_or_else(Dice::fair, Dice::loaded);
         let memory = Mutex::new(vec![Memory::default(); scenario.rules.len()]);
-        Self { scenario, dice, memory }
+        Self { scenario, dice, began: Clock.now(), memory }
+    }
+
+    /// Whether connections are refused at `now`, and how long until that changes.
+    pub(crate) fn refusal(&self, now: Instant) -> (bool, Option<Duration>) {
+        let elapsed = now.saturating_duration_since(self.began);
+        let refuse = self.scenario.connections.refuse;
+        (refuse.is_some_and(|window| window.holds(elapsed)), refuse.and_then(|window| window.turns_in(elapsed)))
     }
 
     /// The first early rule that takes a call of which only the head has come.
-    pub(crate) fn pick_early(&self, head: &Request) -> Option<Pick> {
+    pub(crate) fn pick_early(&self, head: &Request, now: Instant) -> Option<Pick> {
+        let elapsed = now.saturating_duration_since(self.began);
         let mut memory = self.memory.lock().unwrap_or_else(PoisonError::into_inner);
         let rules = self.scenario.rules.iter().zip(memory.iter_mut()).enumerate();
         rules.filter(|(_, (rule, _))| rule.reply.early).find_map(|(at, (rule, memory))| {
-            let takes = fits(&rule.when, head) && self.counts(&rule.when, memory);
+            let takes = fits(&rule.when, head, elapsed) && self.counts(&rule.when, memory);
             takes.then(|| Pick { rule: Some(at + 1), reply: rule.reply.clone() })
         })
     }
@@ -53,9 +63,10 @@ impl Playbook {
     /// The first rule that takes the call; `in_flight` counts the call itself.
     pub(crate) fn pick(&self, request: &Request, in_flight: usize, now: Instant) -> Pick {
         let mut memory = self.memory.lock().unwrap_or_else(PoisonError::into_inner);
+        let elapsed = now.saturating_duration_since(self.began);
         let mut granted: Vec<(String, String)> = Vec::new();
         for (at, (rule, memory)) in self.scenario.rules.iter().zip(memory.iter_mut()).enumerate() {
-            if rule.reply.early || !fits(&rule.when, request) || !self.counts(&rule.when, memory) {
+            if rule.reply.early || !fits(&rule.when, request, elapsed) || !self.counts(&rule.when, memory) {
                 continue;
             }
             let mut reply = rule.reply.clone();
@@ -67,10 +78,8 @@ impl Playbook {
                         granted = headers;
                         continue;
                     }
-                    let own = std::mem::take(&mut reply.headers);
-                    reply.headers = headers;
-                    reply.headers.retain(|(name, _)| !own.iter().any(|(known, _)| known.eq_ignore_ascii_case(name)));
-                    reply.headers.extend(own);
+                    let granted: Vec<_> = headers.into_iter().filter(|(name, _)| !reply.sets(name)).collect();
+                    reply.headers.splice(0..0, granted);
                 }
             }
             return Pick { rule: Some(at + 1), reply };
@@ -92,8 +101,9 @@ impl Playbook {
     }
 }
 
-fn fits(when: &When, request: &Request) -> bool {
-    when.method.as_ref().is_none_or(|method| method.eq_ignore_ascii_case(&request.method))
+fn fits(when: &When, request: &Request, elapsed: Duration) -> bool {
+    when.during.holds(elapsed)
+        && when.method.as_ref().is_none_or(|method| method.eq_ignore_ascii_case(&request.method))
         && when.path.as_ref().is_none_or(|path| path.fits(&request.path))
         && when.model.as_ref().is_none_or(|model| model.fits(request.model()))
         && when.stream.is_none_or(|stream| stream == request.is_streaming())

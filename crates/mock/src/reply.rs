@@ -16,6 +16,8 @@ pub struct Reply {
     pub status: Option<u16>,
     /// Header fields beside, or in place of, those that the body brings.
     pub headers: Vec<(String, String)>,
+    /// Header fields that hold a time, reckoned when the answer is made.
+    pub dues: Vec<(String, Due)>,
     /// What is sent.
     pub body: Body,
     /// The wait before each event or piece but the first.
@@ -34,6 +36,51 @@ pub struct Reply {
     pub keep_open: bool,
     /// What is different about the built-in answer.
     pub knobs: Knobs,
+}
+
+/// A moment that a header field names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Due {
+    /// So much later, as an HTTP date (RFC 9110, section 5.6.7), which knows whole seconds only.
+    Date(Duration),
+    /// So much later, in seconds since 1970.
+    Unix(Duration),
+}
+
+impl Due {
+    /// The field's value, where it is `wall` since 1970 now.
+    #[must_use]
+    pub fn value(self, wall: Duration) -> String {
+        match self {
+            Self::Date(wait) => http_date((wall + wait).as_secs()),
+            Self::Unix(wait) => (wall + wait).as_secs().to_string(),
+        }
+    }
+}
+
+/// `Sun, 06 Nov 1994 08:49:37 GMT`, from seconds since 1970.
+fn http_date(seconds: u64) -> String {
+    const DAYS: [&str; 7] = ["Thu", "Fri", "Sat", "Sun", "Mon", "Tue", "Wed"];
+    const MONTHS: [&str; 12] = ["Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec", "Jan", "Feb"];
+    let (days, second) = (seconds / 86_400, seconds % 86_400);
+    let name = |names: &[&'static str], at: u64| {
+        usize::try_from(at).ok().and_then(|at| names.get(at).copied()).unwrap_or_default()
+    };
+    // Years that begin in March leave the leap day at the end; 719,468 days lie between 0000-03-01 and 1970.
+    let shifted = days + 719_468;
+    let (era, of_era) = (shifted / 146_097, shifted % 146_097);
+    let year_of_era = (of_era - of_era / 1460 + of_era / 36_524 - of_era / 146_096) / 365;
+    let of_year = of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+    let month = (5 * of_year + 2) / 153;
+    let day = of_year - (153 * month + 2) / 5 + 1;
+    let year = era * 400 + year_of_era + u64::from(month >= 10);
+    let (hour, minute) = (second / 3600, second / 60 % 60);
+    format!(
+        "{}, {day:02} {} {year:04} {hour:02}:{minute:02}:{:02} GMT",
+        name(&DAYS, days % 7),
+        name(&MONTHS, month),
+        second % 60
+    )
 }
 
 /// What is sent.
@@ -266,6 +313,13 @@ impl Reply {
         Self::default().cut(At::Request, How::Fin)
     }
 
+    /// Whether it brings a header field of its own by that name.
+    #[must_use]
+    pub fn sets(&self, name: &str) -> bool {
+        let own = self.headers.iter().map(|(own, _)| own).chain(self.dues.iter().map(|(own, _)| own));
+        own.into_iter().any(|own| own.eq_ignore_ascii_case(name))
+    }
+
     /// The wait before the answer.
     #[must_use]
     pub fn after(mut self, wait: Duration) -> Self {
@@ -284,6 +338,13 @@ impl Reply {
     #[must_use]
     pub fn header(mut self, name: &str, value: &str) -> Self {
         self.headers.push((name.to_owned(), value.to_owned()));
+        self
+    }
+
+    /// A header field that names a moment.
+    #[must_use]
+    pub fn due(mut self, name: &str, due: Due) -> Self {
+        self.dues.push((name.to_owned(), due));
         self
     }
 
@@ -345,6 +406,17 @@ mod tests {
         let (low, high) = (Duration::from_millis(10), Duration::from_millis(20));
         assert!((0..1000).map(|_| Latency::Uniform(low, high).draw(&dice)).all(|wait| (low..=high).contains(&wait)));
         assert_eq!(Latency::Uniform(high, low).draw(&dice), high);
+    }
+
+    #[test]
+    fn a_moment_is_named_as_a_date_or_in_seconds() {
+        let wall = Duration::from_secs(784_111_775);
+        assert_eq!(Due::Date(Duration::from_secs(2)).value(wall), "Sun, 06 Nov 1994 08:49:37 GMT");
+        assert_eq!(Due::Unix(Duration::from_millis(2500)).value(wall), "784111777");
+        let leap_day = Duration::from_secs(951_782_400);
+        assert_eq!(Due::Date(Duration::ZERO).value(leap_day), "Tue, 29 Feb 2000 00:00:00 GMT");
+        let new_year = leap_day + Duration::from_secs(307 * 86_400 - 1);
+        assert_eq!(Due::Date(Duration::from_secs(1)).value(new_year), "Mon, 01 Jan 2001 00:00:00 GMT");
     }
 
     #[test]

@@ -48,6 +48,40 @@ pub(crate) struct Connections {
     pub(crate) reuse: bool,
     /// Resets so many connections as soon as they come.
     pub(crate) reset_first: u64,
+    /// Refuses connections meanwhile, as where no process listens; those that are open break off.
+    pub(crate) refuse: Option<Window>,
+}
+
+/// A time, counted from when the scenario began to play. The default is always.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Window {
+    /// Its beginning.
+    pub from: Duration,
+    /// Its end, not within it; none: it never ends.
+    pub until: Option<Duration>,
+}
+
+impl Window {
+    /// Whether `elapsed` lies within it.
+    #[must_use]
+    pub fn holds(&self, elapsed: Duration) -> bool {
+        self.from <= elapsed && self.until.is_none_or(|until| elapsed < until)
+    }
+
+    /// How long after `elapsed` it begins or ends next.
+    #[must_use]
+    pub fn turns_in(&self, elapsed: Duration) -> Option<Duration> {
+        let ends = [Some(self.from), self.until];
+        ends.into_iter().flatten().filter_map(|end| end.checked_sub(elapsed)).find(|wait| !wait.is_zero())
+    }
+
+    fn written(from: Option<Duration>, until: Option<Duration>) -> Result<Self, String> {
+        let from = from.unwrap_or_default();
+        match until {
+            Some(until) if until <= from => Err("`until` is later than `from`".to_owned()),
+            until => Ok(Self { from, until }),
+        }
+    }
 }
 
 /// One rule.
@@ -77,6 +111,8 @@ pub struct When {
     pub stream: Option<bool>,
     /// A text that the body holds.
     pub body: Option<String>,
+    /// Only at this time.
+    pub during: Window,
     /// Only these calls, counted from 1.
     pub nth: Vec<u64>,
     /// Only the first so many.
@@ -162,12 +198,22 @@ struct WrittenConnections {
     how: String,
     reuse: bool,
     reset_first: u64,
+    refuse: Option<WrittenWindow>,
 }
 
 impl Default for WrittenConnections {
     fn default() -> Self {
-        Self { idle: None, how: "fin".to_owned(), reuse: true, reset_first: 0 }
+        Self { idle: None, how: "fin".to_owned(), reuse: true, reset_first: 0, refuse: None }
     }
+}
+
+#[derive(Deserialize, Default)]
+#[serde(deny_unknown_fields, default)]
+struct WrittenWindow {
+    #[serde(deserialize_with = "de_some_duration")]
+    from: Option<Duration>,
+    #[serde(deserialize_with = "de_some_duration")]
+    until: Option<Duration>,
 }
 
 #[derive(Deserialize, Default)]
@@ -187,6 +233,10 @@ struct WrittenWhen {
     headers: Map<String, Value>,
     stream: Option<bool>,
     body: Option<String>,
+    #[serde(deserialize_with = "de_some_duration")]
+    from: Option<Duration>,
+    #[serde(deserialize_with = "de_some_duration")]
+    until: Option<Duration>,
     nth: Value,
     first: Option<u64>,
     after: Option<u64>,
@@ -220,7 +270,7 @@ impl Default for Scenario {
             seed: None,
             inspect: false,
             keep: (1000, 1024 * 1024),
-            connections: Connections { idle: None, how: How::Fin, reuse: true, reset_first: 0 },
+            connections: Connections { idle: None, how: How::Fin, reuse: true, reset_first: 0, refuse: None },
             slots: None,
             improvised: None,
             rules: Vec::new(),
@@ -329,6 +379,7 @@ fn meant(written: WrittenScenario) -> Result<Scenario, String> {
         "rst" => How::Rst,
         other => return Err(format!("`connections.how: {other}` is not known: fin or rst")),
     };
+    let refuse = written.connections.refuse.map(|refuse| Window::written(refuse.from, refuse.until)).transpose();
     let rules = written
         .rules
         .into_iter()
@@ -350,6 +401,7 @@ fn meant(written: WrittenScenario) -> Result<Scenario, String> {
             how,
             reuse: written.connections.reuse,
             reset_first: written.connections.reset_first,
+            refuse: refuse.map_err(|what| format!("`connections.refuse`: {what}"))?,
         },
         slots: written.slots,
         improvised: None,
@@ -407,6 +459,7 @@ fn when(written: WrittenWhen) -> Result<When, String> {
         headers: headers.collect::<Result<_, _>>()?,
         stream: written.stream,
         body: written.body,
+        during: Window::written(written.from, written.until)?,
         nth: nth.ok_or("`when.nth` is a number or a list of numbers")?,
         first: written.first,
         after: written.after,

@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use base::Clock;
 use serde_json::json;
-use tokio::sync::Semaphore;
+use tokio::sync::{Notify, Semaphore};
 
 use crate::answer::Asked;
 use crate::link::{Conn, Gone, Link, NoRequest};
@@ -22,6 +22,8 @@ pub struct Mock(Arc<Inner>);
 #[derive(Debug)]
 struct Inner {
     stage: Mutex<Arc<Stage>>,
+    /// Told when another scenario is played.
+    replaced: Notify,
     log: Log,
 }
 
@@ -55,7 +57,7 @@ impl Mock {
     pub fn new(scenario: Scenario) -> Self {
         let (calls, body) = scenario.keep;
         let stage = Mutex::new(Arc::new(Stage::new(scenario)));
-        Self(Arc::new(Inner { stage, log: Log::new(calls, body) }))
+        Self(Arc::new(Inner { stage, replaced: Notify::new(), log: Log::new(calls, body) }))
     }
 
     /// What reached the mock so far.
@@ -64,9 +66,27 @@ impl Mock {
         &self.0.log
     }
 
-    /// Plays another scenario from the next call on; counts, buckets and dice start anew.
+    /// Plays another scenario from the next call on; counts, buckets, dice and times start anew.
     pub fn play(&self, scenario: Scenario) {
         *self.0.stage.lock().unwrap_or_else(PoisonError::into_inner) = Arc::new(Stage::new(scenario));
+        self.0.replaced.notify_waiters();
+    }
+
+    /// Ends as soon as connections are refused, or, where `wanted` is false, are taken.
+    pub(crate) async fn until_refusing(&self, wanted: bool) {
+        loop {
+            let replaced = self.0.replaced.notified();
+            tokio::pin!(replaced);
+            replaced.as_mut().enable();
+            let (refuses, turns_in) = self.stage().playbook.refusal(Clock.now());
+            if refuses == wanted {
+                return;
+            }
+            match turns_in {
+                Some(wait) => drop(tokio::time::timeout(wait, replaced).await),
+                None => replaced.await,
+            }
+        }
     }
 
     fn stage(&self) -> Arc<Stage> {
@@ -102,7 +122,7 @@ impl Mock {
             Ok(reader) => {
                 let stage = self.stage();
                 if let Some((head, pick)) =
-                    reader.head().and_then(|head| Some((head, stage.playbook.pick_early(head)?)))
+                    reader.head().and_then(|head| Some((head, stage.playbook.pick_early(head, Clock.now())?)))
                 {
                     let head = Arc::new(head.clone());
                     let entry = self.0.log.begin(connected, turn, &head);

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use base::Dice;
+use base::{Clock, Dice};
 use bytes::Bytes;
 use serde_json::json;
 
@@ -118,8 +118,10 @@ fn sheet(reply: &Reply, asked: &Asked<'_>) -> Sheet {
         Body::Stream(content_type, steps) => (*content_type, parts(steps, reply.every), true),
         Body::Echo => whole("application/json", echo(asked).into()),
     };
-    headers.retain(|(name, _)| !reply.headers.iter().any(|(own, _)| own.eq_ignore_ascii_case(name)));
+    headers.retain(|(name, _)| !reply.sets(name));
     headers.extend(reply.headers.iter().cloned());
+    let wall = Clock.wall();
+    headers.extend(reply.dues.iter().map(|(name, due)| (name.clone(), due.value(wall))));
     Sheet { status, headers, content_type, parts, is_stream }
 }
 

@@ -8,7 +8,7 @@ use bytes::Bytes;
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
-use crate::reply::{At, Body, Coding, Cut, Framing, How, Knobs, Latency, Reply, Slices, Step, Vectors, sse_event};
+use crate::reply::{At, Body, Coding, Cut, Due, Framing, How, Knobs, Latency, Reply, Slices, Step, Vectors, sse_event};
 use crate::units::{de_some_duration, de_some_value, duration};
 
 const GAP: Duration = Duration::from_millis(20);
@@ -90,6 +90,7 @@ fn meant(written: Written) -> Result<Reply, String> {
         latency: written.latency.as_ref().map_or(Ok(Latency::None), latency)?,
         status: written.status.map(|status| status_of(status.into())).transpose()?,
         headers: headers(&written.headers)?,
+        dues: dues(&written.headers)?,
         every: written.every.or(has_pieces.then_some(GAP)),
         framing: written.framing.as_deref().map(framing).transpose()?,
         coding: written.encoding.as_deref().map(coding).transpose()?,
@@ -166,7 +167,7 @@ fn decode(text: &str) -> Result<Bytes, String> {
 
 fn headers(written: &Map<String, Value>) -> Result<Vec<(String, String)>, String> {
     let mut headers = Vec::new();
-    for (name, value) in written {
+    for (name, value) in written.iter().filter(|(_, value)| !value.is_object()) {
         let values = match value {
             Value::Array(values) => values.as_slice(),
             value => std::slice::from_ref(value),
@@ -184,6 +185,23 @@ fn headers(written: &Map<String, Value>) -> Result<Vec<(String, String)>, String
         }
     }
     Ok(headers)
+}
+
+/// `{in: 2s}` is the date in two seconds, `{in: 2s, as: unix}` the same in seconds since 1970.
+fn dues(written: &Map<String, Value>) -> Result<Vec<(String, Due)>, String> {
+    let due = |name: &str, map: &Map<String, Value>| {
+        let wait = map.get("in").map(duration).transpose()?;
+        let form = map.get("as").map_or(Some("date"), Value::as_str);
+        match (wait, form) {
+            (Some(wait), Some("date")) if map.keys().all(|key| matches!(key.as_str(), "in" | "as")) => {
+                Ok(Due::Date(wait))
+            }
+            (Some(wait), Some("unix")) if map.len() == 2 => Ok(Due::Unix(wait)),
+            _ => Err(format!("header `{name}` is a text, a list of texts or {{in: DURATION, as: date|unix}}")),
+        }
+    };
+    let moments = written.iter().filter_map(|(name, value)| Some((name, value.as_object()?)));
+    moments.map(|(name, map)| Ok((name.clone(), due(name, map)?))).collect()
 }
 
 fn latency(value: &Value) -> Result<Latency, String> {

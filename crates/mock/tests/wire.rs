@@ -519,6 +519,51 @@ async fn the_first_connections_can_be_reset_as_they_come() {
     assert_eq!(Client::connect(&mock).await.get("/health").await.status, 200);
 }
 
+#[tokio::test]
+async fn connections_are_refused_for_a_time_and_then_taken_again() {
+    let mock = start(Scenario::default()).await;
+    let mut client = Client::connect(&mock).await;
+    assert_eq!(client.get("/health").await.status, 200);
+    mock.mock().play(Scenario::read("connections: {refuse: {until: 1h}}").unwrap());
+    // What was open breaks off.
+    assert_eq!(client.rest().await.1, Ended::Closed);
+    let refused = tokio::net::TcpStream::connect(mock.addr()).await.unwrap_err();
+    assert_eq!(refused.kind(), std::io::ErrorKind::ConnectionRefused);
+    mock.mock().play(Scenario::read("connections: {refuse: {until: 30ms}}").unwrap());
+    loop {
+        match tokio::net::TcpStream::connect(mock.addr()).await {
+            Ok(_) => break,
+            Err(error) => assert_eq!(error.kind(), std::io::ErrorKind::ConnectionRefused),
+        }
+        tokio::task::yield_now().await;
+    }
+    assert_eq!(Client::connect(&mock).await.get("/health").await.status, 200);
+    mock.stop().await;
+}
+
+#[tokio::test]
+async fn a_rule_may_hold_for_a_time() {
+    let mock = start_yaml("rules: [{when: {until: 1h}, reply: 503}, {when: {from: 1h}, reply: 500}]").await;
+    let mut client = Client::connect(&mock).await;
+    assert_eq!(client.get("/health").await.status, 503);
+    mock.mock().play(Scenario::read("rules: [{when: {from: 1h, until: 2h}, reply: 500}]").unwrap());
+    assert_eq!(client.get("/health").await.status, 200);
+}
+
+#[tokio::test]
+async fn a_header_may_name_a_moment() {
+    let rules =
+        "rules: [{reply: {status: 429, headers: {retry-after: {in: 2s}, x-ratelimit-reset: {in: 1h, as: unix}}}}]";
+    let mock = start_yaml(rules).await;
+    let answer = Client::connect(&mock).await.post("/v1/chat/completions", &chat()).await;
+    let date = answer.header("retry-after").unwrap();
+    assert!(date.ends_with(" GMT") && date.len() == 29, "{date}");
+    assert_eq!(answer.headers.iter().filter(|(name, _)| name == "retry-after").count(), 1);
+    let reset: u64 = answer.header("x-ratelimit-reset").unwrap().parse().unwrap();
+    let now = base::Clock.wall().as_secs();
+    assert!((now + 3599..=now + 3601).contains(&reset), "{reset}");
+}
+
 #[test]
 fn what_is_wrong_with_a_scenario_is_said_with_its_place() {
     for (text, what) in [
@@ -543,6 +588,10 @@ fn what_is_wrong_with_a_scenario_is_said_with_its_place() {
         ("strict: nobody", "`strict: nobody`"),
         ("dimensions: 0", "`dimensions`"),
         ("connections: {how: hang}", "`connections.how: hang`"),
+        ("connections: {refuse: {from: 2s, until: 2s}}", "`connections.refuse`: `until` is later"),
+        ("rules: [{when: {from: 2s, until: 1s}}]", "rule 1: `until` is later"),
+        ("rules: [{reply: {headers: {a: {at: 2s}}}}]", "header `a` is"),
+        ("rules: [{reply: {headers: {a: {in: 2s, as: iso}}}}]", "header `a` is"),
     ] {
         let error = Scenario::read(text).unwrap_err().to_string();
         assert!(error.contains(what), "{text}: {error}");
