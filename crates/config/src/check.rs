@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 
 use dialect::Protocol;
 
-use crate::node::{Core, Node, Scalar, Style, Value, item_path, join};
+use crate::node::{Core, Entry, Node, Scalar, Style, Value, item_path, join};
 use crate::problem::{Place, Problem, nearest};
 use crate::shape::Branch;
 use crate::table::Kind;
@@ -29,6 +29,8 @@ pub(crate) struct Findings {
 pub(crate) struct Waiting {
     pub place: Place,
     pub path: String,
+    /// Where the key is in force, but not this choice.
+    pub choice: Option<&'static str>,
     pub capability: &'static str,
 }
 
@@ -99,11 +101,7 @@ impl Checker<'_> {
                 self.report(&entry.place, &path, hint);
                 continue;
             };
-            if let Some(capability) = child.waits_for()
-                && !is_held(child, &entry.node)
-            {
-                self.found.waiting.push(Waiting { place: entry.place.clone(), path: path.clone(), capability });
-            }
+            self.wait(child, entry, &path);
             self.value(child, child.kind(), &entry.node, &path);
         }
         for child in &branch.children {
@@ -114,6 +112,23 @@ impl Checker<'_> {
                     format!("is missing; write {}", wanted(child.kind())),
                 );
             }
+        }
+    }
+
+    /// Notes what this version does not honour yet.
+    fn wait(&mut self, branch: &Branch, entry: &Entry, path: &str) {
+        let mut note = |place: &Place, choice, capability| {
+            self.found.waiting.push(Waiting { place: place.clone(), path: path.to_owned(), choice, capability });
+        };
+        if let Some(capability) = branch.waits_for()
+            && !is_held(branch, &entry.node)
+        {
+            note(&entry.place, None, capability);
+        }
+        if let Some((choice, capability)) = branch.choice_that_waits()
+            && entry.node.scalar().is_some_and(|scalar| scalar.text == choice)
+        {
+            note(&entry.node.place, Some(choice), capability);
         }
     }
 

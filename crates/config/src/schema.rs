@@ -6,7 +6,7 @@ use serde_json::{Map, Value, json};
 
 use crate::check::LONGEST_NAME;
 use crate::shape::Branch;
-use crate::table::{Kind, Preset};
+use crate::table::{Kind, Preset, preset_items};
 
 /// The JSON Schema of the configuration (draft 2020-12), with descriptions and defaults.
 ///
@@ -53,6 +53,11 @@ fn table(branch: &Branch) -> Map<String, Value> {
         let mut text = key.text.to_owned();
         if let Some(capability) = child.waits_for() {
             text.push_str(&format!(" Accepted, but not in force in this version: it comes with {capability}."));
+        }
+        if let Some((choice, capability)) = child.choice_that_waits() {
+            text.push_str(&format!(
+                " `{choice}` is accepted, but not in force in this version: it comes with {capability}."
+            ));
         }
         property.insert("description".into(), text.into());
         match key.preset {
@@ -123,12 +128,9 @@ fn kind(branch: &Branch, wanted: Kind) -> Map<String, Value> {
 }
 
 /// A default as JSON: numbers and truths as such, lists of durations as lists.
-fn preset(kind: Kind, value: &str) -> Value {
+fn preset(kind: Kind, value: &'static str) -> Value {
     match kind {
-        Kind::List(inner) => {
-            let items = value.trim_matches(['[', ']']).split(", ");
-            Value::Array(items.map(|item| preset(*inner, item)).collect())
-        }
+        Kind::List(inner) => Value::Array(preset_items(value).map(|item| preset(*inner, item)).collect()),
         Kind::Integer(..) | Kind::Number(..) | Kind::Above(..) | Kind::Bool => {
             serde_json::from_str(value).unwrap_or_else(|_| value.into())
         }

@@ -12,6 +12,10 @@ use std::time::Duration;
 use base::{Endpoint, Glob, KeyHasher, KeyId, Secret};
 use dialect::{Dialect, Protocol, Score, TokenArrays};
 use http::{HeaderName, HeaderValue};
+use rules::breaker;
+use rules::order::Strategy;
+use rules::pursuit::Retry;
+use rules::split::{Branch, Mirror};
 
 /// One compiled configuration. A request sees exactly one.
 #[derive(Debug)]
@@ -139,6 +143,17 @@ pub struct Provider {
     pub score: Score,
     /// `token_arrays`
     pub token_arrays: TokenArrays,
+    /// `health`: an active probe.
+    pub health: Option<Health>,
+}
+
+/// `health` of a provider.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Health {
+    /// Path and query asked for, with `base_url`'s path in front of it.
+    pub path: http::uri::PathAndQuery,
+    /// Between the starts of two probes.
+    pub every: Duration,
 }
 
 /// Scheme, host and port.
@@ -238,6 +253,30 @@ pub struct Route {
     pub dimensions: Option<usize>,
     /// `batch.max_inputs`: inputs in one upstream call, where configured.
     pub max_inputs: Option<usize>,
+    /// `strategy`
+    pub strategy: Strategy,
+    /// `split`: the first branch that is met wins.
+    pub split: Vec<Branch>,
+    /// `mirror`
+    pub mirror: Option<Mirror>,
+    /// `retry`
+    pub retry: Retry,
+    /// `breaker`
+    pub breaker: breaker::Terms,
+    /// `on_failure`
+    pub on_failure: OnFailure,
+}
+
+/// What callers get when nothing answered.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum OnFailure {
+    /// An error.
+    #[default]
+    Error,
+    /// A marked weak answer, or an error that says that the application may go on without.
+    Degrade,
+    /// An expired cached answer; without one, an error.
+    Stale,
 }
 
 /// `timeout` of a route.
@@ -262,6 +301,8 @@ pub struct Client {
     pub routes: Vec<Glob>,
     /// `deadline`: at most this, whatever the route says.
     pub deadline: Option<Duration>,
+    /// `on_failure`: overrides the route's.
+    pub on_failure: Option<OnFailure>,
 }
 
 impl Client {

@@ -5,8 +5,9 @@ use std::sync::Arc;
 
 use http::HeaderValue;
 use http::uri::PathAndQuery;
+use rules::split::Branch;
 
-use crate::{ApiKey, Client, KeyTable, Provider, Proxy, Route, Snapshot, Upstream};
+use crate::{ApiKey, Client, Health, KeyTable, Provider, Proxy, Route, Snapshot, Upstream};
 
 impl Snapshot {
     /// The same configuration in memory of its own, down to the last name and header value.
@@ -42,6 +43,10 @@ fn value(value: &HeaderValue) -> HeaderValue {
     twin
 }
 
+fn path(path: &PathAndQuery) -> PathAndQuery {
+    path.as_str().parse().unwrap_or_else(|_| path.clone())
+}
+
 impl Provider {
     fn twin(&self) -> Self {
         Self {
@@ -61,6 +66,7 @@ impl Provider {
             api_version: self.api_version.clone(),
             score: self.score,
             token_arrays: self.token_arrays,
+            health: self.health.as_ref().map(|health| Health { path: path(&health.path), every: health.every }),
         }
     }
 }
@@ -71,7 +77,6 @@ impl Route {
             let known = providers.get(&*upstream.provider.name).map(|provider| Arc::clone(provider));
             // The short form's provider stands in the list too; a share of the original would do as well.
             let provider = known.unwrap_or_else(|| upstream.provider.clone());
-            let path = |path: &PathAndQuery| path.as_str().parse().unwrap_or_else(|_| path.clone());
             Arc::new(Upstream {
                 name: name(&upstream.name),
                 label: name(&upstream.label),
@@ -93,12 +98,27 @@ impl Route {
             body_timeout: self.body_timeout,
             dimensions: self.dimensions,
             max_inputs: self.max_inputs,
+            strategy: self.strategy,
+            split: self
+                .split
+                .iter()
+                .map(|branch| Branch { client: branch.client.as_ref().map(name), ..branch.clone() })
+                .collect(),
+            mirror: self.mirror,
+            retry: self.retry.clone(),
+            breaker: self.breaker,
+            on_failure: self.on_failure,
         }
     }
 }
 
 impl Client {
     fn twin(&self) -> Self {
-        Self { name: name(&self.name), routes: self.routes.clone(), deadline: self.deadline }
+        Self {
+            name: name(&self.name),
+            routes: self.routes.clone(),
+            deadline: self.deadline,
+            on_failure: self.on_failure,
+        }
     }
 }

@@ -11,6 +11,7 @@ use base::Family;
 use crate::node::{Node, Scalar, item_path, join};
 use crate::problem::Place;
 use crate::shape::Branch;
+use crate::table::preset_items;
 use crate::units;
 
 /// One place of a configuration.
@@ -127,8 +128,20 @@ impl<'a> View<'a> {
         usize::try_from(size).unwrap_or(usize::MAX)
     }
 
+    /// A list of lengths of time.
+    pub fn durations(&self) -> Vec<Duration> {
+        match self.node.and_then(Node::list) {
+            Some(items) => items.iter().filter_map(|item| item.scalar()?.as_quantity(units::duration)).collect(),
+            None => preset_items(self.preset(Family::Chat).unwrap_or_default()).filter_map(units::duration).collect(),
+        }
+    }
+
     pub fn integer(&self) -> Option<u64> {
         self.read(Scalar::as_integer)
+    }
+
+    pub fn number(&self) -> Option<f64> {
+        self.read(Scalar::as_number)
     }
 
     fn read<T>(&self, read: impl Fn(&Scalar) -> Option<T>) -> Option<T> {

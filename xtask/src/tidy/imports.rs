@@ -24,7 +24,7 @@ const ROOMS: [Room; 12] = [
     room("base", &[], &[]),
     room("dialect", &["base"], PEERS),
     room("rules", &["base"], PEERS),
-    room("config", &["base", "dialect"], PEERS),
+    room("config", &["base", "dialect", "rules"], PEERS),
     room("gateway", &["base", "dialect", "rules", "config"], PEERS),
     room("admin", &["base", "config", "gateway"], PEERS),
     room("mock", &["base"], PEERS),

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use base::{Glob, KeyId};
 
-use super::{Compiler, Names};
+use super::{Compiler, Names, resilience};
 use crate::problem::Place;
 use crate::snapshot::{Client, Route};
 use crate::view::View;
@@ -35,7 +35,8 @@ pub(super) fn compile(
             names.take(compiler, &view.at("name"), name);
         }
         let deadline = view.at("deadline").written_duration();
-        clients.push(Arc::new(Client { name: name.into(), routes: globs, deadline }));
+        let on_failure = resilience::on_failure(&view);
+        clients.push(Arc::new(Client { name: name.into(), routes: globs, deadline, on_failure }));
     }
     (clients, by_id)
 }

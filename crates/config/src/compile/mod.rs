@@ -118,6 +118,8 @@ fn check_whole(compiler: &mut Compiler<'_>, root: &View<'_>, routes: &[Arc<Route
         governance::check_context(compiler, &view);
         let Some(route) = routes.iter().find(|route| Some(&*route.name) == view.at("name").text()) else { continue };
         resilience::check_spaces(compiler, &view, route);
+        resilience::check_weights(compiler, &view, route.strategy);
+        resilience::check_waits(compiler, &view, route.deadline);
         caches::check(compiler, &view, route, routes);
     }
     for view in clients {
@@ -153,6 +155,11 @@ impl Names {
             self.seen.insert(name.to_owned(), view.place().clone());
         }
     }
+}
+
+/// A whole number that its row keeps small.
+fn small(view: &View<'_>) -> u32 {
+    view.integer().and_then(|number| u32::try_from(number).ok()).unwrap_or_default()
 }
 
 /// True for text that is one word of visible ASCII.

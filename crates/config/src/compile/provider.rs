@@ -2,6 +2,7 @@
 
 use std::collections::HashSet;
 use std::sync::Arc;
+use std::time::Duration;
 
 use base::{Endpoint, Family, Secret};
 use base64::Engine as _;
@@ -13,8 +14,11 @@ use percent_encoding::percent_decode_str;
 use super::general::has_certificates;
 use super::{Compiler, Names, is_header_token};
 use crate::address;
-use crate::snapshot::{ApiKey, Pool, Provider, Proxy};
+use crate::snapshot::{ApiKey, Health, Pool, Provider, Proxy};
 use crate::view::View;
+
+/// Between two probes of a provider at least.
+const LEAST_BETWEEN_PROBES: Duration = Duration::from_secs(1);
 
 /// Headers that the gateway itself or the connection decides.
 const OWN_HEADERS: [&str; 18] = [
@@ -58,10 +62,7 @@ fn provider(compiler: &mut Compiler<'_>, view: &View<'_>, names: &mut Names) -> 
         // Told once, here, and not again by every route.
         base.origin.host.clear();
     }
-    let probe = view.at("health").at("path");
-    if probe.text().is_some_and(|path| !path.starts_with('/')) {
-        compiler.report(&probe, "must begin with `/`");
-    }
+    let health = health(compiler, &view.at("health"), &base.path);
     let keys = keys(compiler, view, dialect.auth());
     let headers = headers(compiler, &view.at("headers"), dialect.auth());
     let proxy = proxy(compiler, &view.at("proxy"));
@@ -86,7 +87,46 @@ fn provider(compiler: &mut Compiler<'_>, view: &View<'_>, names: &mut Names) -> 
             "decode" => TokenArrays::Decode,
             _ => TokenArrays::Auto,
         },
+        health,
     })
+}
+
+/// `health`, where it is written.
+fn health(compiler: &mut Compiler<'_>, view: &View<'_>, base: &str) -> Option<Health> {
+    if !view.is_written() {
+        return None;
+    }
+    let (path, every) = (view.at("path"), view.at("every"));
+    if every.written_duration().is_some_and(|every| !every.is_zero() && every < LEAST_BETWEEN_PROBES) {
+        compiler.report(&every, "is below `1s`; probes that often are a load of their own");
+    }
+    let written = path.text_or_preset();
+    if !written.starts_with('/') {
+        compiler.report(&path, "must begin with `/`");
+        return None;
+    }
+    let is_sendable = written.bytes().all(|byte| byte.is_ascii_graphic() && byte != b'#');
+    match below(base, written).parse() {
+        Ok(path) if is_sendable => Some(Health { path, every: every.duration(Family::Chat) }),
+        _ => {
+            compiler
+                .report(&path, "is no path that HTTP can carry; percent-encode it, and leave out what follows a `#`");
+            None
+        }
+    }
+}
+
+/// A path below a base, without doubled slashes between them; the base's query goes last.
+fn below(base: &str, path: &str) -> String {
+    let (base, query) = base.split_once('?').unwrap_or((base, ""));
+    let mut out: String = base.split('/').filter(|part| !part.is_empty()).flat_map(|part| ["/", part]).collect();
+    out.push('/');
+    out.push_str(path.trim_start_matches('/'));
+    if !query.is_empty() {
+        out.push(if path.contains('?') { '&' } else { '?' });
+        out.push_str(query);
+    }
+    out
 }
 
 /// Why no endpoint of a protocol can be reached below a base path, where that is so.

@@ -1,16 +1,142 @@
-//! Checks of what decides between upstreams and after failures.
+//! What decides between upstreams and after failures.
 
 use std::collections::HashSet;
+use std::sync::Arc;
+use std::time::Duration;
 
-use base::Endpoint;
+use base::{Endpoint, Family};
+use rules::breaker;
+use rules::order::Strategy;
+use rules::pursuit::{LEAST, Repeats, Retry};
+use rules::split::{Branch, Mirror, Share};
 
-use super::Compiler;
+use super::{Compiler, small};
 use crate::problem::nearest;
-use crate::snapshot::Route;
+use crate::snapshot::{OnFailure, Route, Upstream};
 use crate::view::View;
 
 /// Retries of one kind at most: more would outlast every deadline and help no caller.
 const MOST_RETRIES: usize = 10;
+
+/// Branches of one split at most: each call may have to be held against all of them.
+const MOST_BRANCHES: usize = 100;
+
+pub(super) fn strategy(route: &View<'_>) -> Strategy {
+    match route.at("strategy").text_or_preset() {
+        "weighted" => Strategy::Weighted,
+        "least_busy" => Strategy::LeastBusy,
+        "fastest" => Strategy::Fastest,
+        _ => Strategy::Ordered,
+    }
+}
+
+pub(super) fn retry(route: &View<'_>) -> Retry {
+    let retry = route.at("retry");
+    Retry {
+        when: match retry.at("when").text_or_preset() {
+            "always" => Repeats::Always,
+            "never" => Repeats::Never,
+            _ => Repeats::Idempotent,
+        },
+        server_error: retry.at("server_error").durations(),
+        throttled: retry.at("throttled").durations(),
+        budget: retry.at("budget").number().unwrap_or_default(),
+    }
+}
+
+pub(super) fn breaker(route: &View<'_>) -> breaker::Terms {
+    let breaker = route.at("breaker");
+    breaker::Terms {
+        failures: small(&breaker.at("failures")),
+        window: breaker.at("window").duration(Family::Chat),
+        hold: breaker.at("hold").duration(Family::Chat),
+        max_rest: breaker.at("max_rest").duration(Family::Chat),
+    }
+}
+
+/// `on_failure` of a route or of a client.
+pub(super) fn on_failure(owner: &View<'_>) -> Option<OnFailure> {
+    match owner.at("on_failure").text_or_preset() {
+        "error" => Some(OnFailure::Error),
+        "degrade" => Some(OnFailure::Degrade),
+        "stale" => Some(OnFailure::Stale),
+        _ => None,
+    }
+}
+
+/// `mirror`; what it names is checked with the whole.
+pub(super) fn mirror(route: &View<'_>, upstreams: &[Arc<Upstream>]) -> Option<Mirror> {
+    let mirror = route.at("mirror");
+    Some(Mirror { to: named(&mirror.at("to"), upstreams)?, share: share(&mirror)? })
+}
+
+/// `split`; what it names is checked with the whole.
+pub(super) fn split(compiler: &mut Compiler<'_>, route: &View<'_>, upstreams: &[Arc<Upstream>]) -> Vec<Branch> {
+    let mut branches: Vec<Branch> = Vec::new();
+    let views = route.at("split").items();
+    if views.len() > MOST_BRANCHES {
+        compiler.report(&route.at("split"), format!("holds more than {MOST_BRANCHES} branches"));
+    }
+    for view in views.into_iter().take(MOST_BRANCHES) {
+        let when = view.at("when");
+        let headers = headers(compiler, &when.at("header"));
+        let Some(to) = named(&view.at("to"), upstreams) else { continue };
+        let branch = Branch {
+            headers,
+            client: when.at("client").text().map(Into::into),
+            share: if when.at("percent").is_written() { share(&when) } else { None },
+            quota_used: when.at("quota_used").number(),
+            to,
+        };
+        if let Some(before) = branches.iter().position(|before| covers(before, &branch)) {
+            let first = format!("{}.split[{before}]", route.path());
+            compiler.warn(&view, format!("is never reached: whatever meets it meets {first} before"));
+        }
+        branches.push(branch);
+    }
+    branches
+}
+
+/// An upstream's place among those of the route, which stand by tier.
+fn named(view: &View<'_>, upstreams: &[Arc<Upstream>]) -> Option<usize> {
+    let wanted = view.text()?;
+    upstreams.iter().position(|upstream| &*upstream.name == wanted)
+}
+
+fn share(view: &View<'_>) -> Option<Share> {
+    Some(Share { percent: view.at("percent").number()?, sticky: view.at("sticky").is_written() })
+}
+
+/// Whether every call that meets `later` meets `before` too.
+fn covers(before: &Branch, later: &Branch) -> bool {
+    before.share.is_none_or(|share| share.percent >= 100.0)
+        && before.headers.iter().all(|header| later.headers.contains(header))
+        && (before.client.is_none() || before.client == later.client)
+        && before.quota_used.is_none_or(|least| later.quota_used.is_some_and(|used| used >= least))
+}
+
+fn headers(compiler: &mut Compiler<'_>, view: &View<'_>) -> Vec<(Box<str>, Box<str>)> {
+    if view.is_empty_mapping() {
+        compiler.report(view, "names no header; write one, or remove it");
+    }
+    let mut headers: Vec<(Box<str>, Box<str>)> = Vec::new();
+    for (written, view) in view.entries() {
+        let Ok(name) = http::HeaderName::try_from(written) else {
+            compiler.report(&view, "is not the name of a header");
+            continue;
+        };
+        if headers.iter().any(|(known, _)| **known == *name.as_str()) {
+            compiler.report(&view, "is written twice (header names do not tell case); keep one");
+            continue;
+        }
+        let Some(text) = view.text() else { continue };
+        if text.trim() != text || http::HeaderValue::from_bytes(text.as_bytes()).is_err() {
+            compiler.report(&view, "is a value that no header has (blanks around it, or line ends)");
+        }
+        headers.push((name.as_str().into(), text.into()));
+    }
+    headers
+}
 
 pub(super) fn check(compiler: &mut Compiler<'_>, route: &View<'_>, clients: &[&str]) {
     let names = upstream_names(route);
@@ -24,6 +150,48 @@ pub(super) fn check(compiler: &mut Compiler<'_>, route: &View<'_>, clients: &[&s
         if view.items().len() > MOST_RETRIES {
             compiler
                 .report(&view, format!("holds more than {MOST_RETRIES} waits; each is one more try of the same call"));
+        }
+    }
+}
+
+/// Weights are about some strategies, and for those somebody of each tier must have one.
+pub(super) fn check_weights(compiler: &mut Compiler<'_>, route: &View<'_>, strategy: Strategy) {
+    let upstreams = route.at("upstreams").items();
+    if !matches!(strategy, Strategy::Weighted | Strategy::LeastBusy) {
+        for weight in upstreams.iter().map(|upstream| upstream.at("weight")).filter(View::is_written) {
+            compiler.warn(&weight, "has no effect without `strategy: weighted` or `strategy: least_busy`");
+        }
+        return;
+    }
+    let mut seen = HashSet::new();
+    for upstream in &upstreams {
+        let tier = upstream.at("tier").integer();
+        let of_tier = || upstreams.iter().filter(|other| other.at("tier").integer() == tier);
+        if seen.insert(tier) && of_tier().all(|other| other.at("weight").integer() == Some(0)) {
+            let tier = tier.unwrap_or_default();
+            compiler
+                .report(&upstream.at("weight"), format!("every weight of tier {tier} is 0, so nobody of it is chosen"));
+        }
+    }
+}
+
+/// A wait that was written and ends behind the deadline.
+pub(super) fn check_waits(compiler: &mut Compiler<'_>, route: &View<'_>, deadline: Duration) {
+    let retry = route.at("retry");
+    let mut waited = Duration::ZERO;
+    for wait in retry.at("server_error").items() {
+        waited = waited.saturating_add(wait.written_duration().unwrap_or_default());
+        if waited.saturating_add(LEAST) > deadline {
+            compiler.warn(&wait, "can never happen: with the waits before it, it ends after the route's `deadline`");
+            break;
+        }
+    }
+    for wait in retry.at("throttled").items() {
+        if wait.written_duration().is_some_and(|wait| wait.saturating_add(LEAST) > deadline) {
+            compiler.warn(
+                &wait,
+                "can never happen, but where the upstream asks for less: it ends after the route's `deadline`",
+            );
         }
     }
 }
@@ -93,11 +261,6 @@ fn conditions(compiler: &mut Compiler<'_>, when: &View<'_>, clients: &[&str]) {
     }
     if when.at("sticky").is_written() && !when.at("percent").is_written() {
         compiler.report(&when.at("sticky"), "is about `percent`, which is not written");
-    }
-    for (name, view) in when.at("header").entries() {
-        if http::HeaderName::try_from(name).is_err() {
-            compiler.report(&view, "is not the name of a header");
-        }
     }
     let client = when.at("client");
     if client.text().is_some_and(|client| !clients.contains(&client)) {

@@ -8,7 +8,7 @@ use dialect::{Place as Where, Protocol, Score, TokenArrays};
 use http::uri::PathAndQuery;
 
 use super::provider::{base_url, pool};
-use super::{Compiler, Names};
+use super::{Compiler, Names, resilience, small};
 use crate::address::Address;
 use crate::problem::{Place, nearest};
 use crate::snapshot::{Pool, Provider, Route, Timeouts, Upstream};
@@ -71,9 +71,16 @@ fn route(
     let mut upstreams = upstreams(compiler, view, &scope, providers);
     upstreams.sort_by_key(|upstream| upstream.tier);
     let family = endpoints.first().map_or(Family::Chat, |endpoint| endpoint.family());
+    let split = resilience::split(compiler, view, &upstreams);
     Some(Route {
         name: name.into(),
         model: model.to_owned(),
+        strategy: resilience::strategy(view),
+        split,
+        mirror: resilience::mirror(view, &upstreams),
+        retry: resilience::retry(view),
+        breaker: resilience::breaker(view),
+        on_failure: resilience::on_failure(view).unwrap_or_default(),
         upstreams,
         timeout: timeouts(compiler, view, family),
         deadline: view.at("deadline").duration(family),
@@ -207,10 +214,6 @@ fn upstream(
     })
 }
 
-fn small(view: &View<'_>) -> u32 {
-    view.integer().and_then(|number| u32::try_from(number).ok()).unwrap_or_default()
-}
-
 fn label(provider: &Provider, model: Option<&str>) -> Arc<str> {
     model.map_or_else(|| Arc::clone(&provider.name), |model| format!("{}/{model}", provider.name).into())
 }
@@ -326,5 +329,6 @@ fn short_provider(name: &str, base: Address, pool: Pool) -> Provider {
         api_version: None,
         score: Score::default(),
         token_arrays: TokenArrays::default(),
+        health: None,
     }
 }

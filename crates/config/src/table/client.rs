@@ -1,7 +1,7 @@
 //! Who may call.
 
 use super::Preset::{Is, Nothing, Words};
-use super::{CACHES, GOVERNANCE, Key, Kind, RESILIENCE, SHARE, Section, key, needed};
+use super::{CACHES, GOVERNANCE, Key, Kind, SHARE, Section, key, needed};
 
 pub(super) const SECTIONS: &[Section] = &[Section { under: &["clients[]."], keys: CLIENT }];
 
@@ -31,7 +31,7 @@ const CLIENT: &[Key] = &[
     key("quota.timezone", Kind::Text, Is("UTC"), "Where periods begin at midnight, such as `Asia/Shanghai`."),
     key("quota.warn", Kind::List(&SHARE), Is("[0.8, 0.95]"), "Shares at which a warning is given."),
     key("on_failure", Kind::Choice(&["error", "degrade", "stale"]), Words("the route's"), "Overrides the route's.")
-        .with(RESILIENCE),
+        .except("stale", CACHES),
     key("cache", Kind::Table, Nothing, "Cached answers.").with(CACHES),
     key("cache.scope", Kind::Choice(&["client", "route"]), Words("the route's"), "Overrides the route's."),
 ];

@@ -89,6 +89,11 @@ pub(crate) enum Preset {
     Words(&'static str),
 }
 
+/// The items of a list that is a default, such as `[1s, 3s]`.
+pub(crate) fn preset_items(list: &'static str) -> impl Iterator<Item = &'static str> {
+    list.trim_matches(['[', ']']).split(", ")
+}
+
 impl Preset {
     /// The value in writing, where it is one.
     pub const fn value(self, family: Family) -> Option<&'static str> {
@@ -108,6 +113,8 @@ pub(crate) enum Force {
     Now,
     /// Accepted with a warning; the capability that brings it into force.
     With(&'static str),
+    /// In force but for this choice, which is accepted with a warning; the capability that brings it.
+    Except(&'static str, &'static str),
 }
 
 /// Rows that stand below one or several places of the tree.
@@ -120,7 +127,6 @@ pub(crate) struct Section {
 /// The table.
 pub(crate) const SECTIONS: &[&[Section]] = &[general::SECTIONS, provider::SECTIONS, route::SECTIONS, client::SECTIONS];
 
-pub(crate) const RESILIENCE: &str = "resilience";
 pub(crate) const GOVERNANCE: &str = "governance";
 pub(crate) const CACHES: &str = "caches";
 pub(crate) const ADMIN_API: &str = "admin API";
@@ -146,6 +152,12 @@ impl Key {
     /// Not in force before this capability.
     const fn with(mut self, capability: &'static str) -> Self {
         self.force = Force::With(capability);
+        self
+    }
+
+    /// In force, but for this choice before this capability.
+    const fn except(mut self, choice: &'static str, capability: &'static str) -> Self {
+        self.force = Force::Except(choice, capability);
         self
     }
 }

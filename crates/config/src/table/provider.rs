@@ -1,7 +1,7 @@
 //! Who answers.
 
 use super::Preset::{Is, Nothing, Words};
-use super::{GOVERNANCE, HTTP, Key, Kind, RESILIENCE, Section, key, needed};
+use super::{GOVERNANCE, HTTP, Key, Kind, Section, key, needed};
 
 pub(super) const SECTIONS: &[Section] = &[
     Section { under: &["providers[]."], keys: PROVIDER },
@@ -68,9 +68,9 @@ const PROVIDER: &[Key] = &[
         "Find the point where latency grows faster than throughput, and stay below it.",
     ),
     key("concurrency.headroom", Kind::Number(0.0, 0.95), Is("0.3"), "How far below that point, as a share."),
-    key("health", Kind::Table, Words("off"), "An active probe.").with(RESILIENCE),
+    key("health", Kind::Table, Words("off"), "An active probe."),
     key("health.path", Kind::Text, Is("/models"), "The path asked for, below `base_url`."),
-    key("health.every", Kind::Duration, Is("10s"), "Between probes."),
+    key("health.every", Kind::Duration, Is("10s"), "Between the starts of two probes; at least a second."),
 ];
 
 const QUEUE: &[Key] = &[

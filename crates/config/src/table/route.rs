@@ -1,7 +1,7 @@
 //! The model names that callers write, and what stands behind each.
 
 use super::Preset::{By, Is, Nothing, Words};
-use super::{CACHES, COUNT, GOVERNANCE, HTTP, Key, Kind, RESILIENCE, SHARE, Section, key, needed};
+use super::{CACHES, COUNT, GOVERNANCE, HTTP, Key, Kind, SHARE, Section, key, needed};
 
 pub(super) const SECTIONS: &[Section] = &[
     Section { under: &["routes[]."], keys: ROUTE },
@@ -35,9 +35,8 @@ const ROUTE: &[Key] = &[
         "upstreams[].weight",
         Kind::Integer(0, 1_000_000),
         Is("1"),
-        "Its share inside its tier, with `strategy: weighted`.",
-    )
-    .with(RESILIENCE),
+        "Its share inside its tier, with `strategy: weighted` or `least_busy`.",
+    ),
     key("upstreams[].name", Kind::Name, Words("the provider's"), "What `split.to` and `mirror.to` call it."),
     key("upstreams[].space", Kind::Text, Words("the model's name"), "The vector space of its embeddings."),
     key(
@@ -119,9 +118,8 @@ const FAILURE: &[Key] = &[
         Kind::Choice(&["ordered", "weighted", "least_busy", "fastest"]),
         Is("ordered"),
         "How an upstream is chosen inside a tier.",
-    )
-    .with(RESILIENCE),
-    key("split", Kind::List(&Kind::Table), Nothing, "Conditional routing; the first match wins.").with(RESILIENCE),
+    ),
+    key("split", Kind::List(&Kind::Table), Nothing, "Conditional routing; the first match wins."),
     needed("split[].when", Kind::Table, "All conditions written must hold."),
     key("split[].when.header", Kind::Map(&Kind::Text), Nothing, "Request headers with exactly these values."),
     key("split[].when.client", Kind::Name, Nothing, "The client's name."),
@@ -132,9 +130,9 @@ const FAILURE: &[Key] = &[
         Words("drawn for each call"),
         "`client` draws once for each client.",
     ),
-    key("split[].when.quota_used", SHARE, Nothing, "The client has used this share of its quota."),
+    key("split[].when.quota_used", SHARE, Nothing, "The client has used this share of its quota.").with(GOVERNANCE),
     needed("split[].to", Kind::Name, "The name of one of the route's upstreams."),
-    key("mirror", Kind::Table, Nothing, "Copies of calls whose answers are only recorded.").with(RESILIENCE),
+    key("mirror", Kind::Table, Nothing, "Copies of calls whose answers are only recorded."),
     needed("mirror.to", Kind::Name, "The name of one of the route's upstreams."),
     key("mirror.percent", PERCENT, Is("100"), "The share of calls that is copied."),
     key(
@@ -143,7 +141,7 @@ const FAILURE: &[Key] = &[
         Words("drawn for each call"),
         "`client` draws once for each client.",
     ),
-    key("retry", Kind::Table, Nothing, "Repeats of failed tries.").with(RESILIENCE),
+    key("retry", Kind::Table, Nothing, "Repeats of failed tries."),
     key(
         "retry.when",
         Kind::Choice(&["idempotent", "always", "never"]),
@@ -168,7 +166,7 @@ const FAILURE: &[Key] = &[
         Is("0.2"),
         "Retries never exceed this share of the route's recent calls, with a floor of 10 in 10 s.",
     ),
-    key("breaker", Kind::Table, Nothing, "When an upstream is left alone.").with(RESILIENCE),
+    key("breaker", Kind::Table, Nothing, "When an upstream is left alone."),
     key("breaker.failures", Kind::Integer(1, 100_000), Is("5"), "Failures within `window` that open it."),
     key("breaker.window", Kind::Duration, Is("10s"), "See `failures`."),
     key("breaker.hold", Kind::Duration, Is("30s"), "How long it stays open at least."),
@@ -179,7 +177,7 @@ const FAILURE: &[Key] = &[
         Is("error"),
         "What callers get when nothing answered: an error, a marked weak answer, or an expired cached one.",
     )
-    .with(RESILIENCE),
+    .except("stale", CACHES),
 ];
 
 const SHAPING: &[Key] = &[

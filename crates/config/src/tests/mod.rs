@@ -4,6 +4,7 @@ mod faults;
 mod files;
 mod hostile;
 mod pages;
+mod resilience;
 mod secrets;
 mod sound;
 mod variables;

@@ -53,7 +53,8 @@ fn the_reference_lists_a_key_with_its_default_and_its_force() {
          below the provider's own. | now |",
         "| `routes[].deadline` | duration | `30s` chat, `10s` embeddings, `5s` rerank | The whole call: queue, retries and \
          failover included. | now |",
-        "| `routes[].breaker.hold` | duration | `30s` | How long it stays open at least. | resilience |",
+        "| `routes[].breaker.hold` | duration | `30s` | How long it stays open at least. | now |",
+        "or an expired cached one. | now; `stale`: caches |",
     ] {
         assert!(page.contains(row), "{row}");
     }

@@ -229,7 +229,7 @@ clients:
         "routes[chat].cache",
         "clients[c].routes[chat].limit",
         "clients[c].params",
-        "clients[c].on_failure",
+        "clients[c].on_failure: stale",
         "clients[c].cache",
         "clients[c].limit",
         "clients[c].quota",
