@@ -1,6 +1,7 @@
 //! Decisions without waiting: time and chance are passed in.
 
 pub mod breaker;
+pub mod budget;
 pub mod ewma;
 pub mod order;
 pub mod pursuit;
