@@ -5,4 +5,5 @@ pub mod budget;
 pub mod ewma;
 pub mod order;
 pub mod pursuit;
+pub mod repeats;
 pub mod split;
