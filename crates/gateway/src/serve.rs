@@ -1,6 +1,7 @@
 //! The spine: one request from its head to its answer, step by step. The only module that knows
 //! the steps and their order.
 
+use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -8,6 +9,7 @@ use base::{Code, Endpoint, Outcome, Refusal};
 use bytes::Bytes;
 use config::{Client, Route};
 use dialect::Ask;
+use http::request::Parts;
 use http::{HeaderMap, HeaderValue, Method, Request, Response, header};
 use hyper::body::Incoming;
 use tokio::sync::watch;
@@ -23,7 +25,7 @@ use crate::worker::Worker;
 use crate::{batch, head, identify, models, plan, refuse, understand};
 
 /// What the requests of one connection share.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub struct Connection {
     /// Who serves it.
     pub worker: Arc<Worker>,
@@ -36,6 +38,14 @@ pub struct Connection {
 /// The caller left: nobody reads what would be answered.
 #[derive(Debug)]
 pub struct Gone;
+
+impl std::fmt::Display for Gone {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("the caller left")
+    }
+}
+
+impl std::error::Error for Gone {}
 
 /// How a request ends before its answer begins.
 enum End {
@@ -60,52 +70,51 @@ impl From<Unread> for End {
     }
 }
 
+/// One request being served.
+pub type Serving = Pin<Box<dyn Future<Output = Result<Response<Reply>, Gone>> + Send>>;
+
 /// Serves one request. Cancel-safe: dropped at any await, everything taken is given back and the
 /// record says that the caller left. The record begins with this call, not with the first poll, for
 /// a caller may leave in between.
 ///
 /// # Errors
 /// [`Gone`] when the caller left; its connection is to be closed.
-pub fn serve(
-    connection: Connection,
-    request: Request<Incoming>,
-) -> impl Future<Output = Result<Response<Reply>, Gone>> + Send {
-    let live = &connection.worker.live;
-    let begun = match health(live.is_draining(), &request) {
-        Some(health) => Err(health),
-        None => {
-            let request_id = head::request_id(request.headers(), &connection.worker.dice);
-            Ok(Trail::begin(live.clone(), connection.worker.seat.clone(), request_id))
-        }
-    };
-    async move {
-        match begun {
-            Ok(trail) => answered(connection, request, trail).await,
-            Err(health) => {
-                connection.presence.idle();
-                Ok(health)
-            }
-        }
+pub fn serve(connection: Arc<Connection>, request: Request<Incoming>) -> Serving {
+    let worker = &connection.worker;
+    if let Some(health) = health(worker.live.is_draining(), &request) {
+        return Box::pin(async move {
+            connection.presence.idle();
+            Ok(health)
+        });
     }
+    let request_id = head::request_id(request.headers(), &worker.dice);
+    let trail = Trail::begin(worker.live.clone(), worker.seat.clone(), request_id);
+    let (parts, body) = request.into_parts();
+    answered(connection, parts, body, trail)
 }
 
-async fn answered(
-    connection: Connection,
-    request: Request<Incoming>,
-    mut trail: Trail,
-) -> Result<Response<Reply>, Gone> {
-    let mut cut = connection.cut.clone();
-    let told = tokio::select! {
-        biased;
-        told = tell(&connection, request, &mut trail) => told,
-        _ = cut.wait_for(|cut| *cut) => Err(End::Refused(shutting_down())),
-    };
+/// No `async fn`: that would keep room for each of its arguments twice, and every call carries what
+/// its future holds.
+fn answered(connection: Arc<Connection>, parts: Parts, body: Incoming, mut trail: Trail) -> Serving {
+    Box::pin(async move {
+        let mut cut = connection.cut.clone();
+        let told = tokio::select! {
+            biased;
+            told = tell(&connection, &parts, body, &mut trail) => told,
+            _ = cut.wait_for(|cut| *cut) => Err(End::Refused(shutting_down())),
+        };
+        end(&connection, told, trail)
+    })
+}
+
+/// Turns what the story comes to into a response.
+fn end(connection: &Connection, told: Result<Told, End>, trail: Trail) -> Result<Response<Reply>, Gone> {
     match told {
         Ok(Told::Whole(body)) => {
             connection.presence.idle();
             Ok(whole(body, trail))
         }
-        Ok(Told::Won(won)) => Ok(answer(&connection, *won, trail)),
+        Ok(Told::Won(won)) => Ok(answer(connection, *won, trail)),
         Err(End::Refused(refusal)) => {
             connection.presence.idle();
             Ok(refuse::refuse(&refusal, trail))
@@ -138,11 +147,10 @@ struct Answered {
 }
 
 /// The story of one request.
-async fn tell(connection: &Connection, request: Request<Incoming>, trail: &mut Trail) -> Result<Told, End> {
+async fn tell(connection: &Connection, parts: &Parts, mut body: Incoming, trail: &mut Trail) -> Result<Told, End> {
     let worker = &*connection.worker;
     let running = worker.seat.running();
-    let (parts, mut body) = request.into_parts();
-    let (wanted, client) = match early(&worker.live, &running, &parts, trail) {
+    let (wanted, client) = match early(&worker.live, &running, parts, trail) {
         Ok(known) => known,
         Err(end) => {
             if !parts.headers.contains_key(header::EXPECT) {
@@ -172,7 +180,7 @@ enum Wanted {
 fn early(
     live: &crate::live::Live,
     running: &Running,
-    parts: &http::request::Parts,
+    parts: &Parts,
     trail: &mut Trail,
 ) -> Result<(Wanted, Arc<Client>), End> {
     if live.is_draining() {

@@ -21,7 +21,7 @@ use crate::caller_io::{CallerIo, Presence};
 use crate::live::Live;
 use crate::net::Transport;
 use crate::seat::Seat;
-use crate::serve::{Connection, Gone, serve};
+use crate::serve::{Connection, Gone, Serving, serve};
 use crate::wire::Reply;
 
 /// What serves connections.
@@ -37,6 +37,8 @@ pub struct Worker {
     pub dice: Dice,
 }
 
+/// How long a TLS handshake may take.
+const HANDSHAKE_PATIENCE: Duration = Duration::from_secs(10);
 /// A caller who takes nothing for so long is let go.
 const WRITE_STALL: Duration = Duration::from_secs(60);
 /// How long a connection may stay without the head of a request; longer than the 60 s and 75 s for
@@ -121,10 +123,8 @@ impl Worker {
                 match config {
                     None => worker.converse(stream).await,
                     Some(config) => {
-                        let accepting = tokio_rustls::TlsAcceptor::from(config).accept(stream);
-                        if let Ok(Ok(stream)) = tokio::time::timeout(Duration::from_secs(10), accepting).await {
-                            worker.converse_tls(stream).await;
-                        }
+                        // Boxed: its state is several times that of a connection without TLS.
+                        Box::pin(worker.converse_tls(stream, config)).await;
                     }
                 }
                 drop(place);
@@ -138,7 +138,9 @@ impl Worker {
         self.talk(CallerIo::new(stream, presence.clone(), WRITE_STALL), presence).await;
     }
 
-    async fn converse_tls<T: AsyncRead + AsyncWrite + Unpin + Send + 'static>(self: Arc<Self>, stream: T) {
+    async fn converse_tls(self: Arc<Self>, stream: TcpStream, config: Arc<rustls::ServerConfig>) {
+        let accepting = tokio_rustls::TlsAcceptor::from(config).accept(stream);
+        let Ok(Ok(stream)) = tokio::time::timeout(HANDSHAKE_PATIENCE, accepting).await else { return };
         let presence = Presence::default();
         let io = CallerIo::new(stream, presence.clone(), WRITE_STALL).without_half_close();
         self.talk(io, presence).await;
@@ -151,7 +153,7 @@ impl Worker {
         let io = TokioIo::new(io.counted(self.live.count_of_unwritten()));
         let cut = self.seat.cut();
         let nudge = presence.nudge.clone();
-        let service = Talk(Connection { worker: self, presence, cut });
+        let service = Talk(Arc::new(Connection { worker: self, presence, cut }));
         let conversation = hyper::server::conn::http1::Builder::new()
             .timer(TokioTimer::new())
             .header_read_timeout(HEAD_PATIENCE)
@@ -201,31 +203,20 @@ impl Drop for Place {
     }
 }
 
-struct Talk(Connection);
+/// Hands each request of one connection to the story.
+struct Talk(Arc<Connection>);
 
 impl Service<Request<Incoming>> for Talk {
     type Response = Response<Reply>;
-    type Error = Departed;
-    type Future = std::pin::Pin<Box<dyn Future<Output = Result<Response<Reply>, Departed>> + Send>>;
+    /// Ends the connection.
+    type Error = Gone;
+    type Future = Serving;
 
     fn call(&self, request: Request<Incoming>) -> Self::Future {
         self.0.presence.reading(request.version());
-        let serving = serve(self.0.clone(), request);
-        Box::pin(async move { serving.await.map_err(|Gone| Departed) })
+        serve(self.0.clone(), request)
     }
 }
-
-/// Ends a connection whose caller left.
-#[derive(Debug)]
-struct Departed;
-
-impl std::fmt::Display for Departed {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("the caller left")
-    }
-}
-
-impl std::error::Error for Departed {}
 
 /// Starts a task of this worker's own.
 fn spawn(task: impl Future<Output = ()> + Send + 'static) {

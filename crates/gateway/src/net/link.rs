@@ -19,6 +19,7 @@ use http::{Request, Response};
 use http_body::Body as _;
 use http_body_util::Full;
 use hyper::body::Incoming;
+use hyper::client::conn::TrySendError;
 use hyper::client::conn::http1::{Connection, SendRequest};
 use hyper_util::rt::TokioIo;
 use tokio::sync::OwnedSemaphorePermit;
@@ -95,11 +96,11 @@ impl Link {
     ///
     /// # Errors
     /// Never in practice: HTTP/1.1 has no handshake; hyper's signature says it may.
-    pub async fn start(dialed: Dialed, place: Place, now: Instant) -> Result<Self, hyper::Error> {
+    pub async fn start(dialed: Dialed, place: Place, now: Instant) -> Result<Box<Self>, hyper::Error> {
         let Dialed { io, probe, peer } = dialed;
         let (sender, wire) =
             hyper::client::conn::http1::Builder::new().max_buf_size(READ_BUFFER).handshake(TokioIo::new(io)).await?;
-        Ok(Self {
+        Ok(Box::new(Self {
             sender,
             wire: Some(Box::pin(wire)),
             nudge: Nudge::default(),
@@ -110,7 +111,7 @@ impl Link {
             idle_since: now,
             reused: false,
             place,
-        })
+        }))
     }
 
     /// True when the other side has neither closed the connection nor sent anything unasked.
@@ -123,10 +124,22 @@ impl Link {
     ///
     /// # Errors
     /// See [`SendFault`]; the connection is of no further use then.
-    pub async fn send(mut self, request: Outgoing) -> Result<(Response<()>, Flow), SendFault> {
+    pub fn send(
+        mut self: Box<Self>,
+        request: Outgoing,
+    ) -> impl Future<Output = Result<(Response<()>, Flow), SendFault>> + Send {
+        // The request is with hyper before the first poll: the future need not hold it.
+        let sent = self.sender.try_send_request(request);
+        self.answered(sent)
+    }
+
+    async fn answered(
+        mut self: Box<Self>,
+        sent: impl Future<Output = Result<Response<Incoming>, TrySendError<Outgoing>>>,
+    ) -> Result<(Response<()>, Flow), SendFault> {
         let answer = {
             let (wire, nudge) = (&mut self.wire, &self.nudge);
-            let mut sent = pin!(self.sender.try_send_request(request));
+            let mut sent = pin!(sent);
             poll_fn(|cx| {
                 // What is waited for here comes from `drive` alone and is looked at right after it,
                 // so it needs no waker: one would only have this very task polled once more.
@@ -176,7 +189,7 @@ const READ_BUFFER: usize = 256 * 1024;
 /// An answer's body on its connection.
 #[derive(Debug)]
 pub struct Flow {
-    link: Option<Link>,
+    link: Option<Box<Link>>,
     body: Incoming,
     ended: bool,
 }
@@ -230,7 +243,7 @@ impl Flow {
     }
 
     /// The connection, when the answer has been read to its end and another call may follow.
-    pub fn into_link(mut self, now: Instant) -> Option<Link> {
+    pub fn into_link(mut self, now: Instant) -> Option<Box<Link>> {
         if !self.ended && !self.body.is_end_stream() {
             return None;
         }

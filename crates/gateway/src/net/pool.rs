@@ -46,7 +46,8 @@ impl Way {
 /// Idle connections to one provider, the most recently used last.
 struct Shelf {
     way: Way,
-    links: Vec<Link>,
+    #[expect(clippy::vec_box, reason = "a link is handed on many times in a call, and a box is handed on for less")]
+    links: Vec<Box<Link>>,
     /// Whether a connection has come back since the last look at the provider's name.
     is_used: bool,
     /// This worker's calls that wait for a place.
@@ -126,7 +127,7 @@ impl Transport {
     ///
     /// # Errors
     /// A connect fault.
-    pub async fn checkout(&self, provider: &Provider, how: Checkout) -> Result<Link, Fault> {
+    pub async fn checkout(&self, provider: &Provider, how: Checkout) -> Result<Box<Link>, Fault> {
         if how == Checkout::Any
             && let Some(link) = self.take_idle(provider)
         {
@@ -177,7 +178,7 @@ impl Transport {
         }
     }
 
-    fn take_idle(&self, provider: &Provider) -> Option<Link> {
+    fn take_idle(&self, provider: &Provider) -> Option<Box<Link>> {
         let now = self.clock.now();
         let mut shelves = self.shelves.lock().unwrap_or_else(PoisonError::into_inner);
         let shelf = shelves.get_mut(&provider.name)?;
@@ -231,7 +232,7 @@ impl Transport {
     }
 
     /// Puts a connection back whose answer has been read to its end.
-    pub fn put_back(&self, provider: &Provider, link: Link) {
+    pub fn put_back(&self, provider: &Provider, link: Box<Link>) {
         let mut shelves = self.shelves.lock().unwrap_or_else(PoisonError::into_inner);
         let shelf = shelves.entry(provider.name.clone()).or_insert_with(|| Shelf::of(provider));
         shelf.is_used = true;
@@ -272,7 +273,7 @@ impl Transport {
 /// What a call without a connection gets.
 enum Room {
     /// One that has come back.
-    Idle(Link),
+    Idle(Box<Link>),
     /// The place for a new one.
     New(Place),
 }
