@@ -100,7 +100,10 @@ pub struct CallerIo<T> {
     looks: usize,
     look: Option<Pin<Box<Sleep>>>,
     stall: Duration,
-    stalled: Option<(Pin<Box<Sleep>>, Counted)>,
+    /// Runs while a write makes no progress.
+    stalled: Option<Pin<Box<Sleep>>>,
+    /// From the first write that had to wait until everything is written.
+    unwritten: Option<Counted>,
     counter: Arc<AtomicUsize>,
     has_ended: bool,
     linger: Option<(Pin<Box<Sleep>>, usize)>,
@@ -134,13 +137,14 @@ impl<T: AsyncRead + AsyncWrite + Unpin> CallerIo<T> {
             look: None,
             stall,
             stalled: None,
+            unwritten: None,
             counter: Arc::default(),
             has_ended: false,
             linger: None,
         }
     }
 
-    /// Adds 1 to this counter for as long as a write waits for the caller.
+    /// Adds 1 to this counter from the first write that waits for the caller until all is flushed.
     #[must_use]
     pub fn counted(self, counter: Arc<AtomicUsize>) -> Self {
         Self { counter, ..self }
@@ -206,9 +210,9 @@ impl<T: AsyncRead + AsyncWrite + Unpin> CallerIo<T> {
             return polled;
         }
         let stall = self.stall;
-        let counter = &self.counter;
-        let stalled = self.stalled.get_or_insert_with(|| (Box::pin(tokio::time::sleep(stall)), Counted::by(counter)));
-        ready!(stalled.0.as_mut().poll(cx));
+        self.unwritten.get_or_insert_with(|| Counted::by(&self.counter));
+        let stalled = self.stalled.get_or_insert_with(|| Box::pin(tokio::time::sleep(stall)));
+        ready!(stalled.as_mut().poll(cx));
         Poll::Ready(Err(io::Error::new(io::ErrorKind::TimedOut, "the caller does not read")))
     }
 }
@@ -225,7 +229,7 @@ impl<T: AsyncRead + AsyncWrite + Unpin> AsyncRead for CallerIo<T> {
         let before = buf.filled().len();
         ready!(Pin::new(&mut self.inner).poll_read(cx, buf))?;
         // While the end of an answer waits for a slow reader, the call is not over yet.
-        let is_idle = self.presence.now() == IDLE && self.stalled.is_none();
+        let is_idle = self.presence.now() == IDLE && self.unwritten.is_none();
         if buf.filled().len() > before || buf.remaining() == 0 || is_idle {
             return Poll::Ready(Ok(()));
         }
@@ -255,7 +259,12 @@ impl<T: AsyncRead + AsyncWrite + Unpin> AsyncWrite for CallerIo<T> {
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let polled = Pin::new(&mut self.inner).poll_flush(cx);
-        self.timed(cx, polled)
+        let flushed = self.timed(cx, polled);
+        if flushed.is_ready() {
+            // Not sooner: between two writes to a slow reader nothing is over.
+            self.unwritten = None;
+        }
+        flushed
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
@@ -346,6 +355,23 @@ mod tests {
         let mut io = CallerIo::new(here, Presence::default(), Duration::from_secs(5));
         drop(there);
         assert!(io.read_u8().await.is_err());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_answer_counts_as_unwritten_until_its_last_byte_is_out() {
+        let (here, mut there) = tokio::io::duplex(4);
+        let counter = Arc::new(AtomicUsize::new(0));
+        let mut io = CallerIo::new(here, Presence::default(), Duration::from_secs(5)).counted(counter.clone());
+        let mut cx = Context::from_waker(std::task::Waker::noop());
+        let mut write = |io: &mut CallerIo<_>| Pin::new(io).poll_write(&mut cx, b"12345678").is_ready();
+        assert!(write(&mut io));
+        assert!(!write(&mut io), "the reader is slow");
+        let mut seen = [0; 4];
+        there.read_exact(&mut seen).await.unwrap();
+        assert!(write(&mut io), "there is room again");
+        assert_eq!(counter.load(Ordering::Relaxed), 1, "and more to write");
+        io.flush().await.unwrap();
+        assert_eq!(counter.load(Ordering::Relaxed), 0);
     }
 
     #[tokio::test]
