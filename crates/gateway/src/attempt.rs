@@ -12,7 +12,7 @@ use rules::pursuit::{Circumstances, Step};
 
 use crate::head;
 use crate::inflate::Inflate;
-use crate::net::{Checkout, Flow, Outgoing, SendFault};
+use crate::net::{Checkout, Flow, Outgoing, SendFault, request_target};
 use crate::raw::Raw;
 use crate::running::UpstreamState;
 use crate::worker::Worker;
@@ -117,7 +117,7 @@ async fn exchange(
         Ok(answer) => answer,
         Err(fault) => {
             facts.stale = reused && !matches!(fault, SendFault::NotHttp(_));
-            return Err(unsent(&fault));
+            return Err(fault.fault());
         }
     };
     let call = Exchange { worker, ask: errand.ask, upstream, target };
@@ -125,17 +125,6 @@ async fn exchange(
         call.land(response, flow).await
     } else {
         Err(Box::pin(call.refused(response, flow)).await)
-    }
-}
-
-fn unsent(fault: &SendFault) -> Fault {
-    match fault {
-        SendFault::NotSent => Fault {
-            maybe_processed: false,
-            ..Fault::upstream(Kind::Reset, "the connection was closed before the call")
-        },
-        SendFault::NoAnswer(_) => Fault::upstream(Kind::Reset, "the upstream closed the connection without an answer"),
-        SendFault::NotHttp(_) => Fault::upstream(Kind::BadResponse, "the upstream's answer is not HTTP"),
     }
 }
 
@@ -178,7 +167,7 @@ fn request(
     };
     let mut request = http::Request::new(Full::new(encoded.body));
     *request.method_mut() = Method::POST;
-    *request.uri_mut() = uri(upstream, path.clone())?;
+    *request.uri_mut() = request_target(provider, path.clone())?;
     let headers = request.headers_mut();
     *headers = state.headers(key);
     if let Some(kind) = &ask.content_type {
@@ -190,18 +179,6 @@ fn request(
         headers.insert(head::TRACEPARENT, parent.clone());
     }
     Ok((request, encoded.added))
-}
-
-/// A plain-HTTP proxy wants the whole address (RFC 9112, section 3.2.2), everyone else the path.
-fn uri(upstream: &Upstream, path: http::uri::PathAndQuery) -> Result<http::Uri, Fault> {
-    let mut parts = http::uri::Parts::default();
-    parts.path_and_query = Some(path);
-    let provider = &upstream.provider;
-    if provider.proxy.is_some() && !provider.origin.tls {
-        parts.scheme = Some(http::uri::Scheme::HTTP);
-        parts.authority = provider.origin.authority().parse().ok();
-    }
-    http::Uri::from_parts(parts).map_err(|error| Fault::upstream(Kind::Connect, error.to_string()))
 }
 
 /// The caller's body cannot be said in this upstream's protocol: the caller's fault.

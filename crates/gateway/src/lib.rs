@@ -12,6 +12,7 @@
 //! | [`relay`] | a stream on its way to the caller |
 //! | [`refuse`] | a refusal as a response |
 //! | [`trail`] | what happened, turned into exactly one record |
+//! | [`probe`] | asks providers whether they are alive, beside all requests |
 //! | [`live`] | what outlives requests and reloads |
 //!
 //! Around it: [`net`] reaches upstreams, [`caller_io`] watches the caller's socket, [`wire`] moves
@@ -33,6 +34,7 @@ pub mod models;
 pub mod net;
 pub mod nudge;
 pub mod plan;
+pub mod probe;
 pub mod pursue;
 pub mod raw;
 pub mod refuse;

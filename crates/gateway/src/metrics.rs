@@ -44,6 +44,8 @@ metrics! {
         "Tries at upstreams by how they ended.";
     UPSTREAM_DURATION: "histogram" "mai_upstream_duration_seconds" ["upstream"]
         "From the start of a try to its end; a stream's: to its last byte.";
+    HEALTHY: "gauge" "mai_upstream_healthy" ["provider"]
+        "1 while the provider answers its health probes, 0 while it does not; of providers with `health` alone.";
     TOKENS: "counter" "mai_tokens_total" ["route", "client", "kind"]
         "Tokens by kind: prompt (cached ones included), completion, cached.";
     REJECTED: "counter" "mai_rejected_total" ["client", "reason"]
@@ -94,6 +96,7 @@ pub struct Metrics {
     first_token: HistogramVec,
     attempts: IntCounterVec,
     upstream_duration: HistogramVec,
+    healthy: IntGaugeVec,
     tokens: IntCounterVec,
     rejected: IntCounterVec,
     inflight: IntGaugeVec,
@@ -133,6 +136,7 @@ impl Metrics {
             first_token: histogram(&FIRST_TOKEN, CALLS)?,
             attempts: counter(&ATTEMPTS)?,
             upstream_duration: histogram(&UPSTREAM_DURATION, CALLS)?,
+            healthy: gauge(&HEALTHY)?,
             tokens: counter(&TOKENS)?,
             rejected: counter(&REJECTED)?,
             inflight: gauge(&INFLIGHT)?,
@@ -166,6 +170,17 @@ impl Metrics {
     /// A reload has ended so.
     pub fn reloaded(&self, ok: bool) {
         self.reloads.with_label_values(&[if ok { "ok" } else { "rejected" }]).inc();
+    }
+
+    /// What a provider's health probes say.
+    pub fn health(&self, provider: &str, is_well: bool) {
+        self.healthy.with_label_values(&[provider]).set(i64::from(is_well));
+    }
+
+    /// A provider is probed no more.
+    pub fn forget_health(&self, provider: &str) {
+        // It is not there where no probe has ended yet.
+        let _ = self.healthy.remove_label_values(&[provider]);
     }
 
     /// A vector of another dimension was withheld.

@@ -58,7 +58,7 @@ impl UpstreamState {
 }
 
 /// The part of an upstream call's headers that is the same for every call.
-fn heads(provider: &Provider) -> Vec<HeaderMap> {
+pub(crate) fn heads(provider: &Provider) -> Vec<HeaderMap> {
     let mut common = HeaderMap::with_capacity(16);
     for (name, value) in &provider.headers {
         common.insert(name.clone(), value.clone());

@@ -6,11 +6,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use admin::LastReload;
-use base::{Clock, Dice, KeyHasher};
+use base::{Dice, KeyHasher};
 use config::{Loaded, Overrides, Snapshot};
 use gateway::live::Live;
 use gateway::log::AccessLog;
-use gateway::net::{Dialer, Transport};
 use gateway::worker::{Desk, Worker, desk};
 use tokio::net::TcpListener;
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -134,9 +133,7 @@ fn workers(live: &Arc<Live>, shared: &Arc<Shared>, count: Option<u16>) -> Result
         let run = move || {
             let built = tokio::runtime::Builder::new_current_thread().enable_all().build();
             let Ok(runtime) = built else { return tracing::error!("a worker got no runtime") };
-            let dialer = Dialer::new(shared.resolver.clone(), shared.roots.clone());
-            let transport = Transport::new(Clock, Arc::new(dialer), shared.resolver.clone(), shared.places.clone());
-            let worker = Arc::new(Worker::new(live, transport));
+            let worker = Arc::new(Worker::new(live, shared.transport(shared.places.clone())));
             runtime.block_on(worker.run(handed, open, shared.tls.clone()));
         };
         std::thread::Builder::new()
@@ -181,6 +178,8 @@ impl Gateway {
         background(listen::deal(self.data, self.desks));
         let gathering = self.live.clone();
         background(async move { gathering.keep_gathering().await });
+        // Probes have places of their own: they take none from calls.
+        background(gateway::probe::keep_probing(self.live.clone(), self.reloader.shared.transport(Arc::default())));
         let watching = self.reloader.clone();
         background(async move { watching.watch(hangup).await });
         stop.asked().await;

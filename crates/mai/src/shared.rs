@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use base::{Clock, Secret};
 use config::Snapshot;
-use gateway::net::{Places, Resolver, Roots, server_config};
+use gateway::net::{Dialer, Places, Resolver, Roots, Transport, server_config};
 use gateway::worker::TlsSwitch;
 
 /// One for the process.
@@ -33,6 +33,13 @@ impl Shared {
         };
         shared.refresh(snapshot)?;
         Ok(shared)
+    }
+
+    /// A way to the upstreams of its own, whose connections count among `places`.
+    #[must_use]
+    pub fn transport(&self, places: Arc<Places>) -> Transport {
+        let dialer = Dialer::new(self.resolver.clone(), self.roots.clone());
+        Transport::new(Clock, Arc::new(dialer), self.resolver.clone(), places)
     }
 
     /// Takes a new configuration's names and certificates.

@@ -45,6 +45,7 @@ const STEPS: &[(&str, &[(&str, &str)])] = &[
     ),
     ("relay", &[("attempt", "it takes over the stream that an attempt has opened")]),
     ("refuse", &[]),
+    ("probe", &[]),
     ("explain", &[("understand", "it tells the same story up to the plan, and sends nothing")]),
 ];
 

@@ -9,6 +9,8 @@ use std::sync::Arc;
 
 use base::{Fault, Kind};
 use config::{Origin, Provider, Proxy};
+use http::Uri;
+use http::uri::PathAndQuery;
 use socket2::{SockRef, TcpKeepalive};
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 use tokio::net::TcpStream;
@@ -118,6 +120,21 @@ impl Connect for Dialer {
     fn dial<'a>(&'a self, provider: &'a Provider) -> Dialing<'a> {
         Box::pin(self.open(provider))
     }
+}
+
+/// The target of a request's line: a plain-HTTP proxy wants the whole address (RFC 9112, section
+/// 3.2.2), everyone else the path.
+///
+/// # Errors
+/// Never in practice: both parts have been checked.
+pub fn request_target(provider: &Provider, path: PathAndQuery) -> Result<Uri, Fault> {
+    let mut parts = http::uri::Parts::default();
+    parts.path_and_query = Some(path);
+    if provider.proxy.is_some() && !provider.origin.tls {
+        parts.scheme = Some(http::uri::Scheme::HTTP);
+        parts.authority = provider.origin.authority().parse().ok();
+    }
+    Uri::from_parts(parts).map_err(|error| Fault::upstream(Kind::Connect, error.to_string()))
 }
 
 /// Why TLS failed, without the names in the certificate: callers read it too.

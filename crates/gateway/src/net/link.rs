@@ -14,6 +14,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Context, Poll, Waker};
 use std::time::Instant;
 
+use base::{Fault, Kind};
 use bytes::Bytes;
 use http::{Request, Response};
 use http_body::Body as _;
@@ -39,6 +40,21 @@ pub enum SendFault {
     NoAnswer(hyper::Error),
     /// What came is not HTTP.
     NotHttp(hyper::Error),
+}
+
+impl SendFault {
+    /// What it says of the upstream.
+    #[must_use]
+    pub fn fault(&self) -> Fault {
+        match self {
+            Self::NotSent => Fault {
+                maybe_processed: false,
+                ..Fault::upstream(Kind::Reset, "the connection was closed before the call")
+            },
+            Self::NoAnswer(_) => Fault::upstream(Kind::Reset, "the upstream closed the connection without an answer"),
+            Self::NotHttp(_) => Fault::upstream(Kind::BadResponse, "the upstream's answer is not HTTP"),
+        }
+    }
 }
 
 type Wire = Pin<Box<Connection<TokioIo<Box<dyn Io>>, Full<Bytes>>>>;

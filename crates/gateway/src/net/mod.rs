@@ -10,7 +10,7 @@ mod pool;
 mod resolve;
 mod tls;
 
-pub use connect::{Connect, Dialed, Dialer, Dialing, Io};
+pub use connect::{Connect, Dialed, Dialer, Dialing, Io, request_target};
 pub use link::{Flow, Link, Outgoing, SendFault};
 pub use pool::{Checkout, Places, Transport};
 pub use resolve::{Asking, Names, Resolver};

@@ -203,10 +203,10 @@ fn no_record_holds_a_key_an_address_or_a_word_of_the_prompt() {
 
 /// Whatever is traced, at every level, as one text.
 #[derive(Clone, Default)]
-struct Told(Arc<Mutex<String>>);
+pub struct Told(Arc<Mutex<String>>);
 
 impl Told {
-    fn text(&self) -> String {
+    pub fn text(&self) -> String {
         self.0.lock().unwrap().clone()
     }
 }

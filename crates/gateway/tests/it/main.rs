@@ -21,6 +21,8 @@ mod parameters;
 #[cfg(test)]
 mod passing;
 #[cfg(test)]
+mod probes;
+#[cfg(test)]
 mod records;
 #[cfg(test)]
 mod reload;

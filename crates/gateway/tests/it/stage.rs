@@ -36,14 +36,17 @@ impl Connect for Net {
     }
 }
 
+fn transport(net: &Wire) -> Transport {
+    let resolver = Arc::new(Resolver::new(Clock, Duration::from_secs(30)));
+    Transport::new(Clock, Arc::new(Net(net.clone())), resolver, Arc::new(Places::default()))
+}
+
 impl Stage {
     /// A gateway with this configuration (providers, routes, clients as YAML).
     pub fn set(config: &str) -> Self {
         let net = Wire::new();
         let live = Live::new(snapshot(config), Dice::loaded(7), AccessLog::default()).expect("the metrics are sound");
-        let resolver = Arc::new(Resolver::new(Clock, Duration::from_secs(30)));
-        let transport = Transport::new(Clock, Arc::new(Net(net.clone())), resolver, Arc::new(Places::default()));
-        let worker = Arc::new(Worker::new(live.clone(), transport));
+        let worker = Arc::new(Worker::new(live.clone(), transport(&net)));
         Self { net, live, worker }
     }
 
@@ -65,6 +68,11 @@ impl Stage {
     /// Closes idle connections that are too old, as a worker does every few seconds.
     pub fn sweep(&self) {
         self.worker.transport.sweep(&self.live.running().snapshot.providers);
+    }
+
+    /// Starts the health probes, as the process does beside its workers.
+    pub fn probe(&self) {
+        tokio::spawn(gateway::probe::keep_probing(self.live.clone(), transport(&self.net)));
     }
 
     /// A caller's connection.

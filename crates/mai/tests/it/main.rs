@@ -7,6 +7,7 @@ mod http;
 mod keys;
 mod names;
 mod ports;
+mod probes;
 mod process;
 mod program;
 mod reload;
