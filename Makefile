@@ -2,7 +2,7 @@
 .DEFAULT_GOAL := help
 # Where rustup puts cargo, also in a shell that was opened before it.
 export PATH := $(HOME)/.cargo/bin:$(PATH)
-.PHONY: help run test lint docs demo bench
+.PHONY: help run test lint docs demo bench drill
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -33,3 +33,9 @@ bench: ## measure the gateway beside nginx and a bare relay (ARGS='--quick', see
 	@scripts/setup bench
 	cargo build --locked --release -p mai-gateway
 	bench/run $(ARGS)
+
+drill: ## play incidents against the gateway and judge its promises (ARGS='--only hung', see drill/README.md)
+	@scripts/setup build
+	cargo build --locked -p mai-gateway
+	cargo build --locked -q -p drill
+	target/debug/drill $(ARGS)

@@ -20,7 +20,7 @@ const fn room(name: &'static str, may: &'static [&'static str], tests_may: &'sta
 const PEERS: &[&str] = &["testkit", "mock"];
 
 /// The table; ARCHITECTURE.md says why.
-const ROOMS: [Room; 12] = [
+const ROOMS: [Room; 13] = [
     room("base", &[], &[]),
     room("dialect", &["base"], PEERS),
     room("rules", &["base"], PEERS),
@@ -31,6 +31,7 @@ const ROOMS: [Room; 12] = [
     room("testkit", &["base", "mock"], &[]),
     room("mai", &["base", "dialect", "rules", "config", "gateway", "admin", "mock"], PEERS),
     room("bench", &[], &[]),
+    room("drill", &["base", "mock", "testkit"], &[]),
     room("fuzz", &["base", "dialect"], &[]),
     room("xtask", &["base", "dialect", "config", "gateway", "mai"], &[]),
 ];
