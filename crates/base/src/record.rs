@@ -246,4 +246,7 @@ pub struct Record {
     pub queued: Duration,
     /// Why the answer was degraded.
     pub degraded: Option<Box<str>>,
+    /// What tells the request from others on its endpoint: a hash of the caller's own request id and
+    /// one of the body; 0 where there is none. Good for this process alone, and never written down.
+    pub fingerprints: [u64; 2],
 }

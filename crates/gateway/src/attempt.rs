@@ -12,7 +12,7 @@ use rules::pursuit::{Circumstances, Step};
 
 use crate::head;
 use crate::inflate::Inflate;
-use crate::net::{Checkout, Flow, Outgoing, SendFault, request_target};
+use crate::net::{Checkout, Flow, Line, Outgoing, SendFault, request_target};
 use crate::raw::Raw;
 use crate::running::UpstreamState;
 use crate::worker::Worker;
@@ -67,6 +67,8 @@ pub struct Missed {
     pub fault: Fault,
     /// For the pursuit.
     pub facts: Circumstances,
+    /// It never got beyond waiting for a place among the gateway's own connections to the provider.
+    pub in_line: bool,
 }
 
 /// Makes the try that `step` names. `until` is its clock; dropping the future closes the connection.
@@ -81,15 +83,16 @@ pub async fn attempt(
     until: Instant,
 ) -> Result<Landed, Missed> {
     let mut facts = Circumstances::default();
-    let trying = exchange(worker, errand, (upstream, state), step, &mut facts);
+    let mut line = Line::default();
+    let trying = exchange(worker, errand, (upstream, state), step, (&mut facts, &mut line));
     let outcome = tokio::time::timeout_at(until.into(), trying).await;
     match outcome {
         Ok(Ok(landed)) => Ok(landed),
-        Ok(Err(fault)) => Err(Missed { fault, facts }),
+        Ok(Err(fault)) => Err(Missed { fault, facts, in_line: line.is_waiting }),
         Err(_elapsed) => {
             let kind = if errand.ask.stream { Kind::FirstByte } else { Kind::Timeout };
             let fault = Fault::upstream(kind, "the upstream did not answer in time");
-            Err(Missed { fault, facts: Circumstances { stale: false, ..facts } })
+            Err(Missed { fault, facts: Circumstances { stale: false, ..facts }, in_line: line.is_waiting })
         }
     }
 }
@@ -99,7 +102,7 @@ async fn exchange(
     errand: Errand<'_>,
     (upstream, state): (&Upstream, &UpstreamState),
     step: &Step,
-    facts: &mut Circumstances,
+    (facts, line): (&mut Circumstances, &mut Line),
 ) -> Result<Landed, Fault> {
     let target = target(errand.ask, upstream, state, step);
     if wants_vocabulary(errand.ask, upstream, &target) {
@@ -111,7 +114,7 @@ async fn exchange(
     facts.added_stream_options = added.stream_options;
     facts.carried_token_arrays = added.token_arrays && upstream.provider.token_arrays == dialect::TokenArrays::Auto;
     let how = if step.manner.fresh { Checkout::Fresh } else { Checkout::Any };
-    let link = worker.transport.checkout(&upstream.provider, how).await?;
+    let link = worker.transport.checkout(&upstream.provider, how, line).await?;
     let reused = link.reused;
     let (response, flow) = match link.send(request).await {
         Ok(answer) => answer,

@@ -143,10 +143,11 @@ async fn pursue_part(
     may_serve: &(dyn Fn(&Upstream) -> bool + Sync),
 ) -> Result<Won, Refusal> {
     let call = Call { errand: Errand { ask: part, ..call.errand }, ..call };
-    let (route, state) = call.route;
-    let mut targets = plan(route, state, call.worker.live.clock.now())?;
-    targets.retain(|target| route.upstreams.get(target.upstream).is_some_and(|upstream| may_serve(upstream)));
-    let won = pursue(&call, targets, tries).await?;
+    let route = call.route.0;
+    let worker = call.worker;
+    let mut plan = plan(call.route, call.first, worker.live.clock.now(), &worker.dice);
+    plan.retain(|(target, _)| route.upstreams.get(target.upstream).is_some_and(|upstream| may_serve(upstream)));
+    let won = pursue(&call, plan, tries).await?;
     tries.end(AttemptOutcome::Ok, Some(200));
     Ok(won)
 }
@@ -167,7 +168,7 @@ fn joined(ask: &Ask, won: Vec<Won>) -> Result<Won, Refusal> {
     };
     let answer = answer.map_err(pursuit::refusal)?;
     let (upstream, shown) = by.ok_or_else(no_part)?;
-    Ok(Won { landed: Landed::Whole(answer, None), upstream, shown })
+    Ok(Won { landed: Landed::Whole(answer, None), upstream, shown, visit: None })
 }
 
 fn no_part() -> Refusal {

@@ -16,6 +16,8 @@ pub const UPSTREAM: HeaderName = HeaderName::from_static("x-mai-upstream");
 pub const ATTEMPTS: HeaderName = HeaderName::from_static("x-mai-attempts");
 /// `x-mai-overhead-ms`
 pub const OVERHEAD: HeaderName = HeaderName::from_static("x-mai-overhead-ms");
+/// `x-mai-degraded`
+pub const DEGRADED: HeaderName = HeaderName::from_static("x-mai-degraded");
 /// `x-should-retry`, which OpenAI's SDKs obey (openai-python, `_base_client.py`, `_should_retry`)
 pub const SHOULD_RETRY: HeaderName = HeaderName::from_static("x-should-retry");
 /// `x-accel-buffering`, which tells nginx not to gather a stream

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use config::Provider;
 use http::HeaderValue;
+use rules::pursuit::Bar;
 
 /// A provider's keys: which one is next, and which ones rest.
 #[derive(Debug, Default)]
@@ -22,14 +23,21 @@ pub struct KeyRing {
 struct Rest {
     /// Whose.
     key: Option<HeaderValue>,
-    until: Option<Instant>,
+    throttled_until: Option<Instant>,
+    refused_until: Option<Instant>,
     /// How often in a row it was refused.
     refusals: AtomicU32,
 }
 
-/// How long a refused key rests at first, and how far that doubles.
+impl Rest {
+    fn bar(&self, now: Instant) -> Option<Bar> {
+        let throttled = self.throttled_until.filter(|until| *until > now).map(Bar::Resting);
+        self.refused_until.filter(|until| *until > now).map(Bar::Refused).or(throttled)
+    }
+}
+
+/// How long a refused key rests at first; it doubles with every refusal, up to `breaker.max_rest`.
 const REFUSED_REST: Duration = Duration::from_secs(60);
-const LONGEST_REST: Duration = Duration::from_secs(300);
 
 impl KeyRing {
     /// The ring of a provider after a reload: itself where its keys are what they were, else a new
@@ -54,51 +62,47 @@ impl KeyRing {
         })
     }
 
-    /// The keys to try, the next in turn first, those that rest left out. A provider without keys
+    /// The keys to try, the next in turn first, those that rest marked so. A provider without keys
     /// yields one `None`.
     #[must_use]
-    pub fn order(&self, provider: &Provider, now: Instant) -> smallvec::SmallVec<[Option<usize>; 2]> {
+    pub fn order(&self, provider: &Provider, now: Instant) -> smallvec::SmallVec<[(Option<usize>, Option<Bar>); 2]> {
         let count = provider.keys.len();
         if count == 0 {
-            return smallvec::smallvec![None];
+            return smallvec::smallvec![(None, None)];
         }
         if count == 1 && !self.has_rested.load(Ordering::Relaxed) {
-            return smallvec::smallvec![Some(0)];
+            return smallvec::smallvec![(Some(0), None)];
         }
         let first = self.turn.fetch_add(1, Ordering::Relaxed) % count;
         let rests = self.rests.lock().unwrap_or_else(PoisonError::into_inner);
-        (0..count)
-            .map(|step| (first + step) % count)
-            .filter(|at| rests.get(*at).and_then(|rest| rest.until).is_none_or(|until| until <= now))
-            .map(Some)
-            .collect()
+        let keys = (0..count).map(|step| (first + step) % count);
+        keys.map(|at| (Some(at), rests.get(at).and_then(|rest| rest.bar(now)))).collect()
     }
 
-    /// The soonest end of a rest, where every key rests.
+    /// Keys that rest now.
     #[must_use]
-    pub fn soonest(&self, now: Instant) -> Option<Duration> {
+    pub fn resting(&self, now: Instant) -> usize {
         let rests = self.rests.lock().unwrap_or_else(PoisonError::into_inner);
-        rests.iter().filter_map(|rest| rest.until).min().map(|until| until.saturating_duration_since(now))
+        rests.iter().filter(|rest| rest.bar(now).is_some()).count()
     }
 
-    /// A key was refused: it rests a minute, doubling up to five.
-    pub fn refused(&self, at: Option<usize>, now: Instant) {
+    /// A key was refused: it rests a minute, doubling up to `longest`.
+    pub fn refused(&self, at: Option<usize>, now: Instant, longest: Duration) {
         self.has_rested.store(true, Ordering::Relaxed);
         self.refused.fetch_add(1, Ordering::Relaxed);
         let mut rests = self.rests.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(rest) = at.and_then(|at| rests.get_mut(at)) {
             let doublings = rest.refusals.fetch_add(1, Ordering::Relaxed).min(8);
-            rest.until = Some(now + (REFUSED_REST * 2u32.pow(doublings)).min(LONGEST_REST));
+            rest.refused_until = Some(now + (REFUSED_REST * 2u32.pow(doublings)).min(longest));
         }
     }
 
-    /// A key was throttled: it rests as long as the upstream asked for.
+    /// A key was throttled: it rests for `wait`. Of two rests the longer one counts.
     pub fn throttled(&self, at: Option<usize>, now: Instant, wait: Duration) {
         self.has_rested.store(true, Ordering::Relaxed);
         let mut rests = self.rests.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(rest) = at.and_then(|at| rests.get_mut(at)) {
-            let until = now + wait.min(LONGEST_REST);
-            rest.until = Some(rest.until.map_or(until, |known| known.max(until)));
+            rest.throttled_until = rest.throttled_until.max(Some(now + wait));
         }
     }
 

@@ -10,10 +10,12 @@
 //! | [`pursue`] | try, judge, move on; [`attempt`] is one try up to the first content |
 //! | [`batch`] | a call with more inputs than an upstream takes, in parts |
 //! | [`relay`] | a stream on its way to the caller |
+//! | [`mirror`] | copies of calls, whose answers are only recorded |
+//! | [`degrade`] | what takes the place of a failure |
 //! | [`refuse`] | a refusal as a response |
 //! | [`trail`] | what happened, turned into exactly one record |
 //! | [`probe`] | asks providers whether they are alive, beside all requests |
-//! | [`live`] | what outlives requests and reloads |
+//! | [`live`], [`standing`] | what outlives requests and reloads |
 //!
 //! Around it: [`net`] reaches upstreams, [`caller_io`] watches the caller's socket, [`wire`] moves
 //! bodies, [`metrics`] and [`log`] write things down. Steps import those and never each other.
@@ -21,6 +23,8 @@
 pub mod attempt;
 pub mod batch;
 pub mod caller_io;
+pub mod degrade;
+pub mod echo;
 pub mod explain;
 pub mod head;
 pub mod headers;
@@ -30,6 +34,7 @@ pub mod keyring;
 pub mod live;
 pub mod log;
 pub mod metrics;
+pub mod mirror;
 pub mod models;
 pub mod net;
 pub mod nudge;
@@ -43,6 +48,7 @@ pub mod running;
 pub mod seat;
 pub mod serve;
 pub mod sheet;
+pub mod standing;
 pub mod trail;
 pub mod understand;
 pub mod wire;

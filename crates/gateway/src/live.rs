@@ -1,5 +1,6 @@
 //! What outlives requests and reloads.
 
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -9,11 +10,13 @@ use base::{Clock, Dice, Record};
 use config::Snapshot;
 use tokio::sync::Notify;
 
+use crate::echo::{Echoes, Fingerprints};
 use crate::log::AccessLog;
 use crate::metrics::Metrics;
 use crate::running::{Kept, Running};
 use crate::seat::Seat;
 use crate::sheet::{Put, Sheet};
+use crate::standing::Shown;
 
 /// The process's state: the configuration in force, and what survives its change.
 #[derive(Debug)]
@@ -30,11 +33,21 @@ pub struct Live {
     kept: Mutex<Kept>,
     /// One for each worker.
     seats: Mutex<Vec<Arc<Seat>>>,
-    /// Held by whoever gathers; memory that goes around between the sheets.
-    gathering: Mutex<Vec<Record>>,
+    /// Tells calls apart.
+    pub fingerprints: Fingerprints,
+    /// Held by whoever gathers.
+    gathering: Mutex<Gathering>,
     something_to_gather: Notify,
     unwritten: Arc<AtomicUsize>,
     draining: AtomicBool,
+}
+
+/// What gathering needs.
+#[derive(Debug, Default)]
+struct Gathering {
+    /// Memory that goes around between the sheets.
+    records: Vec<Record>,
+    echoes: Echoes,
 }
 
 /// Records lie on their sheets so long at most.
@@ -57,6 +70,7 @@ impl Live {
             running: ArcSwap::from_pointee(running),
             kept: Mutex::new(kept),
             seats: Mutex::default(),
+            fingerprints: Fingerprints::default(),
             gathering: Mutex::default(),
             something_to_gather: Notify::new(),
             unwritten: Arc::default(),
@@ -137,16 +151,18 @@ impl Live {
 
     /// Counts and logs every request that has ended so far.
     pub fn gather(&self) {
-        let mut gathered = self.gathering.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut gathering = self.gathering.lock().unwrap_or_else(PoisonError::into_inner);
+        let Gathering { records, echoes } = &mut *gathering;
         for seat in self.seats() {
-            seat.sheet.swap(&mut gathered);
-            for record in gathered.drain(..) {
+            seat.sheet.swap(records);
+            for record in records.drain(..) {
                 self.metrics.count(&record);
+                echoes.note(&record, &self.metrics);
                 self.log.append(&record);
             }
         }
         // A burst's memory is given back.
-        gathered.shrink_to(1024);
+        records.shrink_to(1024);
     }
 
     /// Gathers for ever, soon after there is something to gather.
@@ -167,6 +183,24 @@ impl Live {
         for seat in self.seats() {
             seat.add_inflight(&mut sums);
         }
+        self.show_upstreams(&running);
         self.metrics.text(&sums, self.log.lost())
+    }
+
+    /// Brings the gauges of the upstreams up to date. An upstream that several routes share under one
+    /// label shows the worst of them.
+    fn show_upstreams(&self, running: &Running) {
+        let now = self.clock.now();
+        let mut shown: BTreeMap<&Arc<str>, (Shown, bool)> = BTreeMap::new();
+        for (label, standing) in running.standings() {
+            let (worst, rests) = shown.entry(label).or_default();
+            *worst = standing.shown(now).max(*worst);
+            *rests |= standing.is_resting(now);
+            for (state, count) in standing.take_changes() {
+                self.metrics.breaker_changed(label, state.as_str(), count);
+            }
+        }
+        let values = shown.into_iter().map(|(label, (worst, rests))| (&**label, worst.value(), rests));
+        self.metrics.show_upstreams(values);
     }
 }

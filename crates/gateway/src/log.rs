@@ -268,6 +268,7 @@ mod tests {
             overhead: Duration::from_micros(500),
             queued: Duration::ZERO,
             degraded: None,
+            fingerprints: [0; 2],
         }
     }
 

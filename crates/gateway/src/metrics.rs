@@ -58,6 +58,18 @@ metrics! {
         "Configuration reloads: ok, rejected.";
     DIMENSION: "counter" "mai_embedding_dimension_mismatch_total" ["route", "upstream"]
         "Answers withheld because their vectors have another dimension than the route's.";
+    RETRIES: "counter" "mai_retries_total" ["route", "result"]
+        "Waits for one more try of a call: taken, or withheld because the route's retry budget was spent.";
+    REPEATED: "counter" "mai_repeated_requests_total" ["client"]
+        "Requests whose client had sent the same request id or the same body within a minute: somebody besides the gateway retries.";
+    MIRRORED: "counter" "mai_mirrored_total" ["route", "upstream", "outcome"]
+        "Copies of calls by how they ended, as tries do; `skipped` where too many were under way or the upstream took no calls.";
+    BREAKER_STATE: "gauge" "mai_breaker_state" ["upstream"]
+        "Breakers: 0 closed, 1 half open (one trial at a time, or growing back), 2 open; the worst of the routes that share an upstream.";
+    BREAKER_CHANGES: "counter" "mai_breaker_transitions_total" ["upstream", "state"]
+        "How often a breaker came to a state: closed, half_open, open.";
+    RESTING: "gauge" "mai_upstream_resting" ["upstream"]
+        "1 while a throttled upstream rests.";
     CONNECTIONS: "gauge" "mai_connections" []
         "Open connections of callers.";
     LOG_LOST: "gauge" "mai_log_lines_lost" []
@@ -103,6 +115,12 @@ pub struct Metrics {
     overhead: Histogram,
     reloads: IntCounterVec,
     dimension: IntCounterVec,
+    retries: IntCounterVec,
+    repeated: IntCounterVec,
+    mirrored: IntCounterVec,
+    breaker_state: IntGaugeVec,
+    breaker_changes: IntCounterVec,
+    resting: IntGaugeVec,
     log_lost: IntGauge,
     /// Open connections of callers.
     pub connections: IntGauge,
@@ -143,6 +161,12 @@ impl Metrics {
             overhead: histogram(&OVERHEAD, OWN)?.with_label_values::<&str>(&[]),
             reloads: counter(&RELOADS)?,
             dimension: counter(&DIMENSION)?,
+            retries: counter(&RETRIES)?,
+            repeated: counter(&REPEATED)?,
+            mirrored: counter(&MIRRORED)?,
+            breaker_state: gauge(&BREAKER_STATE)?,
+            breaker_changes: counter(&BREAKER_CHANGES)?,
+            resting: gauge(&RESTING)?,
             connections: gauge(&CONNECTIONS)?.with_label_values::<&str>(&[]),
             log_lost: gauge(&LOG_LOST)?.with_label_values::<&str>(&[]),
             pairs: Mutex::default(),
@@ -186,6 +210,36 @@ impl Metrics {
     /// A vector of another dimension was withheld.
     pub fn dimension_mismatch(&self, route: &str, upstream: &str) {
         self.dimension.with_label_values(&[route, upstream]).inc();
+    }
+
+    /// A wait for one more try was taken, or withheld for want of budget.
+    pub fn retry(&self, route: &str, is_taken: bool) {
+        self.retries.with_label_values(&[route, if is_taken { "taken" } else { "withheld" }]).inc();
+    }
+
+    /// A client's request had come before, within a minute.
+    pub fn repeated(&self, client: &str) {
+        self.repeated.with_label_values(&[client]).inc();
+    }
+
+    /// A copy of a call has ended so.
+    pub fn mirrored(&self, route: &str, upstream: &str, outcome: &str) {
+        self.mirrored.with_label_values(&[route, upstream, outcome]).inc();
+    }
+
+    /// A breaker has come to a state so often.
+    pub fn breaker_changed(&self, upstream: &str, state: &str, count: u64) {
+        self.breaker_changes.with_label_values(&[upstream, state]).inc_by(count);
+    }
+
+    /// How every upstream stands now: its breaker's value, and whether it rests.
+    pub fn show_upstreams<'a>(&self, upstreams: impl Iterator<Item = (&'a str, i64, bool)>) {
+        self.breaker_state.reset();
+        self.resting.reset();
+        for (upstream, breaker, rests) in upstreams {
+            self.breaker_state.with_label_values(&[upstream]).set(breaker);
+            self.resting.with_label_values(&[upstream]).set(i64::from(rests));
+        }
     }
 
     /// Counts one request's end.

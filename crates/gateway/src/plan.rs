@@ -2,28 +2,79 @@
 
 use std::time::Instant;
 
-use base::Refusal;
-use config::Route;
-use rules::pursuit::{Target, throttled};
+use base::Dice;
+use config::{Client, Route};
+use dialect::Ask;
+use http::{HeaderMap, HeaderValue};
+use rules::order::{Contender, Strategy, arrange};
+use rules::pursuit::{Bar, Target};
+use rules::split::{self, Case, Mirror};
 use smallvec::SmallVec;
 
 use crate::running::RouteState;
 
-/// Every target that may be tried now: upstreams by tier and order written, each with those of its
-/// provider's keys that do not rest.
-///
-/// # Errors
-/// `upstream_throttled` when every key of every upstream rests.
-pub fn plan(route: &Route, state: &RouteState, now: Instant) -> Result<SmallVec<[Target; 4]>, Refusal> {
-    let mut targets = SmallVec::new();
-    for (at, (upstream, known)) in route.upstreams.iter().zip(&state.upstreams).enumerate() {
-        for key in known.keys.order(&upstream.provider, now) {
-            targets.push(Target { upstream: at, key });
+/// Whom a call may try, in order; those that take no calls now are marked so.
+pub type Plan = SmallVec<[(Target, Option<Bar>); 4]>;
+
+/// Every target of the route: its upstreams by tier and strategy, `first` (the branch of a split)
+/// before all others, each with its provider's keys in turn.
+#[must_use]
+pub fn plan((route, state): (&Route, &RouteState), first: Option<usize>, now: Instant, dice: &Dice) -> Plan {
+    let mut plan = Plan::new();
+    let looks: SmallVec<[(Option<Bar>, f64); 4]> =
+        state.upstreams.iter().map(|known| known.gate.standing().look(now)).collect();
+    let is_plain =
+        route.strategy == Strategy::Ordered && first.is_none() && looks.iter().all(|(_, share)| *share >= 1.0);
+    if is_plain {
+        for (at, (bar, _)) in looks.iter().enumerate() {
+            add(&mut plan, (route, state), at, *bar, now);
         }
+        return plan;
     }
-    if targets.is_empty() && !route.upstreams.is_empty() {
-        let soonest = state.upstreams.iter().filter_map(|known| known.keys.soonest(now)).min();
-        return Err(throttled(soonest.unwrap_or_default()));
+    let mut contenders: SmallVec<[Contender; 4]> = SmallVec::new();
+    for (at, (upstream, (known, (_, share)))) in
+        route.upstreams.iter().zip(state.upstreams.iter().zip(&looks)).enumerate()
+    {
+        let standing = known.gate.standing();
+        let (busy, cost) = match route.strategy {
+            Strategy::LeastBusy => (standing.busy(), 0.0),
+            Strategy::Fastest => (0, standing.cost(now)),
+            Strategy::Ordered | Strategy::Weighted => (0, 0.0),
+        };
+        contenders.push(Contender { at, tier: upstream.tier, weight: upstream.weight, busy, cost, share: *share });
     }
-    Ok(targets)
+    arrange(route.strategy, first, &mut contenders, &mut || dice.unit());
+    for contender in contenders {
+        let bar = looks.get(contender.at).and_then(|(bar, _)| *bar);
+        add(&mut plan, (route, state), contender.at, bar, now);
+    }
+    plan
+}
+
+/// The upstream that the route's split chooses for a call.
+#[must_use]
+pub fn branch(route: &Route, client: &Client, (headers, ask): (&HeaderMap, &Ask), dice: &Dice) -> Option<usize> {
+    if route.split.is_empty() {
+        return None;
+    }
+    let header = |name: &str| headers.get(name).map(HeaderValue::as_bytes);
+    // Quotas are not kept yet: no share of one is ever known to be used.
+    let tag = ask.tag.as_deref();
+    let case = Case { route: &route.name, header: &header, tag, client: &client.name, quota_used: None };
+    split::choose(&route.split, &case, &mut || dice.unit())
+}
+
+/// The mirror that a call of this client is to be copied to. What must not run twice is not copied.
+#[must_use]
+pub fn mirror(route: &Route, client: &Client, is_idempotent: bool, dice: &Dice) -> Option<Mirror> {
+    let mirror = route.mirror.filter(|_| is_idempotent)?;
+    mirror.share.is_drawn(&client.name, &route.name, &mut || dice.unit()).then_some(mirror)
+}
+
+/// An upstream with each of its keys.
+fn add(plan: &mut Plan, (route, state): (&Route, &RouteState), at: usize, bar: Option<Bar>, now: Instant) {
+    let (Some(upstream), Some(known)) = (route.upstreams.get(at), state.upstreams.get(at)) else { return };
+    for (key, resting) in known.keys.order(&upstream.provider, now) {
+        plan.push((Target { upstream: at, key }, bar.or(resting)));
+    }
 }

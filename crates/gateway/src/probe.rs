@@ -15,7 +15,7 @@ use http::{HeaderValue, header};
 use tokio::task::{AbortHandle, JoinSet};
 
 use crate::live::Live;
-use crate::net::{Checkout, Outgoing, Transport, request_target};
+use crate::net::{Checkout, Line, Outgoing, Transport, request_target};
 use crate::running::heads;
 
 /// How often the configuration in force is looked at again.
@@ -116,7 +116,8 @@ fn is_same(one: &Provider, other: &Provider) -> bool {
     one.origin == other.origin && one.proxy == other.proxy && path(one) == path(other)
 }
 
-/// A probe of the provider has ended so.
+/// A probe of the provider has ended so. Its verdict opens the breakers of all upstreams there, and
+/// stands for the trial once they have been open long enough.
 fn probed(live: &Live, provider: &str, state: &mut ProbeState, found: &Result<(), Fault>) {
     if state.turns(found.is_ok()) {
         match found {
@@ -125,6 +126,15 @@ fn probed(live: &Live, provider: &str, state: &mut ProbeState, found: &Result<()
         }
     }
     live.metrics.health(provider, !state.is_sick());
+    let (running, now) = (live.running(), live.clock.now());
+    for standing in running.standings_at(provider) {
+        // Between the two, one failed probe says nothing yet.
+        match found {
+            Ok(()) => standing.found_well(now),
+            Err(_) if state.is_sick() => standing.found_sick(now),
+            Err(_) => {}
+        }
+    }
 }
 
 /// Asks one provider once.
@@ -146,7 +156,7 @@ async fn ask(transport: &Transport, provider: &Provider, path: http::uri::PathAn
     *headers = heads(provider).into_iter().next().unwrap_or_default();
     headers.remove(header::CONTENT_TYPE);
     headers.insert(header::ACCEPT, HeaderValue::from_static("application/json, */*"));
-    let link = transport.checkout(provider, Checkout::Fresh).await?;
+    let link = transport.checkout(provider, Checkout::Fresh, &mut Line::default()).await?;
     let (response, mut flow) = link.send(request).await.map_err(|fault| fault.fault())?;
     if response.status().is_server_error() {
         return Err(Fault::upstream(Kind::Status, format!("status {}", response.status().as_u16())));

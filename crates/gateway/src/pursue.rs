@@ -7,11 +7,11 @@ use std::time::{Duration, Instant};
 use base::{AttemptOutcome, Class, Fault, Kind, Refusal};
 use config::{Route, Upstream};
 use http::HeaderValue;
-use rules::pursuit::{Pursuit, Step, Target};
-use smallvec::SmallVec;
+use rules::pursuit::{Bar, Next, Pause, Pursuit, Step, Target, Terms};
 
 use crate::attempt::{Errand, Landed, Missed, attempt};
 use crate::running::{RouteState, UpstreamState};
+use crate::standing::Visit;
 use crate::trail::Tries;
 use crate::worker::Worker;
 
@@ -24,8 +24,10 @@ pub struct Call<'a> {
     pub route: (&'a Route, &'a RouteState),
     /// What is sent.
     pub errand: Errand<'a>,
-    /// False for a call that must not run twice.
-    pub may_repeat: bool,
+    /// False for a call that its caller has marked as having side effects.
+    pub is_idempotent: bool,
+    /// The upstream that a split has chosen.
+    pub first: Option<usize>,
     /// When the whole call must be over; for streams: when the first content must be here.
     pub deadline: Instant,
 }
@@ -38,53 +40,124 @@ pub struct Won {
     pub upstream: Arc<Upstream>,
     /// Who, as a header shows it.
     pub shown: HeaderValue,
+    /// The stay at that upstream, where the answer has not ended yet.
+    pub visit: Option<Visit>,
 }
-
-/// Throttled without a word how long.
-const THROTTLED_REST: Duration = Duration::from_secs(5);
 
 /// Pursues an answer through the targets. Each try ends before the next begins.
 ///
 /// # Errors
 /// What the caller is told when no target gave an answer.
-pub async fn pursue(call: &Call<'_>, targets: SmallVec<[Target; 4]>, tries: &mut Tries) -> Result<Won, Refusal> {
+pub async fn pursue(
+    call: &Call<'_>,
+    plan: impl IntoIterator<Item = (Target, Option<Bar>)>,
+    tries: &mut Tries,
+) -> Result<Won, Refusal> {
     let clock = call.worker.live.clock;
     let (route, state) = call.route;
-    let mut pursuit = Pursuit::new(targets, call.may_repeat);
+    let terms = Terms {
+        retry: &route.retry,
+        longest_rest: route.breaker.max_rest,
+        may_repeat: route.retry.allows(call.is_idempotent),
+        deadline: call.deadline,
+    };
+    let mut pursuit = Pursuit::new(plan, terms);
+    state.budget.called(clock.now());
     loop {
         let now = clock.now();
-        let Some(step) = pursuit.next(now, call.deadline) else {
-            return Err(pursuit.verdict(now, call.deadline));
+        let step = match pursuit.next(now) {
+            Next::Try(step) => step,
+            Next::Wait(pause) => {
+                wait(call, &mut pursuit, &pause, tries).await;
+                continue;
+            }
+            Next::Over => return Err(pursuit.verdict(now)),
         };
         let at = step.target.upstream;
         let (Some(upstream), Some(known)) = (route.upstreams.get(at), state.upstreams.get(at)) else {
-            return Err(pursuit.verdict(now, call.deadline));
+            return Err(pursuit.verdict(now));
+        };
+        let visit = match known.gate.enter(now) {
+            Ok(visit) => visit,
+            Err(bar) => {
+                pursuit.barred(bar);
+                continue;
+            }
         };
         tries.begin(&upstream.label);
         let until = until(call, &step, now);
         let tried = attempt(call.worker, call.errand, (upstream, known), &step, until).await;
         tries.wait_ends();
-        match tried.and_then(|landed| guard_dimension(call, upstream, landed)) {
+        match tried.and_then(|landed| guard_dimension(call, (upstream, known), landed)) {
             Ok(landed) => {
                 learn(known, &step);
                 known.keys.worked(step.target.key);
-                return Ok(Won { landed, upstream: upstream.clone(), shown: known.shown.clone() });
+                let visit = arrived(visit, &landed, clock.now());
+                return Ok(Won { landed, upstream: upstream.clone(), shown: known.shown.clone(), visit });
             }
             Err(missed) => {
+                let was_short = until.saturating_duration_since(now) * 2 < own_timeout(call);
                 note(call, tries, (upstream, known), &step, &missed.fault);
-                pursuit.failed(missed.fault, missed.facts);
+                let now = clock.now();
+                if charges(&missed, was_short) {
+                    visit.failed(now);
+                } else {
+                    drop(visit);
+                }
+                pursuit.failed(missed.fault, missed.facts, now);
             }
         }
     }
 }
 
+/// An answer is here: the visit of a whole one is over, that of a stream goes on with it.
+fn arrived(visit: Visit, landed: &Landed, now: Instant) -> Option<Visit> {
+    visit.answered(now);
+    match landed {
+        Landed::Whole(..) => {
+            visit.succeeded(now);
+            None
+        }
+        Landed::Stream(_) => Some(visit),
+    }
+}
+
+/// Waits for one more try, if the route's retry budget has one left.
+async fn wait(call: &Call<'_>, pursuit: &mut Pursuit<'_>, pause: &Pause, tries: &mut Tries) {
+    let (route, state) = call.route;
+    let live = &call.worker.live;
+    let is_granted = state.budget.take(live.clock.now(), route.retry.budget);
+    live.metrics.retry(&route.name, is_granted);
+    if !is_granted {
+        pursuit.forgo();
+        return;
+    }
+    pursuit.waits(pause);
+    tries.pause();
+    // Boxed, for few calls ever wait, and each holds the room for it.
+    Box::pin(tokio::time::sleep_until(pause.wake(call.worker.dice.unit()).into())).await;
+    tries.wait_ends();
+}
+
+/// The route's own clock for one try.
+fn own_timeout(call: &Call<'_>) -> Duration {
+    let timeout = call.route.0.timeout;
+    if call.errand.ask.stream { timeout.attempt.min(timeout.first_byte) } else { timeout.attempt }
+}
+
 /// The try's own clock: within the deadline, and leaving a third of it where another upstream waits.
 fn until(call: &Call<'_>, step: &Step, now: Instant) -> Instant {
-    let timeout = call.route.0.timeout;
-    let own = if call.errand.ask.stream { timeout.attempt.min(timeout.first_byte) } else { timeout.attempt };
     let left = call.deadline.saturating_duration_since(now);
     let share = if step.more { left * 2 / 3 } else { left };
-    now + own.min(share)
+    now + own_timeout(call).min(share)
+}
+
+/// Whether a failed try speaks against its upstream. A connection that had gone stale does not, nor a
+/// clock that the call's deadline had cut short, nor a wait for a place among our own connections.
+fn charges(missed: &Missed, was_short: bool) -> bool {
+    let fault = &missed.fault;
+    let is_ours = missed.in_line || (was_short && matches!(fault.kind, Kind::Timeout | Kind::FirstByte));
+    fault.class == Class::Upstream && !missed.facts.stale && !is_ours
 }
 
 /// What a success in another manner teaches about the upstream.
@@ -98,16 +171,20 @@ fn learn(known: &UpstreamState, step: &Step) {
 }
 
 /// Withholds vectors of another dimension than the route's: configured, or that of its first answer.
-fn guard_dimension(call: &Call<'_>, upstream: &Upstream, landed: Landed) -> Result<Landed, Missed> {
+fn guard_dimension(
+    call: &Call<'_>,
+    (upstream, known): (&Upstream, &UpstreamState),
+    landed: Landed,
+) -> Result<Landed, Missed> {
     let Landed::Whole(answer, _) = &landed else { return Ok(landed) };
     let Some(found) = answer.dimension else { return Ok(landed) };
-    let (route, state) = call.route;
+    let route = call.route.0;
     if asked_dimensions(call).is_some() {
         return Ok(landed);
     }
     let wanted = match route.dimensions {
         Some(configured) => configured,
-        None => match state.dimension.compare_exchange(0, found, Relaxed, Relaxed) {
+        None => match known.dimension.compare_exchange(0, found, Relaxed, Relaxed) {
             Ok(_) => found,
             Err(known) => known,
         },
@@ -118,7 +195,7 @@ fn guard_dimension(call: &Call<'_>, upstream: &Upstream, landed: Landed) -> Resu
     let message = format!("vectors of {found} dimensions where route `{}` has {wanted}", route.name);
     tracing::error!(route = %route.name, upstream = %upstream.label, found, wanted, "embedding dimension mismatch");
     let fault = Fault::upstream(Kind::Dimension, message);
-    Err(Missed { fault, facts: rules::pursuit::Circumstances::default() })
+    Err(Missed { fault, facts: rules::pursuit::Circumstances::default(), in_line: false })
 }
 
 fn asked_dimensions(call: &Call<'_>) -> Option<usize> {
@@ -128,7 +205,8 @@ fn asked_dimensions(call: &Call<'_>) -> Option<usize> {
     }
 }
 
-/// Writes a failed try down, and rests the key that it is about.
+/// Writes a failed try down, and rests whom it is about: a refused key, a throttled one among several,
+/// or the throttled upstream.
 fn note(
     call: &Call<'_>,
     tries: &mut Tries,
@@ -145,9 +223,11 @@ fn note(
         Class::Upstream => AttemptOutcome::Failed(fault.kind),
     };
     tries.end(outcome, fault.status);
+    let route = call.route.0;
+    let longest = route.breaker.max_rest;
     match fault.class {
         Class::Credential => {
-            known.keys.refused(step.target.key, now);
+            known.keys.refused(step.target.key, now, longest);
             tracing::error!(
                 provider = %upstream.provider.name,
                 key = step.target.key,
@@ -155,8 +235,13 @@ fn note(
                 "the provider refused the gateway's key"
             );
         }
-        Class::Throttle if upstream.provider.keys.len() > 1 => {
-            known.keys.throttled(step.target.key, now, fault.retry_after.unwrap_or(THROTTLED_REST));
+        Class::Throttle => {
+            let rest = route.retry.rest(fault.retry_after, longest);
+            if upstream.provider.keys.len() > 1 {
+                known.keys.throttled(step.target.key, now, rest);
+            } else {
+                known.gate.standing().rests(now, rest);
+            }
         }
         _ => {}
     }

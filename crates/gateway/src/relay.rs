@@ -18,6 +18,7 @@ use tokio::time::Sleep;
 
 use crate::attempt::{Opened, joined, scrubbed, unfold, unfold_rest};
 use crate::caller_io::Presence;
+use crate::standing::Visit;
 use crate::trail::Trail;
 use crate::worker::Worker;
 
@@ -27,6 +28,8 @@ pub struct Passage {
     pub worker: Arc<Worker>,
     /// Who answers.
     pub upstream: Arc<Upstream>,
+    /// The stay there, which ends with the stream.
+    pub visit: Option<Visit>,
     /// The route's clocks.
     pub timeout: Timeouts,
     /// The caller's socket.
@@ -245,6 +248,15 @@ impl Relay {
         }
         let usage = self.usage();
         self.trail.used(usage);
+        if let Some(visit) = self.passage.visit.take() {
+            let now = self.passage.worker.live.clock.now();
+            match attempt {
+                AttemptOutcome::Ok => visit.succeeded(now),
+                AttemptOutcome::Failed(_) => visit.failed(now),
+                // The caller or the gateway gave it up: that speaks neither for nor against the upstream.
+                _ => drop(visit),
+            }
+        }
         self.trail.tries.end(attempt, Some(200));
         self.trail.end(outcome);
         self.passage.presence.idle();

@@ -1,16 +1,19 @@
 //! A configuration in force, bound to the state that belongs to its objects.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicUsize};
 use std::time::Duration;
 
-use base::Endpoint;
-use config::{ApiKey, Provider, Route, Snapshot};
+use base::{Clock, Endpoint};
+use config::{ApiKey, Provider, Route, Snapshot, Upstream};
 use http::{HeaderMap, HeaderValue, header};
+use rules::budget::RetryBudget;
+use rules::order::Strategy;
 
 use crate::head;
 use crate::keyring::KeyRing;
+use crate::standing::{Gate, Standing};
 
 /// One configuration in force, with the state of its objects at hand. A request holds one from its
 /// beginning to its end.
@@ -30,8 +33,10 @@ pub struct RouteState {
     pub inflight: Arc<AtomicI64>,
     /// Its name as a header shows it.
     pub shown: HeaderValue,
-    /// The dimension of its vectors where a call names none; 0 until the first answer.
-    pub dimension: Arc<AtomicUsize>,
+    /// Copies of its calls under way on this worker.
+    pub copies: Arc<AtomicUsize>,
+    /// Bounds its repeats.
+    pub budget: Arc<RetryBudget>,
     /// Parallel to `Route::upstreams`.
     pub upstreams: Vec<UpstreamState>,
 }
@@ -39,8 +44,12 @@ pub struct RouteState {
 /// What belongs to an upstream of a route.
 #[derive(Debug)]
 pub struct UpstreamState {
+    /// Its breaker, its rest, its load.
+    pub gate: Arc<Gate>,
     /// What its answers have taught.
     pub learned: Arc<Learned>,
+    /// The dimension of its vector space where a call names none; 0 until the first answer.
+    pub dimension: Arc<AtomicUsize>,
     /// Its provider's keys.
     pub keys: Arc<KeyRing>,
     /// Its label as a header shows it.
@@ -107,6 +116,25 @@ impl Running {
         self.routes.get(&route.name)
     }
 
+    /// Every upstream of every route, by its label.
+    pub(crate) fn standings(&self) -> impl Iterator<Item = (&Arc<str>, &Standing)> {
+        self.snapshot.routes.iter().filter_map(|route| Some((route, self.state(route)?))).flat_map(|(route, state)| {
+            let pairs = route.upstreams.iter().zip(&state.upstreams);
+            pairs.map(|(upstream, known)| (&upstream.label, known.gate.standing()))
+        })
+    }
+
+    /// The upstreams at one provider, of all routes.
+    pub(crate) fn standings_at(&self, provider: &str) -> impl Iterator<Item = &Standing> {
+        self.snapshot.routes.iter().filter_map(|route| Some((route, self.state(route)?))).flat_map(
+            move |(route, state)| {
+                let pairs = route.upstreams.iter().zip(&state.upstreams);
+                let there = pairs.filter(move |(upstream, _)| &*upstream.provider.name == provider);
+                there.map(|(_, known)| known.gate.standing())
+            },
+        )
+    }
+
     /// How long a caller's body may take on an endpoint: the longest `body_timeout` of its routes,
     /// since the body itself says which route it is for.
     #[must_use]
@@ -119,7 +147,9 @@ impl Running {
 #[derive(Debug, Default)]
 pub(crate) struct Kept {
     keyrings: HashMap<Arc<str>, Arc<KeyRing>>,
-    learned: HashMap<(Arc<str>, Arc<str>), Arc<Learned>>,
+    /// By route.
+    budgets: HashMap<Arc<str>, Arc<RetryBudget>>,
+    upstreams: HashMap<Identity, (Arc<Standing>, Arc<Learned>)>,
     /// By route and vector space.
     dimensions: HashMap<(Arc<str>, String), Arc<AtomicUsize>>,
 }
@@ -132,30 +162,18 @@ impl Kept {
         }
         let mut routes = HashMap::with_capacity(snapshot.routes.len());
         for route in &snapshot.routes {
-            let upstreams = route.upstreams.iter().map(|upstream| UpstreamState {
-                learned: self.learned.entry((route.name.clone(), upstream.label.clone())).or_default().clone(),
-                keys: self.keyrings.entry(upstream.provider.name.clone()).or_default().clone(),
-                shown: head::named(&upstream.label),
-                heads: heads(&upstream.provider),
-            });
+            let upstreams = route.upstreams.iter().map(|upstream| self.bind_upstream(route, upstream)).collect();
+            let budget = self.budgets.entry(route.name.clone());
             let state = RouteState {
                 inflight: inflight(&route.name),
                 shown: head::named(&route.name),
-                dimension: self.dimensions.entry((route.name.clone(), space(route))).or_default().clone(),
-                upstreams: upstreams.collect(),
+                copies: Arc::default(),
+                budget: budget.or_insert_with(|| Arc::new(RetryBudget::new(Clock.now()))).clone(),
+                upstreams,
             };
             routes.insert(route.name.clone(), state);
         }
-        self.learned.retain(|(route, label), _| {
-            let kept = |kept: &Arc<Route>| {
-                kept.name == *route && kept.upstreams.iter().any(|upstream| upstream.label == *label)
-            };
-            snapshot.routes.iter().any(kept)
-        });
-        self.dimensions.retain(|(name, space_of), _| {
-            snapshot.routes.iter().any(|route| route.name == *name && space(route) == *space_of)
-        });
-        self.keyrings.retain(|name, _| snapshot.providers.iter().any(|provider| provider.name == *name));
+        self.forget_all_but(&snapshot);
         let mut patience: HashMap<Endpoint, Duration> = HashMap::new();
         for route in &snapshot.routes {
             for endpoint in &route.endpoints {
@@ -165,11 +183,46 @@ impl Kept {
         }
         Running { snapshot, routes, patience }
     }
+
+    fn bind_upstream(&mut self, route: &Route, upstream: &Upstream) -> UpstreamState {
+        let new =
+            || (Arc::new(Standing::new(route.name.clone(), upstream.label.clone(), route.breaker)), Arc::default());
+        let (standing, learned) = self.upstreams.entry(identity(route, upstream)).or_insert_with(new);
+        standing.comes_under(route.breaker);
+        let is_measured = matches!(route.strategy, Strategy::LeastBusy | Strategy::Fastest);
+        let space = (route.name.clone(), space(upstream).to_owned());
+        UpstreamState {
+            gate: Arc::new(Gate::new(standing.clone(), is_measured)),
+            learned: learned.clone(),
+            dimension: self.dimensions.entry(space).or_default().clone(),
+            keys: self.keyrings.entry(upstream.provider.name.clone()).or_default().clone(),
+            shown: head::named(&upstream.label),
+            heads: heads(&upstream.provider),
+        }
+    }
+
+    fn forget_all_but(&mut self, snapshot: &Snapshot) {
+        let upstreams = || snapshot.routes.iter().flat_map(|route| route.upstreams.iter().map(move |one| (route, one)));
+        let known: HashSet<Identity> = upstreams().map(|(route, upstream)| identity(route, upstream)).collect();
+        self.upstreams.retain(|identity, _| known.contains(identity));
+        let spaces: HashSet<(&str, &str)> =
+            upstreams().map(|(route, upstream)| (&*route.name, space(upstream))).collect();
+        self.dimensions.retain(|(route, of), _| spaces.contains(&(&**route, of.as_str())));
+        let routes: HashSet<&str> = snapshot.routes.iter().map(|route| &*route.name).collect();
+        self.budgets.retain(|route, _| routes.contains(&**route));
+        let providers: HashSet<&str> = snapshot.providers.iter().map(|provider| &*provider.name).collect();
+        self.keyrings.retain(|provider, _| providers.contains(&**provider));
+    }
 }
 
-/// The vector space of a route: as configured, else the model's name stands for it.
-fn space(route: &Route) -> String {
-    let first = route.upstreams.first();
-    let named = first.and_then(|upstream| upstream.space.as_deref().or(upstream.model.as_deref()));
-    named.unwrap_or_default().to_owned()
+/// What makes an upstream of a route the same one after a reload: route, name and label.
+type Identity = (Arc<str>, Arc<str>, Arc<str>);
+
+fn identity(route: &Route, upstream: &Upstream) -> Identity {
+    (route.name.clone(), upstream.name.clone(), upstream.label.clone())
+}
+
+/// An upstream's vector space: as configured, else its model's name stands for it.
+fn space(upstream: &Upstream) -> &str {
+    upstream.space.as_deref().or(upstream.model.as_deref()).unwrap_or_default()
 }

@@ -16,13 +16,15 @@ use tokio::sync::watch;
 
 use crate::attempt::{Errand, Landed};
 use crate::caller_io::Presence;
+use crate::degrade::Softened;
+use crate::mirror::Copy;
 use crate::pursue::{Call, Won, pursue};
 use crate::relay::{Passage, Relay};
 use crate::running::Running;
 use crate::trail::Trail;
 use crate::wire::{Reply, Unread, throw_away};
 use crate::worker::Worker;
-use crate::{batch, head, identify, models, plan, refuse, understand};
+use crate::{batch, degrade, head, identify, mirror, models, plan, refuse, understand};
 
 /// What the requests of one connection share.
 #[derive(Debug)]
@@ -110,9 +112,9 @@ fn answered(connection: Arc<Connection>, parts: Parts, body: Incoming, mut trail
 /// Turns what the story comes to into a response.
 fn end(connection: &Connection, told: Result<Told, End>, trail: Trail) -> Result<Response<Reply>, Gone> {
     match told {
-        Ok(Told::Whole(body)) => {
+        Ok(Told::Whole(body, outcome)) => {
             connection.presence.idle();
-            Ok(whole(body, trail))
+            Ok(whole(body, outcome, trail))
         }
         Ok(Told::Won(won)) => Ok(answer(connection, *won, trail)),
         Err(End::Refused(refusal)) => {
@@ -133,8 +135,8 @@ fn end(connection: &Connection, told: Result<Told, End>, trail: Trail) -> Result
 
 /// What the story comes to.
 enum Told {
-    /// The gateway's own answer.
-    Whole(String),
+    /// The gateway's own answer, and how the request counts that has it.
+    Whole(Bytes, Outcome),
     /// An upstream's.
     Won(Box<Answered>),
 }
@@ -161,13 +163,29 @@ async fn tell(connection: &Connection, parts: &Parts, mut body: Incoming, trail:
         }
     };
     let endpoint = match wanted {
-        Wanted::Models(which) => return Ok(Told::Whole(models::answer(&running.snapshot, &client, &which)?)),
+        Wanted::Models(which) => {
+            let body = models::answer(&running.snapshot, &client, &which)?;
+            return Ok(Told::Whole(body.into(), Outcome::Ok));
+        }
         Wanted::Endpoint(endpoint) => endpoint,
     };
     let ask = understand::ask(&running, endpoint, &parts.headers, body, &connection.presence).await?;
+    trail.record.fingerprints = fingerprints(&worker.live, &parts.headers, &ask);
     let route = understand::route(&running.snapshot, &client, &ask)?.clone();
-    let won = seek(worker, (&running, &route), (&client, &parts.headers), &ask, trail).await?;
-    Ok(Told::Won(Box::new(Answered { won, ask, route })))
+    match seek(&connection.worker, (&running, &route), (&client, &parts.headers), &ask, trail).await {
+        Ok(won) => Ok(Told::Won(Box::new(Answered { won, ask, route }))),
+        Err(refusal) => match degrade::soften(refusal, (&route, &client), &ask, trail) {
+            Softened::Answer(body) => Ok(Told::Whole(body, Outcome::UpstreamDegraded)),
+            Softened::Error(refusal) => Err(refusal.into()),
+        },
+    }
+}
+
+/// By what a repeat of this call will be known. An id that the caller gave to several calls, as one
+/// question's embedding, rerank and chat, is another one on each endpoint.
+fn fingerprints(live: &crate::live::Live, headers: &HeaderMap, ask: &Ask) -> [u64; 2] {
+    let of = |bytes: &[u8]| live.fingerprints.of(ask.endpoint, bytes);
+    [headers.get(head::REQUEST_ID).map_or(0, |id| of(id.as_bytes())), of(&ask.body)]
 }
 
 /// What a request's line asks for.
@@ -207,8 +225,8 @@ fn early(
 
 /// From a request that is understood to an upstream's answer.
 async fn seek(
-    worker: &Worker,
-    (running, route): (&Running, &Arc<Route>),
+    worker: &Arc<Worker>,
+    (running, route): (&Arc<Running>, &Arc<Route>),
     (client, headers): (&Client, &HeaderMap),
     ask: &Ask,
     trail: &mut Trail,
@@ -223,12 +241,20 @@ async fn seek(
     }
     let request_id = trail.request_id.clone();
     let errand = Errand { ask, request_id: &request_id, traceparent: head::traceparent(headers) };
-    let may_repeat = !(ask.endpoint.family() == base::Family::Chat && head::side_effects(headers));
+    let is_idempotent = !(ask.endpoint.family() == base::Family::Chat && head::side_effects(headers));
     let deadline = trail.began() + deadline;
-    let call = Call { worker, route: (route, state), errand, may_repeat, deadline };
+    let first = plan::branch(route, client, (headers, ask), &worker.dice);
+    let call = Call { worker, route: (route, state), errand, is_idempotent, first, deadline };
     let parts = batch::parts(ask, route)?;
+    if let Some(mirror) = plan::mirror(route, client, is_idempotent, &worker.dice).filter(|_| parts.is_empty()) {
+        let traceparent = errand.traceparent.cloned();
+        let (worker, running, route) = (worker.clone(), running.clone(), route.clone());
+        let copy = Copy { worker, running, route, ask: ask.clone(), request_id: request_id.clone(), traceparent };
+        mirror::send(copy, mirror);
+    }
     if parts.is_empty() {
-        return pursue(&call, plan::plan(route, state, worker.live.clock.now())?, &mut trail.tries).await;
+        let plan = plan::plan(call.route, call.first, worker.live.clock.now(), &worker.dice);
+        return pursue(&call, plan, &mut trail.tries).await;
     }
     Box::pin(batch::pursue_parts(&call, &parts, &mut trail.tries)).await
 }
@@ -241,18 +267,18 @@ const JSON: HeaderValue = HeaderValue::from_static("application/json");
 const EVENTS: HeaderValue = HeaderValue::from_static("text/event-stream; charset=utf-8");
 
 /// The gateway's own answer.
-fn whole(body: String, mut trail: Trail) -> Response<Reply> {
+fn whole(body: Bytes, outcome: Outcome, mut trail: Trail) -> Response<Reply> {
     let mut response = Response::new(Reply::whole(body));
     response.headers_mut().insert(header::CONTENT_TYPE, JSON);
     trail.record.status = 200;
     trail.dress(response.headers_mut());
-    trail.end(Outcome::Ok);
+    trail.end(outcome);
     response
 }
 
 /// An upstream's answer.
 fn answer(connection: &Connection, answered: Answered, mut trail: Trail) -> Response<Reply> {
-    let Answered { won: Won { landed, upstream, shown }, ask, route } = answered;
+    let Answered { won: Won { landed, upstream, shown, visit }, ask, route } = answered;
     trail.record.upstream = Some(upstream.label.clone());
     trail.record.status = 200;
     let mut headers = HeaderMap::with_capacity(12);
@@ -281,6 +307,7 @@ fn answer(connection: &Connection, answered: Answered, mut trail: Trail) -> Resp
             let passage = Passage {
                 worker: connection.worker.clone(),
                 upstream,
+                visit,
                 timeout: route.timeout,
                 presence: connection.presence.clone(),
                 cut: connection.cut.clone(),

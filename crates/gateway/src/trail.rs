@@ -53,6 +53,11 @@ impl Tries {
         self.waiting_since = Some(now);
     }
 
+    /// A wait for one more try begins.
+    pub fn pause(&mut self) {
+        self.waiting_since = Some(self.clock.now());
+    }
+
     /// The wait is over: the try has failed, or its answer is here or has begun.
     pub fn wait_ends(&mut self) {
         if let Some(since) = self.waiting_since.take() {
@@ -150,6 +155,9 @@ impl Trail {
             headers.insert(head::ROUTE, route.clone());
             headers.insert(head::ATTEMPTS, HeaderValue::from(self.tries.count()));
         }
+        if let Some(why) = &self.record.degraded {
+            headers.insert(head::DEGRADED, head::named(why));
+        }
         headers.insert(head::OVERHEAD, head::millis(self.overhead()));
     }
 
@@ -196,6 +204,7 @@ fn blank() -> Record {
         overhead: Duration::ZERO,
         queued: Duration::ZERO,
         degraded: None,
+        fingerprints: [0; 2],
     }
 }
 

@@ -219,6 +219,6 @@ impl Service<Request<Incoming>> for Talk {
 }
 
 /// Starts a task of this worker's own.
-fn spawn(task: impl Future<Output = ()> + Send + 'static) {
+pub(crate) fn spawn(task: impl Future<Output = ()> + Send + 'static) {
     drop(tokio::spawn(task));
 }

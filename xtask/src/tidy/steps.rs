@@ -9,6 +9,7 @@ const FOLDER: &str = "crates/gateway/src";
 /// What every step may import: no step of the story, but what the story is told with.
 const SUPPORT: &[&str] = &[
     "caller_io",
+    "echo",
     "head",
     "headers",
     "inflate",
@@ -22,6 +23,7 @@ const SUPPORT: &[&str] = &[
     "running",
     "seat",
     "sheet",
+    "standing",
     "trail",
     "wire",
     "worker",
@@ -44,6 +46,8 @@ const STEPS: &[(&str, &[(&str, &str)])] = &[
         ],
     ),
     ("relay", &[("attempt", "it takes over the stream that an attempt has opened")]),
+    ("mirror", &[("attempt", "a copy is one try, of which nobody waits for the answer")]),
+    ("degrade", &[]),
     ("refuse", &[]),
     ("probe", &[]),
     ("explain", &[("understand", "it tells the same story up to the plan, and sends nothing")]),

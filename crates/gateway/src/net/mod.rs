@@ -12,6 +12,6 @@ mod tls;
 
 pub use connect::{Connect, Dialed, Dialer, Dialing, Io, request_target};
 pub use link::{Flow, Link, Outgoing, SendFault};
-pub use pool::{Checkout, Places, Transport};
+pub use pool::{Checkout, Line, Places, Transport};
 pub use resolve::{Asking, Names, Resolver};
 pub use tls::{Roots, server_config};

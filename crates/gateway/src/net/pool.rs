@@ -100,6 +100,14 @@ impl Places {
     }
 }
 
+/// Whether a call waits for a place among the gateway's own connections to a provider, of which
+/// `pool.max_connections` is the bound: nothing that its upstream could be blamed for.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Line {
+    /// It waits now.
+    pub is_waiting: bool,
+}
+
 /// What a worker reaches upstreams through. It is used by one thread; the lock is never contended
 /// and never held across an await.
 pub struct Transport {
@@ -123,11 +131,12 @@ impl Transport {
         Self { clock, connector, resolver, places, shelves: Mutex::new(HashMap::new()) }
     }
 
-    /// A connection to the provider: an idle one, or a new one within `pool.connect_timeout`.
+    /// A connection to the provider: an idle one, or a new one within `pool.connect_timeout`. `line`
+    /// says, also where this is given up, whether it was still waiting for a place.
     ///
     /// # Errors
     /// A connect fault.
-    pub async fn checkout(&self, provider: &Provider, how: Checkout) -> Result<Box<Link>, Fault> {
+    pub async fn checkout(&self, provider: &Provider, how: Checkout, line: &mut Line) -> Result<Box<Link>, Fault> {
         if how == Checkout::Any
             && let Some(link) = self.take_idle(provider)
         {
@@ -135,7 +144,10 @@ impl Transport {
         }
         // Boxed: it is rare, and would make every call's future larger.
         let opened = Box::pin(tokio::time::timeout(provider.pool.connect_timeout, async {
-            let place = match self.room(provider, how).await? {
+            line.is_waiting = true;
+            let room = self.room(provider, how).await;
+            line.is_waiting = false;
+            let place = match room? {
                 Room::Idle(link) => return Ok(link),
                 Room::New(place) => place,
             };
@@ -176,6 +188,12 @@ impl Transport {
                 () = waiting.returned.notified() => {}
             }
         }
+    }
+
+    /// Whether at least half of the places for connections to the provider are free.
+    #[must_use]
+    pub fn is_roomy(&self, provider: &Provider) -> bool {
+        self.places.of(provider).free.available_permits() >= provider.pool.max_connections.div_ceil(2)
     }
 
     fn take_idle(&self, provider: &Provider) -> Option<Box<Link>> {
@@ -357,7 +375,7 @@ clients: [{ name: app, keys: [sk-app], routes: ["*"] }]
 
     /// A call that takes a millisecond: which address it went to.
     async fn call(transport: &Transport, provider: &Provider) -> Option<IpAddr> {
-        let mut link = transport.checkout(provider, Checkout::Any).await.expect("it connects");
+        let mut link = transport.checkout(provider, Checkout::Any, &mut Line::default()).await.expect("it connects");
         tokio::time::advance(Duration::from_millis(1)).await;
         link.idle_since = Clock.now();
         let peer = link.peer;

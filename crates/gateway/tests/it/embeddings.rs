@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use testkit::{Answer, End, Reply, Scenario, Script, Strict, embeddings, story};
 
-use crate::stage::{KEY, Stage, alone, pleasant, usual_but};
+use crate::stage::{KEY, Stage, alone, pleasant, usual_but, without_waits};
 
 /// The little-endian float32 of `[0.5, -0.25, 3.0]`.
 const PACKED: &str = "AAAAPwAAgL4AAEBA";
@@ -272,7 +272,7 @@ fn only_the_part_that_failed_is_tried_again() {
 #[test]
 fn a_part_that_fails_for_good_fails_the_call_and_there_is_no_half_answer() {
     story(async {
-        let stage = Stage::set(&batches());
+        let stage = Stage::set(&without_waits(&batches()));
         let failing = |request: &testkit::Request| {
             if request.body.windows(14).any(|part| part == b"text number 33") {
                 Reply::status(500)

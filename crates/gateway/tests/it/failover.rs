@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use testkit::{Answer, At, Door, End, How, Reply, Scenario, Script, chat, embeddings, rerank, story};
 
 use crate::chunks::role;
-use crate::stage::{Stage, alone, pleasant, usual_but};
+use crate::stage::{Stage, alone, pleasant, usual_but, without_waits};
 
 fn ask() -> testkit::Ask {
     chat("chat").user("Hi")
@@ -160,7 +160,12 @@ fn a_refusal_of_the_gateways_own_key_never_makes_the_caller_doubt_its_own() {
             assert_eq!((answer.status, answer.code().as_deref()), (502, Some("upstream_error")), "{}", answer.text());
             assert!(!answer.text().contains("sk-a-secret"));
             let answer = alone.ask(ask()).await;
-            assert_eq!((answer.status, answer.header("retry-after")), (429, Some("60")), "it rests: {}", answer.text());
+            assert_eq!(
+                (answer.status, answer.code().as_deref(), answer.header("retry-after")),
+                (503, Some("all_upstreams_unavailable"), Some("60")),
+                "it rests: {}",
+                answer.text()
+            );
         }
     });
 }
@@ -277,7 +282,7 @@ fn everything_throttled_is_told_with_the_shortest_wait() {
             answer.text()
         );
         assert_eq!(answer.header("x-should-retry"), None, "waiting helps");
-        assert_eq!((a.calls().len(), b.calls().len()), (1, 1));
+        assert_eq!((a.calls().len(), b.calls().len(), attempts(&answer)), (1, 2, 3), "the shorter rest was waited for");
     });
 }
 
@@ -289,8 +294,8 @@ fn keys_that_all_rest_are_told_with_the_shortest_rest_and_nobody_is_called() {
         let a = stage.host(
             "a",
             Scenario::from(Script::replies([
-                Reply::status(429).header("retry-after", "30"),
-                Reply::status(429).header("retry-after", "20"),
+                Reply::status(429).header("retry-after", "60"),
+                Reply::status(429).header("retry-after", "50"),
             ])),
         );
         assert_eq!(stage.ask(ask()).await.status, 429);
@@ -298,7 +303,7 @@ fn keys_that_all_rest_are_told_with_the_shortest_rest_and_nobody_is_called() {
         let answer = stage.ask(ask()).await;
         assert_eq!(
             (answer.status, answer.code().as_deref(), answer.header("retry-after")),
-            (429, Some("upstream_throttled"), Some("15")),
+            (429, Some("upstream_throttled"), Some("45")),
             "{}",
             answer.text()
         );
@@ -343,12 +348,22 @@ fn tries_are_bounded_counted_and_never_two_at_a_time() {
                     answer.text()
                 );
                 assert!(took <= Duration::from_millis(30_500), "{took:?}");
-                let calls = a.calls().len() + b.calls().len();
-                assert_eq!((calls, attempts(&answer)), (2, 2), "{reply:?}");
+                let mut calls = a.calls();
+                calls.extend(b.calls());
+                // Each upstream once, whatever its keys, and once more for each wait that the deadline has room for.
+                let least = if code == "upstream_timeout" { 2 } else { 4 };
+                assert!(
+                    (least..=4).contains(&calls.len()) && calls.len() == attempts(&answer),
+                    "{reply:?}: {}",
+                    calls.len()
+                );
                 let line = stage.last_line().await;
-                assert_eq!(line["attempts"].as_array().unwrap().len(), 2);
-                let first_ended = a.calls()[0].ended_at.unwrap();
-                assert!(first_ended <= b.calls()[0].at + Duration::from_millis(1), "closed before the next starts");
+                assert_eq!(line["attempts"].as_array().unwrap().len(), calls.len());
+                calls.sort_by_key(|call| call.at);
+                for pair in calls.windows(2) {
+                    let ended = pair[0].ended_at.unwrap();
+                    assert!(ended <= pair[1].at + Duration::from_millis(1), "closed before the next starts");
+                }
             }
         }
     });
@@ -456,7 +471,7 @@ fn a_client_has_a_deadline_of_its_own() {
 #[test]
 fn the_clock_of_a_try_bounds_a_body_that_never_ends() {
     story(async {
-        let stage = Stage::set(&alone("openai", "http://a/v1"));
+        let stage = Stage::set(&without_waits(&alone("openai", "http://a/v1")));
         let a = stage
             .host("a", Reply::json(json!({"choices": []})).header("content-length", "1000").cut(At::End, How::Hang));
         let began = base::Clock.now();
@@ -481,7 +496,7 @@ fn the_wait_that_the_caller_is_told_is_sane_whatever_the_upstream_says() {
             assert_eq!((answer.status, answer.code().as_deref()), (429, Some("upstream_throttled")), "{wait}");
             let told: u64 = answer.header("retry-after").unwrap().parse().unwrap();
             assert!((1..=300).contains(&told), "{wait}: {told}");
-            assert!(wait != "2" || told == 2, "{told}");
+            assert!(wait != "2" || told <= 2, "{told}");
         }
     });
 }

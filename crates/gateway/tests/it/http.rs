@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use testkit::{At, Body, End, How, Reply, Rule, Scenario, Script, chat, embeddings, get, story};
 
 use crate::chunks::{bytes, hello};
-use crate::stage::{KEY, Stage, alone, pleasant, usual_but};
+use crate::stage::{KEY, Stage, alone, pleasant, usual_but, without_waits};
 
 #[test]
 fn a_base_url_in_any_spelling_leads_to_one_exact_path() {
@@ -624,7 +624,7 @@ fn answers_that_are_no_http_or_no_json_are_upstream_faults() {
         ];
         for reply in wrong {
             for stream in [false, true] {
-                let stage = Stage::set(&alone("openai", "http://a/v1"));
+                let stage = Stage::set(&without_waits(&alone("openai", "http://a/v1")));
                 let a = stage.host("a", reply.clone());
                 let answer = stage.ask(chat("chat").user("Hi").with("stream", stream)).await;
                 assert!(

@@ -83,7 +83,7 @@ fn documents_are_reranked_and_given_back_when_asked_for() {
 #[test]
 fn a_failing_upstream_is_followed_by_the_next_and_the_caller_sees_no_error() {
     story(async {
-        for failing in [Reply::status(500), Reply::status(503), Reply::status(429), Reply::raw(["no http at all"])] {
+        for failing in [Reply::status(500), Reply::status(503), Reply::raw(["no http at all"])] {
             let stage = Stage::usual();
             let a = stage.host("a", Script::always(failing));
             let b = stage.host("b", Script::always(Reply::say(["from b"])));

@@ -138,6 +138,22 @@ pub fn usual_but(text: &str, instead: &str) -> String {
     USUAL.replace(text, instead)
 }
 
+/// A configuration whose routes repeat nothing after a wait.
+pub fn without_waits(config: &str) -> String {
+    let none = "retry: { server_error: [], throttled: [] }";
+    config
+        .replace("    match: {", &format!("    {none}\n    match: {{"))
+        .replace(", match: {", &format!(", {none}, match: {{"))
+}
+
+/// A configuration whose breakers never open.
+pub fn without_breakers(config: &str) -> String {
+    let none = "breaker: { failures: 100000 }";
+    config
+        .replace("    match: {", &format!("    {none}\n    match: {{"))
+        .replace(", match: {", &format!(", {none}, match: {{"))
+}
+
 /// One provider `a` at `base_url` that speaks `protocol`, and the usual routes over it alone.
 pub fn alone(protocol: &str, base_url: &str) -> String {
     format!(

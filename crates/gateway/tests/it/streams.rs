@@ -7,7 +7,7 @@ use testkit::sse::Parsed;
 use testkit::{Answer, At, End, How, Reply, Script, chat, story};
 
 use crate::chunks::{bytes, choices, delta, finish, hello, role, usage_beside};
-use crate::stage::{KEY, Stage, alone, pleasant};
+use crate::stage::{KEY, Stage, USUAL, alone, pleasant, without_breakers};
 
 fn ask() -> testkit::Ask {
     chat("chat").user("Hi").stream()
@@ -74,7 +74,7 @@ fn framing_close() -> mock::Framing {
 #[test]
 fn a_stream_that_ends_early_is_never_taken_for_a_whole_one() {
     story(async {
-        let stage = Stage::usual();
+        let stage = Stage::set(&without_breakers(USUAL));
         let a = stage.host("a", pleasant());
         stage.host("b", Script::always(Reply::say(["from b"])));
         let whole = bytes(&hello());

@@ -1,0 +1,46 @@
+//! What takes the place of a failure where the application would rather go on without an answer:
+//! `on_failure` of the route, or of the client, who knows what its answers are for.
+
+use base::{Code, Outcome, Refusal};
+use bytes::Bytes;
+use config::{Client, OnFailure, Route};
+use dialect::{Ask, View};
+
+use crate::trail::Trail;
+
+/// A failed call, softened.
+#[derive(Debug)]
+pub enum Softened {
+    /// A weak answer, marked as such: documents in their given order.
+    Answer(Bytes),
+    /// An error all the same.
+    Error(Refusal),
+}
+
+/// Softens a failure of the upstreams where that is wished; what is the caller's own fault, a policy's
+/// or the gateway's stays as it is.
+#[must_use]
+pub fn soften(refusal: Refusal, (route, client): (&Route, &Client), ask: &Ask, trail: &mut Trail) -> Softened {
+    let is_wished = client.on_failure.unwrap_or(route.on_failure) == OnFailure::Degrade;
+    if !is_wished || !is_failure_of_upstreams(&refusal) {
+        return Softened::Error(refusal);
+    }
+    let why = refusal.code.row().code;
+    trail.record.degraded = Some(why.into());
+    if matches!(ask.view, View::Rerank(_)) {
+        return Softened::Answer(dialect::rerank::degraded(ask));
+    }
+    let message = format!("go on without this call, it failed ({why}): {}", refusal.message);
+    Softened::Error(Refusal::new(Code::Degraded, message))
+}
+
+fn is_failure_of_upstreams(refusal: &Refusal) -> bool {
+    matches!(
+        refusal.code.row().outcome,
+        Outcome::UpstreamFailed
+            | Outcome::UpstreamBadResponse
+            | Outcome::UpstreamTimeout
+            | Outcome::UpstreamThrottled
+            | Outcome::UpstreamUnavailable
+    )
+}

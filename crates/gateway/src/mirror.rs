@@ -1,0 +1,143 @@
+//! Copies of calls to another upstream, whose answers are only recorded.
+//!
+//! A copy runs beside the call and after it, in a task of its own. It can neither slow, fail nor bill
+//! the caller: it takes at most half of a provider's connections, waits for nothing that the call
+//! waits for, rests and charges nobody, and is counted apart from the tries of calls.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::time::Instant;
+
+use base::{AttemptOutcome, Class, Fault, Kind};
+use bytes::Bytes;
+use config::Route;
+use dialect::Ask;
+use http::HeaderValue;
+use rules::pursuit::{Manner, Step, Target};
+use rules::split::Mirror;
+
+use crate::attempt::{Errand, Landed, Opened, attempt, unfold, unfold_rest};
+use crate::running::Running;
+use crate::worker::{Worker, spawn};
+
+/// Copies of one route under way at a time, by worker.
+const MOST_COPIES: usize = 32;
+
+/// What a copy is made of.
+#[derive(Debug)]
+pub struct Copy {
+    /// Who makes it.
+    pub worker: Arc<Worker>,
+    /// The configuration under which the call runs.
+    pub running: Arc<Running>,
+    /// The call's route.
+    pub route: Arc<Route>,
+    /// The call.
+    pub ask: Ask,
+    /// Sent upstream as `x-request-id`.
+    pub request_id: HeaderValue,
+    /// Sent upstream where the caller sent one.
+    pub traceparent: Option<HeaderValue>,
+}
+
+/// Sends a copy on its way.
+pub fn send(copy: Copy, mirror: Mirror) {
+    let (Some(upstream), Some(state)) = (copy.route.upstreams.get(mirror.to), copy.running.state(&copy.route)) else {
+        return;
+    };
+    let Some(known) = state.upstreams.get(mirror.to) else { return };
+    let takes_calls = known.gate.standing().look(copy.worker.live.clock.now()).0.is_none();
+    let place = Place::take(&state.copies);
+    match place {
+        Some(place) if takes_calls && copy.worker.transport.is_roomy(&upstream.provider) => {
+            spawn(async move {
+                copy.run(mirror.to).await;
+                drop(place);
+            });
+        }
+        _ => copy.worker.live.metrics.mirrored(&copy.route.name, &upstream.label, "skipped"),
+    }
+}
+
+/// One of the copies under way.
+struct Place(Arc<AtomicUsize>);
+
+impl Place {
+    fn take(copies: &Arc<AtomicUsize>) -> Option<Self> {
+        let place = Self(copies.clone());
+        // Counted before it is looked at; a place too many is given back by its drop.
+        (copies.fetch_add(1, Relaxed) < MOST_COPIES).then_some(place)
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Relaxed);
+    }
+}
+
+impl Copy {
+    async fn run(&self, to: usize) {
+        let Some(upstream) = self.route.upstreams.get(to) else { return };
+        let outcome = match self.answer(to).await {
+            Ok(()) => AttemptOutcome::Ok,
+            Err(fault) => match fault.class {
+                Class::Caller => AttemptOutcome::Refused,
+                Class::Credential => AttemptOutcome::Credential,
+                Class::Throttle => AttemptOutcome::Throttled,
+                Class::Upstream => AttemptOutcome::Failed(fault.kind),
+            },
+        };
+        self.worker.live.metrics.mirrored(&self.route.name, &upstream.label, outcome.as_str());
+    }
+
+    async fn answer(&self, to: usize) -> Result<(), Fault> {
+        let unknown = || Fault::upstream(Kind::Connect, "the route has no such upstream");
+        let upstream = self.route.upstreams.get(to).ok_or_else(unknown)?;
+        let known = self.running.state(&self.route).and_then(|state| state.upstreams.get(to)).ok_or_else(unknown)?;
+        let now = self.worker.live.clock.now();
+        let keys = known.keys.order(&upstream.provider, now);
+        let key = keys.iter().find(|(_, bar)| bar.is_none()).ok_or_else(unknown)?.0;
+        let step = Step { target: Target { upstream: to, key }, manner: Manner::default(), more: false };
+        let until = now + self.route.timeout.attempt.min(self.route.deadline);
+        let errand = Errand { ask: &self.ask, request_id: &self.request_id, traceparent: self.traceparent.as_ref() };
+        match attempt(&self.worker, errand, (upstream, known), &step, until).await {
+            Ok(Landed::Whole(..)) => Ok(()),
+            Ok(Landed::Stream(opened)) => self.read_out(*opened).await,
+            Err(missed) => Err(missed.fault),
+        }
+    }
+
+    /// Reads a stream to its end and throws it away.
+    async fn read_out(&self, mut opened: Opened) -> Result<(), Fault> {
+        let timeout = self.route.timeout;
+        let end = self.worker.live.clock.now() + timeout.stream_total;
+        while let Some(flow) = opened.flow.as_mut() {
+            let idle: Instant = self.worker.live.clock.now() + timeout.stream_idle;
+            let piece = tokio::time::timeout_at(idle.min(end).into(), flow.piece()).await;
+            let piece =
+                piece.map_err(|_elapsed| Fault::upstream(Kind::Idle, "the copy's stream did not end in time"))?;
+            let piece = match piece {
+                Some(Ok(piece)) => unfold(&mut opened.inflate, piece)?,
+                Some(Err(_broken)) if opened.decoder.progress().finished => {
+                    opened.flow = None;
+                    Bytes::new()
+                }
+                Some(Err(_broken)) => return Err(Fault::upstream(Kind::Reset, "the copy's stream broke off")),
+                None => {
+                    opened.flow = None;
+                    unfold_rest(&mut opened.inflate)?
+                }
+            };
+            opened.decoder.feed(piece);
+            if opened.decoder.progress().done {
+                opened.flow = None;
+            }
+            if let Some(fault) = &opened.decoder.progress().fault {
+                return Err(fault.clone());
+            }
+        }
+        opened.decoder.finish();
+        opened.decoder.progress().fault.clone().map_or(Ok(()), Err)
+    }
+}

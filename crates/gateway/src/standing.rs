@@ -1,0 +1,328 @@
+//! How an upstream of a route stands: its breaker, its rest, its load and its latency; and one try's
+//! visit to it.
+//!
+//! As long as nothing goes wrong, a visit costs the look at one flag. What is taken by a visit, the
+//! breaker's trial above all, is given back when the visit is dropped, whatever became of the call.
+
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use rules::breaker::{Breaker, Stand, Terms, Trial};
+use rules::ewma::PeakEwma;
+use rules::pursuit::Bar;
+
+/// What all workers know of one upstream of a route. Survives reloads.
+#[derive(Debug)]
+pub struct Standing {
+    route: Arc<str>,
+    /// As metrics and log name it.
+    label: Arc<str>,
+    /// Closed, without a failure in mind, without a rest: nothing need be asked.
+    is_quiet: AtomicBool,
+    state: Mutex<State>,
+    /// Visits under way; counted where the route's strategy goes by it.
+    busy: AtomicUsize,
+    latency: Mutex<PeakEwma>,
+}
+
+#[derive(Debug)]
+struct State {
+    terms: Terms,
+    breaker: Breaker,
+    rests_until: Option<Instant>,
+    /// What the log said last.
+    told: Shown,
+    /// Changes to each state since metrics were read last, by its value.
+    changes: [u64; 3],
+}
+
+/// A breaker as metrics, log and admin API show it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Shown {
+    /// Takes every call.
+    #[default]
+    Closed = 0,
+    /// One trial at a time, or a share that grows back.
+    HalfOpen = 1,
+    /// Takes none.
+    Open = 2,
+}
+
+impl Shown {
+    /// Every state, by its value.
+    pub const ALL: [Self; 3] = [Self::Closed, Self::HalfOpen, Self::Open];
+
+    /// As metrics and log write it.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Closed => "closed",
+            Self::HalfOpen => "half_open",
+            Self::Open => "open",
+        }
+    }
+
+    /// The value of `mai_breaker_state`.
+    #[must_use]
+    pub const fn value(self) -> i64 {
+        self as i64
+    }
+
+    const fn of(stand: Stand) -> Self {
+        match stand {
+            Stand::Closed => Self::Closed,
+            Stand::Growing { .. } | Stand::HalfOpen { .. } => Self::HalfOpen,
+            Stand::Open { .. } => Self::Open,
+        }
+    }
+}
+
+impl Standing {
+    /// One of which nothing is known.
+    #[must_use]
+    pub fn new(route: Arc<str>, label: Arc<str>, terms: Terms) -> Self {
+        let state =
+            State { terms, breaker: Breaker::default(), rests_until: None, told: Shown::Closed, changes: [0; 3] };
+        Self {
+            route,
+            label,
+            is_quiet: AtomicBool::new(true),
+            state: Mutex::new(state),
+            busy: AtomicUsize::new(0),
+            latency: Mutex::default(),
+        }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A reload has brought other terms.
+    pub(crate) fn comes_under(&self, terms: Terms) {
+        self.state().terms = terms;
+    }
+
+    /// Whether it takes calls now, and which share of them. Takes nothing.
+    #[must_use]
+    pub fn look(&self, now: Instant) -> (Option<Bar>, f64) {
+        if self.is_quiet.load(Relaxed) {
+            return (None, 1.0);
+        }
+        let state = self.state();
+        if let Some(until) = state.rests_until.filter(|until| *until > now) {
+            return (Some(Bar::Resting(until)), 1.0);
+        }
+        match state.breaker.stand(now) {
+            Stand::Closed | Stand::HalfOpen { trial_out: false } => (None, 1.0),
+            Stand::Growing { share } => (None, share),
+            Stand::HalfOpen { trial_out: true } => (Some(Bar::Open(now)), 1.0),
+            Stand::Open { until } => (Some(Bar::Open(until)), 1.0),
+        }
+    }
+
+    /// Visits under way.
+    #[must_use]
+    pub fn busy(&self) -> usize {
+        self.busy.load(Relaxed)
+    }
+
+    /// What a visit is likely to cost, in seconds; 0 where nothing is known yet.
+    #[must_use]
+    pub fn cost(&self, now: Instant) -> f64 {
+        let latency = self.latency.lock().unwrap_or_else(PoisonError::into_inner).value(now);
+        #[expect(clippy::cast_precision_loss, reason = "calls in flight are few")]
+        let load = (self.busy() + 1) as f64;
+        latency * load
+    }
+
+    /// Takes what a try needs.
+    fn enter(&self, now: Instant) -> Result<Option<Trial>, Bar> {
+        if self.is_quiet.load(Relaxed) {
+            return Ok(None);
+        }
+        let mut state = self.state();
+        if let Some(until) = state.rests_until.filter(|until| *until > now) {
+            return Err(Bar::Resting(until));
+        }
+        let trial = state.breaker.enter(now).map_err(Bar::Open);
+        self.settle(&mut state, now);
+        trial
+    }
+
+    /// It asked to be left alone for `wait`. Of two rests the longer one counts.
+    pub fn rests(&self, now: Instant, wait: Duration) {
+        let mut state = self.state();
+        let known = state.rests_until.filter(|known| *known > now);
+        if known.is_none() {
+            let (route, upstream) = (&*self.route, &*self.label);
+            tracing::warn!(route, upstream, rest_ms = millis(wait), "throttled: the upstream rests");
+        }
+        state.rests_until = known.max(Some(now + wait));
+        self.is_quiet.store(false, Relaxed);
+    }
+
+    /// Whether it rests because it was throttled.
+    #[must_use]
+    pub fn is_resting(&self, now: Instant) -> bool {
+        matches!(self.look(now).0, Some(Bar::Resting(_)))
+    }
+
+    /// An active probe found it out of order.
+    pub fn found_sick(&self, now: Instant) {
+        let mut state = self.state();
+        let terms = state.terms;
+        state.breaker.trip(now, &terms);
+        self.settle(&mut state, now);
+    }
+
+    /// An active probe found it in order.
+    pub fn found_well(&self, now: Instant) {
+        if self.is_quiet.load(Relaxed) {
+            return;
+        }
+        let mut state = self.state();
+        state.breaker.well(now);
+        self.settle(&mut state, now);
+    }
+
+    /// How the breaker stands, for people. Transitions that time alone has brought are told by the way.
+    #[must_use]
+    pub fn shown(&self, now: Instant) -> Shown {
+        if self.is_quiet.load(Relaxed) {
+            return Shown::Closed;
+        }
+        let mut state = self.state();
+        self.settle(&mut state, now);
+        state.told
+    }
+
+    /// How often the breaker has come to each state since this was asked last.
+    pub fn take_changes(&self) -> [(Shown, u64); 3] {
+        let changes = std::mem::take(&mut self.state().changes);
+        let mut counted = Shown::ALL.map(|shown| (shown, 0));
+        for (counted, change) in counted.iter_mut().zip(changes) {
+            counted.1 = change;
+        }
+        counted
+    }
+
+    /// Says in the log what has changed, and sees whether all is quiet.
+    fn settle(&self, state: &mut State, now: Instant) {
+        let shown = Shown::of(state.breaker.stand(now));
+        if shown != state.told {
+            state.told = shown;
+            if let Some(count) = state.changes.get_mut(shown as usize) {
+                *count += 1;
+            }
+            let (route, upstream) = (&*self.route, &*self.label);
+            match shown {
+                Shown::Open => tracing::warn!(
+                    route,
+                    upstream,
+                    hold_ms = millis(state.terms.hold),
+                    "breaker open: the upstream is left alone"
+                ),
+                Shown::HalfOpen => tracing::info!(route, upstream, "breaker half open: one trial at a time"),
+                Shown::Closed => tracing::info!(route, upstream, "breaker closed: the upstream takes every call again"),
+            }
+        }
+        let rests = state.rests_until.is_some_and(|until| until > now);
+        self.is_quiet.store(!rests && state.breaker.is_quiet(now), Relaxed);
+    }
+}
+
+fn millis(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}
+
+/// One worker's way to a standing.
+#[derive(Debug)]
+pub struct Gate {
+    standing: Arc<Standing>,
+    /// Whether the route's strategy goes by load and latency, which cost a little to keep.
+    is_measured: bool,
+}
+
+impl Gate {
+    /// A way to `standing`.
+    #[must_use]
+    pub const fn new(standing: Arc<Standing>, is_measured: bool) -> Self {
+        Self { standing, is_measured }
+    }
+
+    /// Where it leads.
+    #[must_use]
+    pub fn standing(&self) -> &Standing {
+        &self.standing
+    }
+
+    /// Begins a visit.
+    ///
+    /// # Errors
+    /// Why the upstream takes no calls now, and until when.
+    pub fn enter(self: &Arc<Self>, now: Instant) -> Result<Visit, Bar> {
+        let trial = self.standing.enter(now)?;
+        if self.is_measured {
+            self.standing.busy.fetch_add(1, Relaxed);
+        }
+        Ok(Visit { gate: self.clone(), trial, began: now, is_settled: false })
+    }
+}
+
+/// One try's stay at an upstream, a stream's to its last byte. Dropped without a verdict, it charges
+/// nobody and gives the trial back that it may have been.
+#[derive(Debug)]
+pub struct Visit {
+    gate: Arc<Gate>,
+    trial: Option<Trial>,
+    began: Instant,
+    is_settled: bool,
+}
+
+impl Visit {
+    /// The answer is here, a stream's first content.
+    pub fn answered(&self, now: Instant) {
+        if self.gate.is_measured {
+            let took = now.saturating_duration_since(self.began);
+            self.gate.standing.latency.lock().unwrap_or_else(PoisonError::into_inner).observe(now, took);
+        }
+    }
+
+    /// The answer has ended well.
+    pub fn succeeded(mut self, now: Instant) {
+        self.is_settled = true;
+        let standing = &self.gate.standing;
+        if self.trial.is_none() && standing.is_quiet.load(Relaxed) {
+            return;
+        }
+        let mut state = standing.state();
+        state.breaker.succeeded(self.trial, now);
+        standing.settle(&mut state, now);
+    }
+
+    /// The upstream has failed.
+    pub fn failed(mut self, now: Instant) {
+        self.is_settled = true;
+        let standing = &self.gate.standing;
+        if self.gate.is_measured {
+            let took = now.saturating_duration_since(self.began);
+            standing.latency.lock().unwrap_or_else(PoisonError::into_inner).failed(now, took);
+        }
+        let mut state = standing.state();
+        let terms = state.terms;
+        state.breaker.failed(self.trial, self.began, now, &terms);
+        standing.settle(&mut state, now);
+    }
+}
+
+impl Drop for Visit {
+    fn drop(&mut self) {
+        if self.gate.is_measured {
+            self.gate.standing.busy.fetch_sub(1, Relaxed);
+        }
+        if !self.is_settled && self.trial.is_some() {
+            self.gate.standing.state().breaker.released(self.trial);
+        }
+    }
+}
