@@ -2,6 +2,8 @@
 
 use super::*;
 
+mod laws;
+
 fn seconds(seconds: u64) -> Duration {
     Duration::from_secs(seconds)
 }
@@ -50,6 +52,15 @@ fn without_news_it_sinks_to_a_third_in_ten_seconds_and_is_forgotten_in_a_minute(
     assert_near(ewma.value(now + seconds(10)), 3.679);
     assert!(ewma.value(now + seconds(59)) > 0.0);
     assert!(ewma.value(now + seconds(60)) <= 0.0);
+}
+
+#[test]
+fn news_of_a_worker_that_read_its_clock_earlier_does_not_age_the_value() {
+    let now = base::Clock.now();
+    let mut ewma = PeakEwma::default();
+    ewma.observe(now + seconds(5), seconds(2));
+    ewma.observe(now, seconds(1));
+    assert_near(ewma.value(now + seconds(5)), 2.0);
 }
 
 #[test]

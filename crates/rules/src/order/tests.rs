@@ -8,6 +8,8 @@ use base::Dice;
 use super::{Contender, Strategy, arrange};
 use crate::ewma::PeakEwma;
 
+mod laws;
+
 /// An idle upstream of weight 1 in the first tier.
 fn upstream(at: usize) -> Contender {
     Contender { at, tier: 0, weight: 1, busy: 0, cost: 0.0, share: 1.0 }

@@ -2,6 +2,8 @@
 
 use super::*;
 
+mod laws;
+
 fn seconds(seconds: u64) -> Duration {
     Duration::from_secs(seconds)
 }
@@ -33,10 +35,21 @@ fn when_it_is_full_the_known_are_still_known_and_the_new_are_let_go() {
     }
     assert!(!repeats.seen(most, seconds(59)));
     assert!(!repeats.seen(most, seconds(59)));
-    assert!(repeats.seen(most - 1, seconds(59)));
-    assert!(repeats.seen(most - 1, seconds(61)));
+    for second in [59, 100] {
+        assert!(repeats.seen(0, seconds(second)), "each repeat counts anew");
+    }
     assert!(!repeats.seen(most, seconds(120)), "there is room again");
     assert!(repeats.seen(most, seconds(120)));
+}
+
+#[test]
+fn after_two_quiet_minutes_nothing_takes_up_room() {
+    let mut repeats = Repeats::default();
+    for fingerprint in 0..10 {
+        repeats.seen(fingerprint, seconds(0));
+    }
+    repeats.seen(0, seconds(120));
+    assert_eq!(repeats.young.len() + repeats.old.len(), 1);
 }
 
 #[test]

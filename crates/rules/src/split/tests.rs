@@ -6,6 +6,8 @@ use base::Dice;
 
 use super::*;
 
+mod laws;
+
 type Headers<'a> = &'a dyn Fn(&str) -> Option<&'a [u8]>;
 
 const NO_HEADERS: Headers<'static> = &|_| None;
