@@ -13,8 +13,8 @@ fn any_strategy() -> impl Generator<Value = Strategy> {
 fn any_contender() -> impl Generator<Value = Contender> {
     let weight = prop_oneof![Just(0), 1_u32..4, Just(u32::MAX)];
     let busy = prop_oneof![0_usize..4, Just(usize::MAX)];
-    let share = prop_oneof![2 => Just(1.0), 1 => any::<f64>()];
-    (0_u32..3, weight, busy, any::<f64>(), share).prop_map(|(tier, weight, busy, cost, share)| Contender {
+    let share = prop_oneof![2 => Just(1.0), 1 => prop::num::f64::ANY, 1 => 0.0..1.0];
+    (0_u32..3, weight, busy, prop::num::f64::ANY, share).prop_map(|(tier, weight, busy, cost, share)| Contender {
         at: 0,
         tier,
         weight,
