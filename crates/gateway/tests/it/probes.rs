@@ -251,6 +251,35 @@ fn probes_never_delay_calls_nor_calls_probes() {
 }
 
 #[test]
+fn calls_leave_a_hung_provider_alone_before_any_of_them_has_waited_and_come_back_without_a_trial() {
+    story(async {
+        let stage = Stage::set(CONFIG);
+        let a = stage.host("a", Reply::hang());
+        let c = stage.host("c", Reply::say(["from c"]));
+        stage.host("b", pleasant());
+        stage.probe();
+        seconds(30).await;
+        let began = Clock.now();
+        let answer = stage.ask(chat("chat").user("Hi")).await;
+        assert_eq!((answer.said().as_str(), answer.header("x-mai-attempts")), ("from c", Some("1")));
+        assert!(Clock.now().duration_since(began) < Duration::from_millis(5));
+        assert_eq!(stage.metric("mai_breaker_state{upstream=\"a/m\"}"), 2.0);
+        // However long it hangs, no call is spent on finding that out.
+        seconds(600).await;
+        assert_eq!(stage.ask(chat("chat").user("Hi")).await.said(), "from c");
+        assert!(a.calls().iter().all(|call| call.request.method == "GET"), "{:?}", paths(&a));
+        a.play(Reply::say(["from a"]));
+        // Until `hold` is over, the next probe has stood for the trial, and its share has grown back.
+        seconds(120).await;
+        let before = c.calls().len();
+        for _ in 0..20 {
+            assert_eq!(stage.ask(chat("chat").user("Hi")).await.said(), "from a");
+        }
+        assert_eq!((c.calls().len(), stage.metric("mai_breaker_state{upstream=\"a/m\"}")), (before, 0.0));
+    });
+}
+
+#[test]
 fn what_turns_is_told_once_with_its_reason_and_without_the_key() {
     let told = Told::default();
     // Where there is but one listener, tracing asks the thread that comes first whether it listens.
