@@ -114,6 +114,8 @@ pub(crate) enum Promise {
     OneTrial,
     /// While the first upstream is sick it gets at most one call each `hold`.
     LeftAlone { hold: Duration },
+    /// Probes find out instead of calls: while the first upstream is sick it gets at most so many.
+    Spared { trials: usize },
     /// It is tried again so soon after it has recovered.
     BackWithin(Duration),
     /// Its share grows back over at least 5 s, and to the whole.

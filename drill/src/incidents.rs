@@ -237,6 +237,16 @@ const PROBED: Incident = Incident {
         },
         upstream("second", SOUND, 1),
     ],
+    // A probe that is answered takes the place of the trial, so that calls may come back two at a time.
+    promises: &[
+        Promise::Failures { per_mille: 0 },
+        Promise::Tries(2),
+        Promise::Switch(s(2)),
+        Promise::Spared { trials: 2 },
+        Promise::BackWithin(s(4)),
+        Promise::GrowsBack,
+        Promise::Met { least: 5 },
+    ],
     ..HUNG
 };
 

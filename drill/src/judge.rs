@@ -76,6 +76,11 @@ fn one(promise: Promise, incident: &Incident, figures: &Figures, evidence: &Evid
             back.together.len() <= 1,
         )
         .such_as(&back.together),
+        Promise::Spared { trials } => judgement(
+            format!("probes spare callers the trials: at most {trials}"),
+            back.trials.to_string(),
+            back.trials <= trials,
+        ),
         Promise::LeftAlone { hold } => left_alone(hold, incident, figures),
         Promise::BackWithin(most) => {
             let found = back.first.map_or_else(|| "never".to_owned(), seconds);
