@@ -148,7 +148,7 @@ rules:
   - when: { path: '*/embeddings', chance: 0.012 }
     reply: { status: 429, headers: { retry-after-ms: 1100 } }
   - when: { path: '*/embeddings', chance: 0.012 }
-    reply: { status: 429, headers: { x-ratelimit-remaining-requests: 0, x-ratelimit-reset-requests: 1.2s } }
+    reply: { status: 429, headers: { retry-after: null, x-ratelimit-remaining-requests: 0, x-ratelimit-reset-requests: 1.2s } }
   - reply: { latency: { uniform: [20ms, 60ms] } }",
             0,
         ),
@@ -232,18 +232,25 @@ const PROBED: Incident = Incident {
     upstreams: &[
         Upstream {
             provider: "
-    health: { path: /models, every: 300ms }",
+    health: { path: /models, every: 1s }",
             ..upstream("first", HANGS, 0)
         },
         upstream("second", SOUND, 1),
     ],
+    // Probes come at most once a second, and the hold must outlast the wait for the next: by default it is three times as long.
+    route: "
+    timeout: { attempt: 1s, first_byte: 1s }
+    deadline: 5s
+    retry: { server_error: [100ms, 300ms], throttled: [500ms] }
+    breaker: { failures: 5, window: 1s, hold: 3s, max_rest: 10s }",
+    length: s(34),
     // A probe that is answered takes the place of the trial, so that calls may come back two at a time.
     promises: &[
         Promise::Failures { per_mille: 0 },
         Promise::Tries(2),
         Promise::Switch(s(2)),
         Promise::Spared { trials: 2 },
-        Promise::BackWithin(s(4)),
+        Promise::BackWithin(s(7)),
         Promise::GrowsBack,
         Promise::Met { least: 5 },
     ],

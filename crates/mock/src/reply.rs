@@ -18,6 +18,8 @@ pub struct Reply {
     pub headers: Vec<(String, String)>,
     /// Header fields that hold a time, reckoned when the answer is made.
     pub dues: Vec<(String, Due)>,
+    /// Header fields of the built-in answer that are left out.
+    pub without: Vec<String>,
     /// What is sent.
     pub body: Body,
     /// The wait before each event or piece but the first.
@@ -313,11 +315,11 @@ impl Reply {
         Self::default().cut(At::Request, How::Fin)
     }
 
-    /// Whether it brings a header field of its own by that name.
+    /// Whether it has its own will about the header field of that name.
     #[must_use]
     pub fn sets(&self, name: &str) -> bool {
         let own = self.headers.iter().map(|(own, _)| own).chain(self.dues.iter().map(|(own, _)| own));
-        own.into_iter().any(|own| own.eq_ignore_ascii_case(name))
+        own.chain(&self.without).any(|own| own.eq_ignore_ascii_case(name))
     }
 
     /// The wait before the answer.

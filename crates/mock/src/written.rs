@@ -91,6 +91,7 @@ fn meant(written: Written) -> Result<Reply, String> {
         status: written.status.map(|status| status_of(status.into())).transpose()?,
         headers: headers(&written.headers)?,
         dues: dues(&written.headers)?,
+        without: written.headers.iter().filter(|(_, value)| value.is_null()).map(|(name, _)| name.clone()).collect(),
         every: written.every.or(has_pieces.then_some(GAP)),
         framing: written.framing.as_deref().map(framing).transpose()?,
         coding: written.encoding.as_deref().map(coding).transpose()?,
@@ -167,7 +168,7 @@ fn decode(text: &str) -> Result<Bytes, String> {
 
 fn headers(written: &Map<String, Value>) -> Result<Vec<(String, String)>, String> {
     let mut headers = Vec::new();
-    for (name, value) in written.iter().filter(|(_, value)| !value.is_object()) {
+    for (name, value) in written.iter().filter(|(_, value)| !value.is_object() && !value.is_null()) {
         let values = match value {
             Value::Array(values) => values.as_slice(),
             value => std::slice::from_ref(value),

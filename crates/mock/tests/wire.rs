@@ -564,6 +564,15 @@ async fn a_header_may_name_a_moment() {
     assert!((now + 3599..=now + 3601).contains(&reset), "{reset}");
 }
 
+#[tokio::test]
+async fn a_header_of_the_built_in_answer_may_be_left_out() {
+    let rules = "rules: [{when: {nth: 1}, reply: {status: 429, headers: {Retry-After: null}}}, {reply: 429}]";
+    let mock = start_yaml(rules).await;
+    let mut client = Client::connect(&mock).await;
+    assert_eq!(client.post("/v1/chat/completions", &chat()).await.header("retry-after"), None);
+    assert_eq!(client.post("/v1/chat/completions", &chat()).await.header("retry-after"), Some("1"));
+}
+
 #[test]
 fn what_is_wrong_with_a_scenario_is_said_with_its_place() {
     for (text, what) in [
