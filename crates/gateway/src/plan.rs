@@ -38,7 +38,7 @@ pub fn plan((route, state): (&Route, &RouteState), first: Option<usize>, now: In
         let standing = known.gate.standing();
         let (busy, cost) = match route.strategy {
             Strategy::LeastBusy => (standing.busy(), 0.0),
-            Strategy::Fastest => (0, standing.cost(now)),
+            Strategy::Fastest => (standing.busy(), standing.cost(now)),
             Strategy::Ordered | Strategy::Weighted => (0, 0.0),
         };
         contenders.push(Contender { at, tier: upstream.tier, weight: upstream.weight, busy, cost, share: *share });

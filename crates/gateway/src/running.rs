@@ -149,7 +149,7 @@ pub(crate) struct Kept {
     keyrings: HashMap<Arc<str>, Arc<KeyRing>>,
     /// By route.
     budgets: HashMap<Arc<str>, Arc<RetryBudget>>,
-    upstreams: HashMap<Identity, (Arc<Standing>, Arc<Learned>)>,
+    upstreams: HashMap<Identity, Known>,
     /// By route and vector space.
     dimensions: HashMap<(Arc<str>, String), Arc<AtomicUsize>>,
 }
@@ -185,9 +185,12 @@ impl Kept {
     }
 
     fn bind_upstream(&mut self, route: &Route, upstream: &Upstream) -> UpstreamState {
-        let new =
-            || (Arc::new(Standing::new(route.name.clone(), upstream.label.clone(), route.breaker)), Arc::default());
-        let (standing, learned) = self.upstreams.entry(identity(route, upstream)).or_insert_with(new);
+        let new = || Known::new(route, upstream);
+        let known = self.upstreams.entry(identity(route, upstream)).or_insert_with(new);
+        if !known.is_about(&upstream.provider) {
+            *known = new();
+        }
+        let Known { standing, learned, .. } = known;
         standing.comes_under(route.breaker);
         let is_measured = matches!(route.strategy, Strategy::LeastBusy | Strategy::Fastest);
         let space = (route.name.clone(), space(upstream).to_owned());
@@ -212,6 +215,31 @@ impl Kept {
         self.budgets.retain(|route, _| routes.contains(&**route));
         let providers: HashSet<&str> = snapshot.providers.iter().map(|provider| &*provider.name).collect();
         self.keyrings.retain(|provider, _| providers.contains(&**provider));
+    }
+}
+
+/// What is known of an upstream, and of where it was learned.
+#[derive(Debug)]
+struct Known {
+    provider: Arc<Provider>,
+    standing: Arc<Standing>,
+    learned: Arc<Learned>,
+}
+
+impl Known {
+    fn new(route: &Route, upstream: &Upstream) -> Self {
+        let standing = Standing::new(route.name.clone(), upstream.label.clone(), route.breaker);
+        Self { provider: upstream.provider.clone(), standing: Arc::new(standing), learned: Arc::default() }
+    }
+
+    /// Whether a provider after a reload is the one that this was learned of: where it is, how it is
+    /// reached, what it is spoken to with. An operator who mends one of these need not wait for a breaker.
+    fn is_about(&self, provider: &Provider) -> bool {
+        let known = &*self.provider;
+        let keys = |provider: &Provider| provider.keys.iter().map(|key| key.value.clone()).collect::<Vec<_>>();
+        (&known.origin, &known.base_path, &known.proxy, &known.ca, known.protocol)
+            == (&provider.origin, &provider.base_path, &provider.proxy, &provider.ca, provider.protocol)
+            && (&known.headers, keys(known)) == (&provider.headers, keys(provider))
     }
 }
 
