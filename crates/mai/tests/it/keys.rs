@@ -61,7 +61,7 @@ async fn no_credential_is_seen_in_any_answer_log_or_metric() {
     let address = up.addr().to_string();
     up.mock().play(testkit::Scenario::read(&UPSTREAM.replace("127.0.0.1:PORT", &address)).unwrap());
     let config = usual(&up.url())
-        .replace("name: chat,", "name: chat, retry: { server_error: [], throttled: [] },")
+        .replace("retry: { server_error: [10ms, 20ms] }", "retry: { server_error: [], throttled: [] }")
         .replace("protocol: openai,", "protocol: openai, headers: { x-tenant: tenant-secret-55c1d0 },");
     let gateway = Gateway::serve(&format!("log_level: trace\n{config}")).await;
     let say = |text: &str| ask_chat("chat").user(text).key(KEY);

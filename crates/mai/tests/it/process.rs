@@ -315,9 +315,9 @@ admin:
 providers:
   - {{ name: up, protocol: openai, base_url: "{url}/v1", api_key: {PROVIDER_KEY} }}
 routes:
-  - {{ name: chat, match: {{ path: /v1/chat/completions }}, upstreams: [{{ provider: up, model: m }}] }}
-  - {{ name: embedding, match: {{ path: /v1/embeddings }}, upstreams: [{{ provider: up, model: e }}] }}
-  - {{ name: rerank, match: {{ path: /v1/rerank }}, upstreams: [{{ provider: up, model: r }}] }}
+  - {{ name: chat, match: {{ path: /v1/chat/completions }}, upstreams: [{{ provider: up, model: m }}], retry: {{ server_error: [10ms, 20ms] }} }}
+  - {{ name: embedding, match: {{ path: /v1/embeddings }}, upstreams: [{{ provider: up, model: e }}], retry: {{ server_error: [10ms, 20ms] }} }}
+  - {{ name: rerank, match: {{ path: /v1/rerank }}, upstreams: [{{ provider: up, model: r }}], retry: {{ server_error: [10ms, 20ms] }} }}
 clients:
   - {{ name: app, keys: [{KEY}], routes: ["*"] }}
 "#

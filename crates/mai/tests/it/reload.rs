@@ -69,7 +69,7 @@ async fn a_bad_file_changes_nothing_and_the_next_good_one_is_taken() {
 #[tokio::test]
 async fn the_log_level_changes_with_the_file() {
     let up = upstream("rules: [{ reply: 500 }]").await;
-    let config = usual(&up.url()).replace("name: chat,", "name: chat, retry: { server_error: [] },");
+    let config = usual(&up.url()).replace("[10ms, 20ms]", "[]");
     let gateway = Gateway::serve(&config).await;
     assert_eq!(gateway.ask(&chat()).await.status, 502);
     gateway.rewrite(&format!("log_level: debug\n{config}"));
