@@ -1,22 +1,46 @@
 //! Whole answers: judged by one scan, returned as the bytes that came.
 
-use base::{Endpoint, Fault};
+use base::{Endpoint, Fault, Usage};
 use bytes::Bytes;
 use http::HeaderMap;
 use http::header::CONTENT_TYPE;
 
+use super::usage::Counts;
 use super::{failed_finish, usage, whole};
 use crate::ask::{Ask, Chat};
-use crate::json::{self, Kind, Value};
+use crate::json::{self, Kind, Member, Value};
 use crate::{Answer, errors};
 
 /// The parts of a completion that the gateway reads.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Parts<'a> {
-    pub(super) choices: Option<Value<'a>>,
-    pub(super) usage: Option<Value<'a>>,
+#[derive(Debug, Default)]
+struct Parts<'a> {
+    choices: Option<Value<'a>>,
+    said: Said<'a>,
+    usage: Option<Value<'a>>,
+    /// What `usage` says.
+    used: Option<Usage>,
     error: Option<Value<'a>>,
     groq: Option<Value<'a>>,
+}
+
+/// What the choices say beside their text.
+#[derive(Debug, Default)]
+struct Said<'a> {
+    /// Of a finish reason that is none.
+    fault: Option<Fault>,
+    has_error: bool,
+    usage: Option<Value<'a>>,
+}
+
+impl<'a> Said<'a> {
+    fn take(&mut self, member: &Member<'a>) {
+        match &*member.key {
+            "finish_reason" => self.fault = self.fault.take().or_else(|| failed_finish(member.value)),
+            "error" => self.has_error |= !is_nothing(member.value),
+            "usage" if !member.value.is_null() => self.usage = self.usage.or(Some(member.value)),
+            _ => {}
+        }
+    }
 }
 
 /// Judges a chat completion or legacy completion.
@@ -25,7 +49,7 @@ pub(super) struct Parts<'a> {
 /// The fault where it is none, or carries an error.
 pub fn answer(ask: &Ask, chat: &Chat, body: &Bytes) -> Result<Answer, Fault> {
     let body = without_leading_space(body);
-    let (root, mut parts) = read(&body)?;
+    let (root, parts) = read(&body)?;
     if parts.error.is_some() {
         return Err(errors::inside_success(root));
     }
@@ -34,13 +58,7 @@ pub fn answer(ask: &Ask, chat: &Chat, body: &Bytes) -> Result<Answer, Fault> {
         fault.message = format!("the upstream's answer has no 'choices': {}", errors::cut(root.raw(), 512));
         return Err(fault);
     };
-    let (mut fault, mut has_error) = (None, false);
-    choices.members_of_elements(|member| match &*member.key {
-        "finish_reason" => fault = fault.take().or_else(|| failed_finish(member.value)),
-        "error" => has_error |= !is_nothing(member.value),
-        "usage" if !member.value.is_null() => parts.usage = parts.usage.or(Some(member.value)),
-        _ => {}
-    });
+    let Said { mut fault, has_error, usage: of_choice } = parts.said;
     if has_error {
         let failed = |choice: &Value<'_>| choice.get("error").is_some_and(|error| !is_nothing(error));
         fault = fault.or_else(|| choices.elements().find(failed).map(errors::inside_success));
@@ -48,10 +66,13 @@ pub fn answer(ask: &Ask, chat: &Chat, body: &Bytes) -> Result<Answer, Fault> {
     if let Some(fault) = fault {
         return Err(fault);
     }
-    parts.usage = parts.usage.or_else(|| parts.groq?.get("usage"));
-    let usage = parts.usage.and_then(usage::read);
+    let elsewhere = || of_choice.or_else(|| parts.groq?.get("usage"));
+    let (whole, usage) = match parts.usage {
+        Some(usage) => (Some(usage), parts.used),
+        None => (elsewhere(), elsewhere().and_then(usage::read)),
+    };
     if ask.stream {
-        let shown = if chat.include_usage == Some(true) { parts.usage } else { None };
+        let shown = if chat.include_usage == Some(true) { whole } else { None };
         let stream = whole::as_stream(ask.endpoint, root, choices, shown);
         return Ok(Answer { body: stream, usage, is_stream: true, dimension: None });
     }
@@ -77,7 +98,7 @@ pub fn pass(ask: &Ask, headers: &HeaderMap, body: Bytes) -> Result<Answer, Fault
                 if parts.error.is_some() {
                     return Err(errors::inside_success(root));
                 }
-                usage = parts.usage.and_then(usage::read);
+                usage = parts.used;
                 stream = (ask.stream && ask.endpoint == Endpoint::Responses).then(|| whole::as_response_event(root));
             }
         }
@@ -86,17 +107,29 @@ pub fn pass(ask: &Ask, headers: &HeaderMap, body: Bytes) -> Result<Answer, Fault
     Ok(Answer { body: stream.unwrap_or(body), usage, is_stream, dimension: None })
 }
 
+/// Everything in one pass, what the choices and the usage hold included.
 fn read(body: &[u8]) -> Result<(Value<'_>, Parts<'_>), Fault> {
     let mut parts = Parts::default();
-    let root = json::scan(body, |member| {
-        let part = match &*member.key {
-            "choices" if member.value.kind() == Kind::Array => &mut parts.choices,
-            "usage" => &mut parts.usage,
-            "error" => &mut parts.error,
-            "x_groq" => &mut parts.groq,
-            _ => return,
-        };
-        *part = (!is_nothing(member.value)).then_some(member.value);
+    let (mut said, mut counts) = (Said::default(), Counts::default());
+    let root = json::scan_opening(body, &["choices", "usage"], |within, member| {
+        let kept = (!is_nothing(member.value)).then_some(member.value);
+        match (within, &*member.key) {
+            (Some("choices"), _) => said.take(&member),
+            (Some(_), _) => counts.take(&member),
+            // A member that stands twice counts as it stands last.
+            (None, "choices") => {
+                let said = std::mem::take(&mut said);
+                if member.value.kind() == Kind::Array {
+                    (parts.choices, parts.said) = (kept, said);
+                }
+            }
+            (None, "usage") => {
+                (parts.usage, parts.used) = (kept, kept.and(std::mem::take(&mut counts).usage(member.value)));
+            }
+            (None, "error") => parts.error = kept,
+            (None, "x_groq") => parts.groq = kept,
+            _ => {}
+        }
     })
     .map_err(|error| errors::bad_response(format!("the upstream's answer is not JSON: {error}")))?;
     if root.kind() != Kind::Object {

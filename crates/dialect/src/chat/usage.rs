@@ -2,7 +2,7 @@
 
 use base::Usage;
 
-use crate::json::{Kind, Value};
+use crate::json::{Kind, Member, Value};
 
 /// Reads a usage object, by OpenAI's names and those of its variants: `prompt_tokens` or
 /// `input_tokens`, `completion_tokens` or `output_tokens`; the cached part in
@@ -11,37 +11,63 @@ use crate::json::{Kind, Value};
 /// whole number, more than [`Usage::CEILING`], or without any count.
 #[must_use]
 pub fn read(usage: Value<'_>) -> Option<Usage> {
-    if usage.kind() != Kind::Object {
-        return None;
-    }
-    let (mut prompt, mut completion, mut total, mut cached) = (None, None, None, None);
-    for member in usage.members().filter(|member| !member.value.is_null()) {
+    let mut counts = Counts::default();
+    usage.members().for_each(|member| counts.take(&member));
+    counts.usage(usage)
+}
+
+/// What a usage object's members say, taken one by one.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Counts {
+    prompt: Option<u64>,
+    completion: Option<u64>,
+    total: Option<u64>,
+    cached: Option<u64>,
+    is_nonsense: bool,
+}
+
+impl Counts {
+    /// Reads one member.
+    pub(super) fn take(&mut self, member: &Member<'_>) {
+        if member.value.is_null() {
+            return;
+        }
         let field = match &*member.key {
-            "prompt_tokens" | "input_tokens" => &mut prompt,
-            "completion_tokens" | "output_tokens" => &mut completion,
-            "total_tokens" => &mut total,
+            "prompt_tokens" | "input_tokens" => &mut self.prompt,
+            "completion_tokens" | "output_tokens" => &mut self.completion,
+            "total_tokens" => &mut self.total,
             "prompt_tokens_details" | "input_tokens_details" => {
-                cached = count(member.value.get("cached_tokens")).flatten().or(cached);
-                continue;
+                self.cached = count(member.value.get("cached_tokens")).flatten().or(self.cached);
+                return;
             }
             "prompt_cache_hit_tokens" | "cached_tokens" => {
-                cached = cached.or(count(Some(member.value)).flatten());
-                continue;
+                self.cached = self.cached.or(count(Some(member.value)).flatten());
+                return;
             }
-            _ => continue,
+            _ => return,
         };
-        *field = Some(count(Some(member.value))??);
+        match count(Some(member.value)).flatten() {
+            Some(count) => *field = Some(count),
+            None => self.is_nonsense = true,
+        }
     }
-    let prompt = match (prompt, completion) {
-        (Some(prompt), _) => prompt,
-        (None, completion) => total?.saturating_sub(completion.unwrap_or(0)),
-    };
-    Some(Usage {
-        prompt,
-        completion: completion.unwrap_or(0),
-        cached: cached.unwrap_or(0).min(prompt),
-        estimated: false,
-    })
+
+    /// What they come to, if it was `whole` whose members they are.
+    pub(super) fn usage(self, whole: Value<'_>) -> Option<Usage> {
+        if whole.kind() != Kind::Object || self.is_nonsense {
+            return None;
+        }
+        let prompt = match (self.prompt, self.completion) {
+            (Some(prompt), _) => prompt,
+            (None, completion) => self.total?.saturating_sub(completion.unwrap_or(0)),
+        };
+        Some(Usage {
+            prompt,
+            completion: self.completion.unwrap_or(0),
+            cached: self.cached.unwrap_or(0).min(prompt),
+            estimated: false,
+        })
+    }
 }
 
 /// `Some(None)` where nothing is said, `None` where it is nonsense.

@@ -121,14 +121,32 @@ impl Member<'_> {
 /// # Errors
 /// The first byte at fault. Members shown before it have to be forgotten.
 pub fn scan<'a>(bytes: &'a [u8], mut each: impl FnMut(Member<'a>)) -> Result<Value<'a>, Error> {
+    scan_opening(bytes, &[], |_, member| each(member))
+}
+
+/// The same, and shows on the way also what is inside of members whose names are in `opens`: the
+/// members of an object, and those of all objects in an array, with the name that they are inside of.
+/// They come before the member that holds them.
+///
+/// # Errors
+/// The first byte at fault. Members shown before it have to be forgotten.
+pub fn scan_opening<'a>(
+    bytes: &'a [u8],
+    opens: &[&'static str],
+    mut each: impl FnMut(Option<&'static str>, Member<'a>),
+) -> Result<Value<'a>, Error> {
     let text = simdutf8::basic::from_utf8(bytes).map_err(|_| invalid_utf8(bytes))?;
     let mut scanner = Scanner::new(text, if text.starts_with('\u{feff}') { 3 } else { 0 });
     scanner.skip_space();
     let start = scanner.at();
     let root = if scanner.peek() == Some(b'{') {
         scanner.step();
-        while let Some(member) = scanner.next_member(scanner.at() == start + 1)? {
-            each(member);
+        while let Some((key, key_span)) = scanner.next_name(scanner.at() == start + 1)? {
+            let value = match opens.iter().find(|name| **name == key) {
+                Some(name) => scanner.opened(&mut |member| each(Some(name), member))?,
+                None => scanner.value()?,
+            };
+            each(None, Member { key, key_span, value });
         }
         Value { text, span: Span { start, end: scanner.at() }, kind: Kind::Object }
     } else {
@@ -247,26 +265,6 @@ impl<'a> Value<'a> {
     #[must_use]
     pub fn elements(self) -> Elements<'a> {
         Elements { scanner: self.inside(Kind::Array), first: true }
-    }
-
-    /// Shows `each` member of every object in an array, in one pass; nothing for other values.
-    pub fn members_of_elements(self, mut each: impl FnMut(Member<'a>)) {
-        let Some(mut scanner) = self.inside(Kind::Array) else { return };
-        let mut first = true;
-        // The document has been validated, so nothing here fails.
-        while let Ok(false) = scanner.ends(std::mem::take(&mut first), b']', "expected a comma or ']'") {
-            if scanner.peek() != Some(b'{') {
-                if scanner.value().is_err() {
-                    return;
-                }
-                continue;
-            }
-            scanner.step();
-            let mut opening = true;
-            while let Ok(Some(member)) = scanner.next_member(std::mem::take(&mut opening)) {
-                each(member);
-            }
-        }
     }
 
     /// The first member of that name in an object.

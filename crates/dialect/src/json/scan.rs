@@ -14,12 +14,16 @@ pub(super) struct Scanner<'a> {
     /// The special bytes of that window. Kept, so that a string of many escapes costs a shift for each
     /// and not a new search.
     special: u64,
+    /// Arrays and objects around what is read now whose inside is shown.
+    outer: usize,
 }
 
-/// The open arrays and objects around a value: one bit each, set for an object.
+/// The open arrays and objects of a value: one bit each, set for an object.
 struct Nest {
     bits: [u64; DEPTH / 64],
     depth: usize,
+    /// The depth at which the value itself stands.
+    outer: usize,
 }
 
 impl Nest {
@@ -33,7 +37,7 @@ impl Nest {
 
     /// Whether the innermost is an object; `None` outside of everything.
     fn top(&self) -> Option<bool> {
-        let level = self.depth.checked_sub(1)?;
+        let level = self.depth.checked_sub(1).filter(|level| *level >= self.outer)?;
         self.bits.get(level / 64).map(|word| word >> (level % 64) & 1 == 1)
     }
 }
@@ -41,7 +45,7 @@ impl Nest {
 impl<'a> Scanner<'a> {
     pub(super) const fn new(text: &'a str, at: usize) -> Self {
         // So far from any place that none is in it.
-        Self { text, at, window: usize::MAX / 2, special: 0 }
+        Self { text, at, window: usize::MAX / 2, special: 0, outer: 0 }
     }
 
     pub(super) const fn at(&self) -> usize {
@@ -71,14 +75,60 @@ impl<'a> Scanner<'a> {
     /// The next member of an object whose `{` (or the previous member) is behind; `None` behind
     /// its `}`.
     pub(super) fn next_member(&mut self, first: bool) -> Result<Option<Member<'a>>, Error> {
+        let Some((key, key_span)) = self.next_name(first)? else { return Ok(None) };
+        let value = self.value()?;
+        Ok(Some(Member { key, key_span, value }))
+    }
+
+    /// The name of the next member and where it stands, up to the first byte of its value.
+    #[inline]
+    pub(super) fn next_name(&mut self, first: bool) -> Result<Option<(Cow<'a, str>, Span)>, Error> {
         if self.ends(first, b'}', "expected a comma or '}'")? {
             return Ok(None);
         }
-        let (key_span, has_escapes) = self.key()?;
-        let value = self.value()?;
-        let inner = self.text.get(key_span.start + 1..key_span.end - 1).unwrap_or_default();
+        let (span, has_escapes) = self.key()?;
+        let inner = self.text.get(span.start + 1..span.end - 1).unwrap_or_default();
         let key = if has_escapes { text::unescape_lossy(inner) } else { Cow::Borrowed(inner) };
-        Ok(Some(Member { key, key_span, value }))
+        Ok(Some((key, span)))
+    }
+
+    /// The value that begins here; of an object, and of the objects in an array, `each` member is shown.
+    pub(super) fn opened(&mut self, each: &mut impl FnMut(Member<'a>)) -> Result<Value<'a>, Error> {
+        let start = self.at;
+        let kind = match self.peek() {
+            Some(b'{') => {
+                self.inside(each)?;
+                Kind::Object
+            }
+            Some(b'[') => {
+                self.outer += 1;
+                self.at += 1;
+                let mut first = true;
+                while !self.ends(std::mem::take(&mut first), b']', "expected a comma or ']'")? {
+                    if self.peek() == Some(b'{') {
+                        self.inside(each)?;
+                    } else {
+                        self.value()?;
+                    }
+                }
+                self.outer -= 1;
+                Kind::Array
+            }
+            _ => return self.value(),
+        };
+        Ok(Value { text: self.text, span: Span { start, end: self.at }, kind })
+    }
+
+    /// An object from its `{` to behind its `}`.
+    fn inside(&mut self, each: &mut impl FnMut(Member<'a>)) -> Result<(), Error> {
+        self.at += 1;
+        self.outer += 1;
+        let mut first = true;
+        while let Some(member) = self.next_member(std::mem::take(&mut first))? {
+            each(member);
+        }
+        self.outer -= 1;
+        Ok(())
     }
 
     /// The next element of an array whose `[` (or the previous element) is behind; `None` behind
@@ -88,6 +138,7 @@ impl<'a> Scanner<'a> {
     }
 
     /// Steps over what separates members or elements; true when the container has ended.
+    #[inline]
     pub(super) fn ends(&mut self, first: bool, close: u8, reason: &'static str) -> Result<bool, Error> {
         self.skip_space();
         match self.peek() {
@@ -106,6 +157,7 @@ impl<'a> Scanner<'a> {
     }
 
     /// The value that begins here, nested ones skipped without recursion.
+    #[inline]
     pub(super) fn value(&mut self) -> Result<Value<'a>, Error> {
         let start = self.at;
         let kind = match self.peek() {
@@ -122,7 +174,7 @@ impl<'a> Scanner<'a> {
     }
 
     fn container(&mut self) -> Result<(), Error> {
-        let mut nest = Nest { bits: [0; DEPTH / 64], depth: 0 };
+        let mut nest = Nest { bits: [0; DEPTH / 64], depth: self.outer, outer: self.outer };
         loop {
             match self.peek() {
                 Some(open @ (b'{' | b'[')) => {
@@ -156,6 +208,7 @@ impl<'a> Scanner<'a> {
 
     /// Behind a value: closes what ends here and steps to the next value; true when everything is
     /// closed.
+    #[inline]
     fn close(&mut self, nest: &mut Nest) -> Result<bool, Error> {
         while let Some(is_object) = nest.top() {
             self.skip_space();
@@ -184,6 +237,7 @@ impl<'a> Scanner<'a> {
 
     /// A member's name and its colon, up to the first byte of the value; whether the name has
     /// escapes.
+    #[inline]
     fn key(&mut self) -> Result<(Span, bool), Error> {
         if self.peek() != Some(b'"') {
             return Err(self.error("expected a member's name in double quotes"));
@@ -244,9 +298,23 @@ impl<'a> Scanner<'a> {
     }
 
     /// A string, from its opening quote to behind its closing one; whether it has escapes.
+    #[inline]
     fn string(&mut self) -> Result<bool, Error> {
-        let mut has_escapes = false;
         self.at += 1;
+        // Most strings are short, and end within the window that is known already.
+        let into = self.at.wrapping_sub(self.window);
+        if into < text::WINDOW {
+            let end = self.at + (self.special >> into).trailing_zeros() as usize;
+            if self.text.as_bytes().get(end) == Some(&b'"') && end < self.window + text::WINDOW {
+                self.at = end + 1;
+                return Ok(false);
+            }
+        }
+        self.rest_of_string()
+    }
+
+    fn rest_of_string(&mut self) -> Result<bool, Error> {
+        let mut has_escapes = false;
         loop {
             self.skip_plain();
             match self.peek() {

@@ -26,6 +26,21 @@ fn members_come_in_order_with_their_places() {
 }
 
 #[test]
+fn what_is_inside_of_named_members_is_shown_on_the_way() {
+    let text = r#"{"a":[{"x":1},2,[{"y":3}],{"z":{"deep":4}}],"b":{"x":5},"o":{"q":6},"a":7}"#;
+    let mut seen = String::new();
+    scan_opening(text.as_bytes(), &["a", "o"], |within, member| {
+        let within = within.unwrap_or("-");
+        seen.push_str(&format!("{within}.{}={};", member.key, member.value.raw()));
+    })
+    .unwrap();
+    assert_eq!(
+        seen,
+        r#"a.x=1;a.z={"deep":4};-.a=[{"x":1},2,[{"y":3}],{"z":{"deep":4}}];-.b={"x":5};o.q=6;-.o={"q":6};-.a=7;"#
+    );
+}
+
+#[test]
 fn accessors_answer_for_their_own_kind_only() {
     assert_eq!(value("true").as_bool(), Some(true));
     assert_eq!(value("18446744073709551615").as_u64(), Some(u64::MAX));
@@ -81,6 +96,14 @@ fn deep_nesting_is_refused_without_recursion() {
     assert!(parse(nested(DEPTH).as_bytes()).is_ok());
     assert_eq!(parse(nested(DEPTH + 1).as_bytes()).unwrap_err().reason, "nested too deeply");
     assert!(parse("{\"a\":".repeat(100_000).as_bytes()).is_err());
+    for inside in ["{\"b\":", "[", "[{\"b\":"] {
+        let close: String = inside.chars().rev().filter_map(|open| "]}".chars().nth("[{".find(open)?)).collect();
+        for depth in DEPTH - inside.matches(['[', '{']).count()..=DEPTH {
+            let text = format!("{{\"a\":{inside}{}{close}}}", nested(depth));
+            let opened = scan_opening(text.as_bytes(), &["a"], |_, _| {});
+            assert_eq!(opened.err(), parse(text.as_bytes()).err(), "{inside} {depth}");
+        }
+    }
 }
 
 #[test]
@@ -204,6 +227,25 @@ proptest! {
     #[test]
     fn accepts_what_serde_json_accepts(text in json_like()) {
         prop_assert_eq!(parse(text.as_bytes()).is_ok(), serde_json::from_str::<serde_json::Value>(&text).is_ok());
+    }
+
+    #[test]
+    fn opening_changes_no_judgement(inside in json_like(), tree in tree()) {
+        for text in [format!("{{\"a\":{inside}}}"), format!("{{\"a\":{tree}}}")] {
+            let mut shown = Vec::new();
+            let opened = scan_opening(text.as_bytes(), &["a"], |within, member| {
+                if within.is_some() {
+                    shown.push((member.key_span, member.value.span()));
+                }
+            });
+            prop_assert_eq!(opened.err(), parse(text.as_bytes()).err(), "{}", text);
+            let Ok(root) = opened else { continue };
+            let found: Vec<_> = root.members().filter(|member| member.key == "a").flat_map(|member| {
+                let objects = member.value.elements().chain([member.value]);
+                objects.flat_map(Value::members).map(|member| (member.key_span, member.value.span())).collect::<Vec<_>>()
+            }).collect();
+            prop_assert_eq!(shown, found);
+        }
     }
 
     #[test]

@@ -95,6 +95,8 @@ fn usage_is_read_by_every_name_and_nonsense_is_ignored() {
     }
     let apart = answer(&plain(), r#"{"choices":[{"usage":{"prompt_tokens":1,"completion_tokens":2}}]}"#).unwrap();
     assert_eq!(apart.usage, known(1, 2, 0));
+    let twice = r#"{"choices":[],"usage":{"prompt_tokens":9,"completion_tokens":9},"usage":{"completion_tokens":2,"prompt_tokens":1}}"#;
+    assert_eq!(answer(&plain(), twice).unwrap().usage, known(1, 2, 0), "the last one counts");
     let groq =
         answer(&plain(), r#"{"choices":[],"x_groq":{"usage":{"prompt_tokens":1,"completion_tokens":2}}}"#).unwrap();
     assert_eq!(groq.usage, known(1, 2, 0));
