@@ -279,6 +279,18 @@ pub enum OnFailure {
     Stale,
 }
 
+impl OnFailure {
+    /// As the configuration writes it.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Error => "error",
+            Self::Degrade => "degrade",
+            Self::Stale => "stale",
+        }
+    }
+}
+
 /// `timeout` of a route.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Timeouts {

@@ -3,8 +3,9 @@
 
 use base::Endpoint;
 use bytes::Bytes;
-use config::{Snapshot, Upstream};
+use config::{Client, Route, Snapshot, Upstream};
 use dialect::Ask;
+use rules::split::{Branch, Case};
 use serde_json::{Value, json};
 
 use crate::understand;
@@ -45,6 +46,18 @@ pub fn explain(snapshot: &Snapshot, client: &str, endpoint: Endpoint, body: Byte
             story["prompt_tokens_guess"] = json!(ask.prompt_estimate());
             story["deadline_ms"] = json!(millis(deadline));
             story["attempt_ms"] = json!(millis(route.timeout.attempt));
+            story["strategy"] = json!(route.strategy.as_str());
+            story["on_failure"] = json!(client.on_failure.unwrap_or(route.on_failure).as_str());
+            if !route.split.is_empty() {
+                story["split"] = route.split.iter().map(|branch| fork(&route, branch, client, &ask)).collect();
+            }
+            if let Some(mirror) = &route.mirror {
+                story["mirror"] = json!({ "to": label(&route, mirror.to), "percent": mirror.share.percent });
+            }
+            story["waits_ms"] = json!({
+                "server_error": route.retry.server_error.iter().map(|wait| millis(*wait)).collect::<Vec<_>>(),
+                "throttled": route.retry.throttled.iter().map(|wait| millis(*wait)).collect::<Vec<_>>(),
+            });
             story["upstreams"] = route.upstreams.iter().map(|upstream| shown(upstream, endpoint)).collect();
         }
     }
@@ -58,11 +71,33 @@ fn millis(duration: std::time::Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }
 
+fn label(route: &Route, at: usize) -> Option<&str> {
+    route.upstreams.get(at).map(|upstream| &*upstream.label)
+}
+
+/// One branch of a split: whether this request would take it, as far as its body and client tell.
+fn fork(route: &Route, branch: &Branch, client: &Client, ask: &Ask) -> Value {
+    let tag = ask.tag.as_deref();
+    let case = Case { route: &route.name, header: &|_| None, tag, client: &client.name, quota_used: None };
+    // The least and the greatest chance there is: where they agree, chance has no say.
+    let met = [0.0, 1.0 - f64::EPSILON].map(|chance| branch.is_met(&case, &mut || chance));
+    let taken = match met {
+        [true, true] => "yes",
+        // What is explained is a body; whoever sends it adds the headers.
+        [false, false] if !branch.headers.is_empty() => "by header",
+        [false, false] => "no",
+        _ => "by chance",
+    };
+    let headers: Vec<&str> = branch.headers.iter().map(|(name, _)| &**name).collect();
+    json!({ "to": label(route, branch.to), "taken": taken, "headers": headers })
+}
+
 fn shown(upstream: &Upstream, endpoint: Endpoint) -> Value {
     let provider = &upstream.provider;
     json!({
         "upstream": &*upstream.label,
         "tier": upstream.tier,
+        "weight": upstream.weight,
         "protocol": provider.protocol.as_str(),
         "host": provider.origin.authority(),
         "path": upstream.paths.get(&endpoint).map(|path| path.as_str()),

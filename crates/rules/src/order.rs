@@ -25,6 +25,19 @@ pub enum Strategy {
     Fastest,
 }
 
+impl Strategy {
+    /// As the configuration writes it.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Ordered => "ordered",
+            Self::Weighted => "weighted",
+            Self::LeastBusy => "least_busy",
+            Self::Fastest => "fastest",
+        }
+    }
+}
+
 /// An upstream that may take the call.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Contender {
