@@ -66,7 +66,7 @@ impl Seat {
             let ask = self.ask(group, turn);
             for _ in 0..=group.repeats {
                 let call = self.call(&ask, &mut connection, (gateway, began)).await;
-                let has_failed = !matches!(call.ending, Ending::Right | Ending::Degraded);
+                let has_failed = matches!(call.ending, Ending::Refused(_) | Ending::Broken(_));
                 told.push(call);
                 if !has_failed {
                     break;
@@ -101,17 +101,18 @@ impl Seat {
         (gateway, began): (SocketAddr, Instant),
     ) -> Told {
         let sent = Clock.now();
-        let answered = tokio::time::timeout(DEADLINE + PATIENCE, answer(&question.ask, connection, gateway)).await;
-        let answered = answered.unwrap_or_else(|_| Err("no answer long after the deadline".to_owned()));
+        let leaves_after = self.incident.groups.get(self.group).and_then(|group| group.leaves_after);
+        let patience = leaves_after.unwrap_or(DEADLINE + PATIENCE);
+        // Given up, it takes its connection with it.
+        let answered = tokio::time::timeout(patience, answer(&question.ask, connection, gateway)).await;
         let (status, attempts, ending) = match answered {
-            Ok(answer) => {
+            Ok(Ok(answer)) => {
                 let attempts = answer.header("x-mai-attempts").and_then(|count| count.parse().ok()).unwrap_or(0);
                 (answer.status, attempts, judge(question, &answer))
             }
-            Err(what) => {
-                *connection = None;
-                (0, 0, Ending::Broken(what))
-            }
+            Ok(Err(what)) => (0, 0, Ending::Broken(what)),
+            Err(_) if leaves_after.is_some() => (0, 0, Ending::Left),
+            Err(_) => (0, 0, Ending::Broken("no answer long after the deadline".to_owned())),
         };
         let (at, took) = (sent.saturating_duration_since(began), Clock.now().saturating_duration_since(sent));
         Told { group: self.group, id: question.id.clone(), at, took, status, attempts, ending }

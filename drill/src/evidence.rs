@@ -31,6 +31,8 @@ pub(crate) enum Ending {
     Degraded,
     /// An error in OpenAI's form, with its code.
     Refused(String),
+    /// Nothing: the caller left before, as it was told to.
+    Left,
     /// Anything else: what is wrong with it.
     Broken(String),
 }
@@ -47,6 +49,8 @@ pub(crate) struct Try {
     pub(crate) ended: Option<Duration>,
     /// It was answered, whole and well.
     pub(crate) is_sound: bool,
+    /// It was given up by the gateway. The upstream may have heard of that late.
+    pub(crate) is_given_up: bool,
     /// The scenario's rule that answered, counted from 1.
     pub(crate) rule: Option<usize>,
     /// 0 where none was sent.

@@ -9,6 +9,9 @@ use crate::incident::{Expect, Fault, Incident, Promise, SETTLED};
 /// Two tries of one call overlap only beyond this: an upstream may hear late that it has been given up.
 const HEARING: Duration = Duration::from_millis(250);
 
+/// A sick upstream hears so late of a call that was given up that the next one may seem to run beside it.
+const HEARING_OF_TRIALS: Duration = Duration::from_millis(100);
+
 /// After a fault callers may still be told of it for so long: the hold, one more try, and slack.
 const AFTERMATH: Duration = Duration::from_secs(4);
 
@@ -142,7 +145,7 @@ fn failure(incident: &Incident, call: &Told) -> Option<String> {
     let is_excused =
         incident.fault.is_some_and(|fault| fault.from <= call.at + call.took && call.at < fault.until + AFTERMATH);
     match (&call.ending, expects) {
-        (Ending::Right, _) => None,
+        (Ending::Right | Ending::Left, _) => None,
         (Ending::Degraded, Expect::Degraded) | (Ending::Refused(_), Expect::Refused) if is_excused => None,
         (Ending::Degraded, _) => Some("a degraded answer".to_owned()),
         (Ending::Refused(code), _) => Some(format!("error `{code}`")),
@@ -186,8 +189,15 @@ fn sums(evidence: &Evidence) -> Sums {
         let attempts = evidence.lines.iter().flat_map(|line| &line.attempts);
         attempts.filter(|attempt| attempt.outcome == outcome).count()
     };
+    // Who left was told nothing; what the access log says of that call has to do.
+    let by_id: HashMap<&str, usize> =
+        evidence.lines.iter().map(|line| (line.id.as_str(), line.attempts.len())).collect();
+    let told = |call: &Told| match call.ending {
+        Ending::Left => by_id.get(call.id.as_str()).copied().unwrap_or_default(),
+        _ => call.attempts as usize,
+    };
     Sums {
-        told: evidence.told.iter().map(|call| call.attempts as usize).sum(),
+        told: evidence.told.iter().map(told).sum(),
         logged: evidence.lines.iter().map(|line| line.attempts.len()).sum(),
         reached: evidence.tries.len(),
         unconnected: logged("connect_error"),
@@ -214,7 +224,10 @@ fn overlapping(tries: &[Try]) -> Vec<String> {
 fn at_a_time<'a>(tries: impl Iterator<Item = &'a Try>) -> Vec<String> {
     let (mut running, mut most): (Vec<&Try>, Vec<&Try>) = (Vec::new(), Vec::new());
     for one in tries {
-        running.retain(|earlier| earlier.ended.is_none_or(|ended| ended > one.at));
+        running.retain(|earlier| {
+            let late = if earlier.is_given_up { HEARING_OF_TRIALS } else { Duration::ZERO };
+            earlier.ended.is_none_or(|ended| ended > one.at + late)
+        });
         running.push(one);
         if running.len() > most.len() {
             most.clone_from(&running);
@@ -265,9 +278,10 @@ impl Back {
         back.first = Some(start.saturating_sub(fault.until));
         (back.in_1s, back.in_4s) = (share(start, start + second), share(start, start + second * 4));
         back.at_last = share(incident.length.saturating_sub(second * 4), incident.length);
-        // Steps of half a second, each looked at with the second around it.
-        let steps = (0..).map(|step| second / 2 * step).take_while(|step| start + *step + second <= incident.length);
-        back.full = steps.into_iter().find(|step| share(start + *step, start + *step + second) >= FULLY);
+        // Steps of half a second, each with the two seconds behind it: less would be chance.
+        let steps =
+            (0..).map(|step| second / 2 * step).take_while(|step| start + *step + second * 2 <= incident.length);
+        back.full = steps.into_iter().find(|step| share(start + *step, start + *step + second * 2) >= FULLY);
         back
     }
 }

@@ -66,6 +66,8 @@ pub(crate) struct Group {
     pub(crate) has_side_effects: bool,
     /// How often a failed call is sent again, with the same request id.
     pub(crate) repeats: u32,
+    /// Leaves, by closing its connection, where no answer has come after so long.
+    pub(crate) leaves_after: Option<Duration>,
     /// What it must get.
     pub(crate) expects: Expect,
 }

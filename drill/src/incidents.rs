@@ -12,10 +12,10 @@ const fn s(count: u64) -> Duration {
     Duration::from_secs(count)
 }
 
-/// Clocks of a route, twenty to thirty times shorter than the defaults; enough is left of the deadline for a
-/// second try on a busy machine.
+/// Clocks of a route, ten to thirty times shorter than the defaults. A sound answer takes 60 ms at most, so that a busy machine may
+/// stand still for a second before it looks like a fault, and enough is left of the deadline for another try.
 const CLOCKS: &str = "
-    timeout: { attempt: 1s, first_byte: 1s }
+    timeout: { attempt: 1500ms, first_byte: 1500ms }
     deadline: 5s
     retry: { server_error: [100ms, 300ms], throttled: [500ms] }
     breaker: { failures: 5, window: 1s, hold: 1s, max_rest: 10s }";
@@ -38,6 +38,7 @@ const ASSISTANTS: Group = Group {
     in_step: false,
     has_side_effects: false,
     repeats: 0,
+    leaves_after: None,
     expects: Expect::Answer,
 };
 
@@ -61,7 +62,7 @@ const SHARE_OF_CALLS: Promise = Promise::Failures { per_mille: 1 };
 
 /// All of them; they run side by side.
 pub(crate) const ALL: &[Incident] =
-    &[ERRORS, OUTAGE, THROTTLED, FLAKY, HUNG, PROBED, RERANK, STALE_FIN, STALE_RST, FORGOTTEN, STORM];
+    &[ERRORS, OUTAGE, SEESAW, THROTTLED, FLAKY, HUNG, LEAVERS, PROBED, RERANK, STALE_FIN, STALE_RST, FORGOTTEN, STORM];
 
 const ERRORS: Incident = Incident {
     name: "errors",
@@ -118,7 +119,7 @@ rules:
     ],
     route: "
     strategy: weighted
-    timeout: { attempt: 1s, first_byte: 1s }
+    timeout: { attempt: 1500ms, first_byte: 1500ms }
     deadline: 5s
     retry: { server_error: [100ms, 300ms], throttled: [500ms] }
     breaker: { failures: 5, window: 1s, hold: 1s, max_rest: 10s }",
@@ -128,6 +129,46 @@ rules:
     length: s(40),
     full_share: 0.5,
     promises: FAILOVER,
+};
+
+const SEESAW: Incident = Incident {
+    name: "seesaw",
+    title: "the fallback fails while the first comes back",
+    upstreams: &[
+        upstream(
+            "first",
+            "
+word_delay: 1ms
+rules:
+  - when: { from: 2s, until: 8s }
+    reply: { status: 502, latency: { uniform: [5ms, 80ms] } }
+  - reply: { latency: { uniform: [20ms, 60ms] } }",
+            0,
+        ),
+        upstream(
+            "second",
+            "
+word_delay: 1ms
+rules:
+  - when: { from: 13s, until: 19s }
+    reply: { status: 502, latency: { uniform: [5ms, 80ms] } }
+  - reply: { latency: { uniform: [20ms, 60ms] } }",
+            1,
+        ),
+    ],
+    fault: Some(Fault { from: s(2), until: s(8) }),
+    length: s(24),
+    // No growth here: the first one must take everything at 13 s, ready or not.
+    promises: &[
+        Promise::Failures { per_mille: 0 },
+        Promise::Tries(2),
+        Promise::Switch(s(2)),
+        Promise::OneTrial,
+        Promise::LeftAlone { hold: s(1) },
+        Promise::BackWithin(s(4)),
+        Promise::Met { least: 5 },
+    ],
+    ..ERRORS
 };
 
 const THROTTLED: Incident = Incident {
@@ -239,7 +280,7 @@ const PROBED: Incident = Incident {
     ],
     // Probes come at most once a second, and the hold must outlast the wait for the next: by default it is three times as long.
     route: "
-    timeout: { attempt: 1s, first_byte: 1s }
+    timeout: { attempt: 1500ms, first_byte: 1500ms }
     deadline: 5s
     retry: { server_error: [100ms, 300ms], throttled: [500ms] }
     breaker: { failures: 5, window: 1s, hold: 3s, max_rest: 10s }",
@@ -251,6 +292,23 @@ const PROBED: Incident = Incident {
         Promise::Switch(s(2)),
         Promise::Spared { trials: 2 },
         Promise::BackWithin(s(7)),
+        Promise::GrowsBack,
+        Promise::Met { least: 5 },
+    ],
+    ..HUNG
+};
+
+const LEAVERS: Incident = Incident {
+    name: "leavers",
+    title: "a hung local model, and callers leave",
+    groups: &[Group { callers: 10, ..ASSISTANTS }, Group { callers: 10, leaves_after: Some(ms(300)), ..ASSISTANTS }],
+    // Who leaves says nothing about the upstream, so that the next call may be a trial at once.
+    promises: &[
+        Promise::Failures { per_mille: 0 },
+        Promise::Tries(2),
+        Promise::Switch(s(2)),
+        Promise::OneTrial,
+        Promise::BackWithin(s(4)),
         Promise::GrowsBack,
         Promise::Met { least: 5 },
     ],
@@ -275,7 +333,7 @@ rules:
         )
     }],
     route: "
-    timeout: { attempt: 400ms }
+    timeout: { attempt: 1s }
     deadline: 5s
     retry: { server_error: [100ms], throttled: [500ms] }
     breaker: { failures: 5, window: 1s, hold: 1s, max_rest: 10s }
@@ -363,7 +421,7 @@ rules:
     )],
     // A breaker would end the storm by itself; here the budget must.
     route: "
-    timeout: { attempt: 1s, first_byte: 1s }
+    timeout: { attempt: 1500ms, first_byte: 1500ms }
     deadline: 5s
     retry: { server_error: [50ms, 150ms], throttled: [500ms], budget: 0.2 }
     breaker: { failures: 10000, window: 1s, hold: 1s }",

@@ -32,6 +32,8 @@ pub(crate) struct Judgement {
     /// What was found.
     pub(crate) found: String,
     pub(crate) is_kept: bool,
+    /// It concerns the calls that a sick upstream gets.
+    pub(crate) is_about_trials: bool,
     /// Calls to look at, where it was not: request ids, or lines of the access log.
     pub(crate) such_as: Vec<String>,
 }
@@ -43,13 +45,16 @@ impl Judgement {
 }
 
 fn judgement(promise: impl Into<String>, found: impl Into<String>, is_kept: bool) -> Judgement {
-    Judgement { promise: promise.into(), found: found.into(), is_kept, such_as: Vec::new() }
+    Judgement { promise: promise.into(), found: found.into(), is_kept, is_about_trials: false, such_as: Vec::new() }
 }
 
 /// All promises of an incident.
 pub(crate) fn judge(incident: &Incident, figures: &Figures, evidence: &Evidence) -> Vec<Judgement> {
     let mut all = vec![one_at_a_time(figures), adds_up(figures), in_time(figures)];
-    all.extend(incident.promises.iter().map(|promise| one(*promise, incident, figures, evidence)));
+    all.extend(incident.promises.iter().map(|promise| {
+        let is_about_trials = matches!(promise, Promise::OneTrial | Promise::Spared { .. });
+        Judgement { is_about_trials, ..one(*promise, incident, figures, evidence) }
+    }));
     all
 }
 

@@ -30,6 +30,9 @@ const START: Duration = Duration::from_secs(15);
 /// From all being ready to the first call.
 const LEAD: Duration = Duration::from_millis(100);
 
+/// When the configuration is read anew, in the middle of most incidents: what is known of upstreams must survive that.
+const RELOAD: Duration = Duration::from_secs(7);
+
 /// What a run may take beyond the longest incident before it counts as hung.
 const PATIENCE: Duration = Duration::from_secs(20);
 
@@ -51,11 +54,17 @@ pub(crate) async fn run(options: &Options) -> io::Result<Report> {
     say(&format!("drill: {} incidents side by side, {} s", incidents.len(), longest.as_secs()));
 
     let began = Clock.now() + LEAD;
-    let told = play(incidents, &upstreams, gateway.data, began);
-    let told = tokio::time::timeout(longest + PATIENCE, told).await;
+    let playing = async {
+        let reload = gateway.reload_at(began + RELOAD);
+        tokio::join!(play(incidents, &upstreams, gateway.data, began), reload).0
+    };
+    let told = tokio::time::timeout(longest + PATIENCE, playing).await;
     let told = told.map_err(|_| io::Error::other("the callers do not come to an end"))??;
 
     let metrics = gateway.metrics().await?;
+    if metric_by(&metrics, "mai_config_reloads_total", "result").get("ok").is_none_or(|count| *count < 1.0) {
+        return Err(io::Error::other("the gateway has not read its configuration anew"));
+    }
     gateway.process.stop().await?;
     let access = fs::read_to_string(scratch.path().join("access.log"))?;
     let log = fs::read_to_string(scratch.path().join("gateway.log"))?;
@@ -140,6 +149,11 @@ impl Gateway {
                 _ => tokio::time::sleep(Duration::from_millis(20)).await,
             }
         }
+    }
+
+    async fn reload_at(&self, at: Instant) {
+        tokio::time::sleep_until(at.into()).await;
+        self.process.reload();
     }
 
     /// Keys of the configuration that this gateway does not follow yet, each once: `routes[].retry`.

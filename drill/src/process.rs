@@ -45,6 +45,11 @@ impl Process {
         self.child.try_wait().ok().flatten()
     }
 
+    /// Asks it to read its configuration anew.
+    pub(crate) fn reload(&self) {
+        self.signal(Signal::HUP);
+    }
+
     /// Asks it to stop and waits for its end, so that its logs are whole.
     pub(crate) async fn stop(mut self) -> io::Result<()> {
         self.signal(Signal::TERM);

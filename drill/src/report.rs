@@ -79,21 +79,27 @@ fn row(outcome: &Outcome) -> Vec<String> {
     let percent = |part: f64| format!("{:.0} %", part * 100.0);
     let others: usize = figures.reached.iter().skip(1).sum();
     let back = &figures.back;
-    let is_sick_for_a_time = outcome.incident.fault.is_some();
+    // What comes back slowly does so because another upstream carries the rest.
+    let has_others = figures.reached.len() > 1;
+    let is_tried = outcome.judgements.iter().any(|judgement| judgement.is_about_trials);
     vec![
         outcome.incident.title.to_owned(),
         format!("{}x", outcome.incident.factor),
         figures.calls.to_string(),
         figures.failures.len().to_string(),
         figures.reached.first().copied().unwrap_or_default().to_string(),
-        if figures.reached.len() > 1 { others.to_string() } else { dash() },
+        if has_others { others.to_string() } else { dash() },
         figures.faults.to_string(),
         figures.most_tries.to_string(),
         time(figures.switched.map(|(first, _)| first)),
         time(back.first),
-        time(back.full),
-        if is_sick_for_a_time { back.together.len().to_string() } else { dash() },
-        if back.first.is_some() { format!("{}, {}", percent(back.in_1s), percent(back.in_4s)) } else { dash() },
+        time(back.full.filter(|_| has_others)),
+        if is_tried { back.together.len().to_string() } else { dash() },
+        if has_others && back.first.is_some() {
+            format!("{}, {}", percent(back.in_1s), percent(back.in_4s))
+        } else {
+            dash()
+        },
         if outcome.is_kept() { "PASS" } else { "MISSED" }.to_owned(),
     ]
 }
@@ -182,8 +188,13 @@ mod tests {
     fn outcome(is_kept: bool) -> Outcome {
         let failure = Failure { id: "errors-0-1-2".to_owned(), what: "error `x`".to_owned(), line: None };
         let failures = if is_kept { Vec::new() } else { vec![failure; 5] };
-        let judgement =
-            Judgement { promise: "no failure".to_owned(), found: "some".to_owned(), is_kept, such_as: Vec::new() };
+        let judgement = Judgement {
+            promise: "no failure".to_owned(),
+            found: "some".to_owned(),
+            is_kept,
+            is_about_trials: false,
+            such_as: Vec::new(),
+        };
         Outcome {
             incident: ALL.first().unwrap(),
             figures: Figures { calls: 10, failures, reached: vec![4, 6], ..Figures::default() },

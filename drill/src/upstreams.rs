@@ -67,6 +67,7 @@ impl Upstreams {
                 at: since(call.at),
                 ended: call.ended_at.map(since),
                 is_sound: call.end == mock::End::Answered && call.status == 200,
+                is_given_up: call.end == mock::End::Gone,
                 rule: call.rule,
                 status: call.status,
             }));

@@ -14,7 +14,8 @@ fn ms(count: u64) -> Duration {
 
 fn a_try(id: &str, upstream: usize, at: u64, ended: u64) -> Try {
     let ended = Some(ms(ended));
-    Try { id: id.to_owned(), upstream, at: ms(at), ended, is_sound: true, rule: None, status: 200 }
+    let (is_sound, is_given_up) = (true, false);
+    Try { id: id.to_owned(), upstream, at: ms(at), ended, is_sound, is_given_up, rule: None, status: 200 }
 }
 
 fn told(at: u64, ending: Ending) -> Told {
@@ -48,6 +49,27 @@ fn calls_at_a_time_are_counted_where_they_are_most() {
     assert_eq!(at_a_time(tries.iter()), ["b", "c", "d"]);
     assert_eq!(at_a_time(tries[..2].iter()).len(), 1);
     assert!(at_a_time(std::iter::empty()).is_empty());
+}
+
+#[test]
+fn a_call_that_was_given_up_may_be_heard_of_late() {
+    let given_up = |ended| Try { is_sound: false, is_given_up: true, ..a_try("a", 0, 0, ended) };
+    let after = |ended| at_a_time([given_up(ended), a_try("b", 0, 1000, 1050)].iter()).len();
+    assert_eq!((after(1000), after(1090), after(1110)), (1, 1, 2));
+}
+
+#[test]
+fn who_left_is_counted_by_the_access_log() {
+    let left = Told { id: "a".to_owned(), attempts: 0, ..told(0, Ending::Left) };
+    let answered = Told { id: "b".to_owned(), ..told(0, Ending::Right) };
+    let lines = vec![
+        line(5.0, &[("hung-first/m", "caller_gone", 5.0)]),
+        Line { id: "b".to_owned(), ..line(5.0, &[("hung-first/m", "ok", 5.0)]) },
+    ];
+    let tries = vec![a_try("a", 0, 0, 5), a_try("b", 0, 0, 5)];
+    let figures =
+        Figures::of(incident("hung"), &Evidence { told: vec![left, answered], tries, lines, ..Evidence::default() });
+    assert!(figures.sums.agree() && figures.failures.is_empty(), "{figures:?}");
 }
 
 #[test]
