@@ -56,8 +56,8 @@ impl KeyRing {
         let fitted = provider.keys.iter().map(|key| &key.value).map(rest_of).collect();
         Arc::new(Self {
             rests: Mutex::new(fitted),
-            has_rested: AtomicBool::new(true),
-            refused: AtomicU64::new(1),
+            has_rested: AtomicBool::new(self.has_rested.load(Ordering::Relaxed)),
+            refused: AtomicU64::new(self.refused.load(Ordering::Relaxed)),
             ..Self::default()
         })
     }
@@ -77,6 +77,16 @@ impl KeyRing {
         let rests = self.rests.lock().unwrap_or_else(PoisonError::into_inner);
         let keys = (0..count).map(|step| (first + step) % count);
         keys.map(|at| (Some(at), rests.get(at).and_then(|rest| rest.bar(now)))).collect()
+    }
+
+    /// Why one of them takes no calls now.
+    #[must_use]
+    pub fn bar(&self, at: Option<usize>, now: Instant) -> Option<Bar> {
+        if !self.has_rested.load(Ordering::Relaxed) {
+            return None;
+        }
+        let rests = self.rests.lock().unwrap_or_else(PoisonError::into_inner);
+        rests.get(at?)?.bar(now)
     }
 
     /// Keys that rest now.

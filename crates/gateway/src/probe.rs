@@ -96,7 +96,7 @@ async fn watch(live: &Live, transport: &Transport, name: &str) {
         next = Some(now + every);
         let found = probe(transport, &provider).await;
         if configured(live, name).is_some_and(|(now, _)| is_same(&provider, &now)) {
-            probed(live, name, &mut state, &found);
+            probed(live, (name, every), &mut state, &found);
         }
         asked = Some(provider);
     }
@@ -118,7 +118,7 @@ fn is_same(one: &Provider, other: &Provider) -> bool {
 
 /// A probe of the provider has ended so. Its verdict opens the breakers of all upstreams there, and
 /// stands for the trial once they have been open long enough.
-fn probed(live: &Live, provider: &str, state: &mut ProbeState, found: &Result<(), Fault>) {
+fn probed(live: &Live, (provider, every): (&str, Duration), state: &mut ProbeState, found: &Result<(), Fault>) {
     if state.turns(found.is_ok()) {
         match found {
             Ok(()) => tracing::info!(provider, "the provider answers its health probes again"),
@@ -131,7 +131,7 @@ fn probed(live: &Live, provider: &str, state: &mut ProbeState, found: &Result<()
         // Between the two, one failed probe says nothing yet.
         match found {
             Ok(()) => standing.found_well(now),
-            Err(_) if state.is_sick() => standing.found_sick(now),
+            Err(_) if state.is_sick() => standing.found_sick(now, now + every + PATIENCE),
             Err(_) => {}
         }
     }

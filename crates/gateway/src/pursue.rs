@@ -77,7 +77,12 @@ pub async fn pursue(
         let (Some(upstream), Some(known)) = (route.upstreams.get(at), state.upstreams.get(at)) else {
             return Err(pursuit.verdict(now));
         };
-        let visit = match known.gate.enter(now) {
+        // Others may have found out since the plan was made.
+        let entered = match known.keys.bar(step.target.key, now) {
+            Some(bar) => Err(bar),
+            None => known.gate.enter(now),
+        };
+        let visit = match entered {
             Ok(visit) => visit,
             Err(bar) => {
                 pursuit.barred(bar);

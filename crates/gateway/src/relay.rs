@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
-use base::{AttemptOutcome, Code, Fault, Kind, Outcome, Refusal, Usage};
+use base::{AttemptOutcome, Class, Code, Fault, Kind, Outcome, Refusal, Usage};
 use bytes::Bytes;
 use config::{Timeouts, Upstream};
 use tokio::sync::watch;
@@ -219,6 +219,10 @@ impl Relay {
             Kind::BadResponse => Code::UpstreamBadResponse,
             _ => Code::UpstreamError,
         };
+        if fault.class != Class::Upstream {
+            // An error event that blames the caller or a limit speaks not against the upstream.
+            drop(self.passage.visit.take());
+        }
         let fault = scrubbed(&self.passage.upstream.provider, fault.clone());
         self.give_up(&Refusal::new(code, fault.message), Outcome::UpstreamCut, AttemptOutcome::Failed(fault.kind))
     }

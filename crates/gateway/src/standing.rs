@@ -168,11 +168,11 @@ impl Standing {
         matches!(self.look(now).0, Some(Bar::Resting(_)))
     }
 
-    /// An active probe found it out of order.
-    pub fn found_sick(&self, now: Instant) {
+    /// An active probe found it out of order; the next one will have found something by `next`.
+    pub fn found_sick(&self, now: Instant, next: Instant) {
         let mut state = self.state();
         let terms = state.terms;
-        state.breaker.trip(now, &terms);
+        state.breaker.trip(now, next, &terms);
         self.settle(&mut state, now);
     }
 

@@ -100,6 +100,8 @@ pub struct Breaker {
     state: State,
     /// When it last opened or began to grow. What began before says nothing about now.
     since: Option<Instant>,
+    /// A probe found the upstream dead, and another one will have looked by then.
+    dead_until: Option<Instant>,
     /// How many trials there have been: the number of the last one.
     trials: u64,
 }
@@ -128,8 +130,10 @@ impl Breaker {
             State::Closed(_) => Stand::Closed,
             State::Growing { from } => share(from, now).map_or(Stand::Closed, |share| Stand::Growing { share }),
             State::Open { trial: Some(_), .. } => Stand::HalfOpen { trial_out: true },
-            State::Open { until, trial: None } if now < until => Stand::Open { until },
-            State::Open { .. } => Stand::HalfOpen { trial_out: false },
+            State::Open { until, trial: None } => match self.shut(until) {
+                until if now < until => Stand::Open { until },
+                _ => Stand::HalfOpen { trial_out: false },
+            },
         }
     }
 
@@ -154,16 +158,17 @@ impl Breaker {
     /// The instant to ask again: the end of the hold, or `now` while another call's trial is out,
     /// which may end at any time.
     pub fn enter(&mut self, now: Instant) -> Result<Option<Trial>, Instant> {
-        match &mut self.state {
-            State::Closed(_) | State::Growing { .. } => Ok(None),
-            State::Open { trial: Some(_), .. } => Err(now),
-            State::Open { until, .. } if now < *until => Err(*until),
-            State::Open { trial, .. } => {
-                self.trials += 1;
-                *trial = Some(Trial(self.trials));
-                Ok(*trial)
-            }
+        match self.stand(now) {
+            Stand::Closed | Stand::Growing { .. } => return Ok(None),
+            Stand::HalfOpen { trial_out: true } => return Err(now),
+            Stand::Open { until } => return Err(until),
+            Stand::HalfOpen { trial_out: false } => self.trials += 1,
         }
+        let out = Some(Trial(self.trials));
+        if let State::Open { trial, .. } = &mut self.state {
+            *trial = out;
+        }
+        Ok(out)
     }
 
     /// A try ended well. Only a trial's success changes anything: failures are counted, not weighed
@@ -201,22 +206,26 @@ impl Breaker {
         }
     }
 
-    /// A probe found the upstream dead. It opens, or stays open for another `hold`; a trial that is
-    /// out will find out by itself.
-    pub fn trip(&mut self, now: Instant, terms: &Terms) -> Option<Change> {
-        match &mut self.state {
-            State::Open { trial: Some(_), .. } => None,
-            State::Open { until, .. } if now < *until => {
+    /// A probe found the upstream dead, and the next one will have found something by `next`. It opens,
+    /// or stays open for another `hold`, and until then at least; a trial that is out will find out by
+    /// itself.
+    pub fn trip(&mut self, now: Instant, next: Instant, terms: &Terms) -> Option<Change> {
+        let before = self.stand(now);
+        self.dead_until = Some(next);
+        match (before, &mut self.state) {
+            (Stand::HalfOpen { trial_out: true }, _) => None,
+            (Stand::Open { .. }, State::Open { until, .. }) => {
                 *until = end(now, terms).max(*until);
                 None
             }
-            State::Closed(_) | State::Growing { .. } | State::Open { .. } => Some(self.open(now, terms)),
+            _ => Some(self.open(now, terms)),
         }
     }
 
     /// A probe found the upstream well. When its hold is over and no trial is out, that is as good as
     /// a trial, so that no caller need risk one.
     pub fn well(&mut self, now: Instant) -> Option<Change> {
+        self.dead_until = None;
         match self.stand(now) {
             Stand::HalfOpen { trial_out: false } => Some(self.grow(now)),
             _ => self.settle(now),
@@ -231,9 +240,15 @@ impl Breaker {
     }
 
     fn grow(&mut self, now: Instant) -> Change {
+        self.dead_until = None;
         self.state = State::Growing { from: now };
         self.since = Some(now);
         Change::Growing
+    }
+
+    /// Until when it stays open without a trial, given the end of its hold.
+    fn shut(&self, until: Instant) -> Instant {
+        self.dead_until.map_or(until, |dead| dead.max(until))
     }
 
     /// Takes in that growing is over.

@@ -241,7 +241,10 @@ impl Script {
 
 impl From<Script> for Scenario {
     fn from(script: Script) -> Self {
-        let calls = script.calls.into_iter().map(|(n, reply)| Rule::nth(n, reply));
+        let mut calls = script.calls;
+        calls.sort_by_key(|(n, _)| *n);
+        // A rule counts the calls that reach it, which those of the rules before it do not.
+        let calls = (0..).zip(calls).map(|(before, (n, reply))| Rule::nth(n.saturating_sub(before), reply));
         let rules = calls.chain(script.rest.map(Rule::always));
         match script.base {
             None => Self::of(rules),

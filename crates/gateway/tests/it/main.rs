@@ -3,6 +3,8 @@
 //! `cfg(test)` says nothing new here, but tells the linter that helpers may unwrap as tests may.
 
 #[cfg(test)]
+mod breakers;
+#[cfg(test)]
 mod chunks;
 #[cfg(test)]
 mod embeddings;
@@ -36,3 +38,5 @@ mod storms;
 mod streams;
 #[cfg(test)]
 mod unicode;
+#[cfg(test)]
+mod waits;

@@ -18,7 +18,7 @@ fn seconds(seconds: u64) -> Duration {
 /// A breaker that a probe has opened at `now`.
 fn open(now: Instant) -> Breaker {
     let mut breaker = Breaker::default();
-    breaker.trip(now, &TERMS);
+    breaker.trip(now, now, &TERMS);
     breaker
 }
 
@@ -199,12 +199,12 @@ fn a_ticket_counts_once_and_in_its_own_time_only() {
 fn a_probe_that_finds_it_dead_opens_it_and_keeps_it_open() {
     let (mut breaker, now) = (Breaker::default(), base::Clock.now());
     let until = now + TERMS.hold;
-    assert_eq!(breaker.trip(now, &TERMS), Some(Change::Opened { until }));
+    assert_eq!(breaker.trip(now, now, &TERMS), Some(Change::Opened { until }));
     let later = now + seconds(10);
-    assert_eq!(breaker.trip(later, &TERMS), None);
+    assert_eq!(breaker.trip(later, later, &TERMS), None);
     assert_eq!(breaker.stand(later), Stand::Open { until: later + TERMS.hold });
     let shorter = Terms { hold: seconds(1), ..TERMS };
-    breaker.trip(later, &shorter);
+    breaker.trip(later, later, &shorter);
     assert_eq!(breaker.stand(later), Stand::Open { until: later + TERMS.hold }, "no hold is cut short");
 }
 
@@ -213,7 +213,7 @@ fn a_probe_that_finds_it_dead_after_its_hold_spares_the_caller_a_trial() {
     let now = base::Clock.now();
     let mut breaker = open(now);
     let later = now + TERMS.hold;
-    assert_eq!(breaker.trip(later, &TERMS), Some(Change::Opened { until: later + TERMS.hold }));
+    assert_eq!(breaker.trip(later, later, &TERMS), Some(Change::Opened { until: later + TERMS.hold }));
     assert_eq!(breaker.enter(later), Err(later + TERMS.hold));
 }
 
@@ -233,7 +233,7 @@ fn while_a_trial_is_out_probes_leave_the_verdict_to_it() {
     let (mut breaker, trial) = on_trial(now);
     let later = now + TERMS.hold + seconds(1);
     assert_eq!(breaker.well(later), None);
-    assert_eq!(breaker.trip(later, &TERMS), None);
+    assert_eq!(breaker.trip(later, later, &TERMS), None);
     assert_eq!(breaker.succeeded(Some(trial), later), Some(Change::Growing));
 }
 
@@ -260,6 +260,19 @@ fn one_failure_opens_it_where_the_terms_allow_none() {
 fn a_hold_beyond_all_measure_is_no_panic() {
     let now = base::Clock.now();
     let mut breaker = Breaker::default();
-    breaker.trip(now, &Terms { hold: Duration::MAX, ..TERMS });
+    breaker.trip(now, now, &Terms { hold: Duration::MAX, ..TERMS });
     assert_eq!(breaker.enter(now + seconds(86_400)), Err(now + LONGEST_HOLD));
+}
+
+#[test]
+fn what_a_probe_found_dead_stays_shut_until_the_next_one_has_looked() {
+    let (mut breaker, now) = (Breaker::default(), base::Clock.now());
+    let next = now + seconds(65);
+    assert!(breaker.trip(now, next, &TERMS).is_some());
+    assert_eq!(breaker.stand(now + TERMS.hold), Stand::Open { until: next }, "beyond its hold");
+    assert_eq!(breaker.enter(now + TERMS.hold), Err(next));
+    assert_eq!(breaker.well(now + seconds(60)), Some(Change::Growing), "one answer ends that");
+    let mut unwatched = Breaker::default();
+    assert!(unwatched.trip(now, next, &TERMS).is_some());
+    assert!(unwatched.enter(next).unwrap().is_some(), "where no probe comes any more a caller may try");
 }

@@ -19,7 +19,7 @@ impl Pursuit<'_> {
             Some(fault) if fault.class == Class::Caller => refusal(fault),
             _ if is_throttled => throttled(soonest.unwrap_or_default().min(longest)),
             _ if is_spent => deadline_exceeded(),
-            None => unavailable(soonest.map(|wait| wait.min(longest))),
+            None => unavailable(soonest),
             Some(fault) => {
                 let rest = self.terms.retry.rest(fault.retry_after, longest);
                 let refusal = refusal(fault);

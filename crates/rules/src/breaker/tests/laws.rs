@@ -11,8 +11,8 @@ enum Event {
     Enter,
     /// One of the calls under way ends.
     End(usize, End),
-    /// A probe finds it dead.
-    Trip,
+    /// A probe finds it dead, and the next one has looked after so many milliseconds.
+    Trip(u64),
     /// A probe finds it well.
     Well,
     /// Milliseconds pass.
@@ -35,7 +35,7 @@ fn event() -> impl Strategy<Value = Event> {
     prop_oneof![
         4 => Just(Event::Enter),
         4 => (any::<usize>(), end).prop_map(|(which, end)| Event::End(which, end)),
-        1 => Just(Event::Trip),
+        1 => (0_u64..40_000).prop_map(Event::Trip),
         1 => Just(Event::Well),
         2 => (0_u64..2_000).prop_map(Event::Pass),
         2 => (0_u64..40_000).prop_map(Event::Pass),
@@ -68,7 +68,7 @@ impl World {
         let change = match event {
             Event::Enter => self.enter(before),
             Event::End(which, end) => self.end(which, end),
-            Event::Trip => self.breaker.trip(self.now, &self.terms),
+            Event::Trip(next) => self.breaker.trip(self.now, self.now + Duration::from_millis(next), &self.terms),
             Event::Well => self.breaker.well(self.now),
             Event::Pass(milliseconds) => self.pass(Duration::from_millis(milliseconds), before),
             Event::Reload(failures, window, hold) => {
@@ -128,7 +128,10 @@ impl World {
                 self.opened = Some((self.now, until));
             }
             Some(Change::Growing) => {
-                assert!(matches!(before, Stand::HalfOpen { .. }), "came back from {before:?}");
+                // A probe that is answered ends what the last one has found, but never a hold.
+                let is_held = self.opened.is_some_and(|(_, until)| self.now < until);
+                assert!(matches!(before, Stand::HalfOpen { .. } | Stand::Open { .. }), "came back from {before:?}");
+                assert!(!is_held, "came back within its hold");
                 self.back = Some(self.now);
             }
             Some(Change::Closed) => assert_eq!(before, Stand::Closed),
@@ -175,7 +178,7 @@ const PLAINEST: [Event; 8] = [
     Event::End(0, End::Well),
     Event::End(0, End::Badly),
     Event::End(0, End::Otherwise),
-    Event::Trip,
+    Event::Trip(0),
     Event::Well,
     Event::Pass(10_000),
     Event::Pass(30_000),
@@ -188,7 +191,7 @@ fn every_short_story_of_an_upstream_that_was_opened_ends_with_one_trial_or_none(
         let mut world = World::new();
         world.happen(Event::Reload(1, 10, 30));
         // A call that was under way before, and comes late.
-        for event in [Event::Enter, Event::Trip, Event::Pass(30_000), Event::Enter] {
+        for event in [Event::Enter, Event::Trip(0), Event::Pass(30_000), Event::Enter] {
             world.happen(event);
         }
         let digits = (0..LENGTH).map(|place| number / PLAINEST.len().pow(place) % PLAINEST.len());
@@ -245,7 +248,7 @@ proptest! {
                 Event::Enter => trial = breaker.enter(now).unwrap_or(trial),
                 Event::End(_, End::Well) => drop(breaker.succeeded(trial, now)),
                 Event::End(..) => drop(breaker.failed(None, now, now, &TERMS)),
-                Event::Trip => drop(breaker.trip(now, &TERMS)),
+                Event::Trip(next) => drop(breaker.trip(now, now + Duration::from_millis(next), &TERMS)),
                 Event::Well => drop(breaker.well(now)),
                 Event::Pass(_) | Event::Reload(..) => breaker.released(trial),
             }
