@@ -38,6 +38,7 @@ pub mod mirror;
 pub mod models;
 pub mod net;
 pub mod nudge;
+pub mod patience;
 pub mod plan;
 pub mod probe;
 pub mod pursue;

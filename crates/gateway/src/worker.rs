@@ -7,12 +7,13 @@
 use std::future::Future;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::task::Poll;
 use std::time::Duration;
 
 use base::Dice;
 use hyper::service::Service;
 use hyper::{Request, Response, body::Incoming};
-use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::rt::TokioIo;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio::sync::mpsc;
@@ -20,6 +21,7 @@ use tokio::sync::mpsc;
 use crate::caller_io::{CallerIo, Presence};
 use crate::live::Live;
 use crate::net::Transport;
+use crate::patience::Patience;
 use crate::seat::Seat;
 use crate::serve::{Connection, Gone, Serving, serve};
 use crate::wire::Reply;
@@ -151,17 +153,26 @@ impl Worker {
         T: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
         let io = TokioIo::new(io.counted(self.live.count_of_unwritten()));
+        let mut patience = Patience::of(self.live.clock, HEAD_PATIENCE);
         let cut = self.seat.cut();
         let nudge = presence.nudge.clone();
         let service = Talk(Arc::new(Connection { worker: self, presence, cut }));
         let conversation = hyper::server::conn::http1::Builder::new()
-            .timer(TokioTimer::new())
+            .timer(patience.timer())
             .header_read_timeout(HEAD_PATIENCE)
             .max_buf_size(HEAD_BOUND)
             .serve_connection(io, service);
         let mut conversation = std::pin::pin!(conversation);
         // It ends with the caller's going, with a broken request, or in peace: nothing is left to do.
-        let _ = std::future::poll_fn(|cx| nudge.through(cx, |cx| conversation.as_mut().poll(cx))).await;
+        std::future::poll_fn(|cx| {
+            nudge.through(cx, |cx| {
+                if conversation.as_mut().poll(cx).is_ready() {
+                    return Poll::Ready(());
+                }
+                if patience.is_over(cx) { conversation.as_mut().poll(cx).map(drop) } else { Poll::Pending }
+            })
+        })
+        .await;
     }
 
     async fn sweep(&self) {

@@ -19,6 +19,7 @@ const SUPPORT: &[&str] = &[
     "metrics",
     "net",
     "nudge",
+    "patience",
     "raw",
     "running",
     "seat",

@@ -701,3 +701,21 @@ fn a_body_whose_chunks_are_no_chunks_is_refused_and_not_taken_for_a_departure() 
         }
     });
 }
+
+#[test]
+fn a_connection_on_which_no_request_comes_is_closed_after_90_seconds() {
+    story(async {
+        let stage = Stage::usual();
+        stage.host("a", pleasant());
+        let mut caller = stage.caller();
+        for written in ["", "POST /v1/chat/completions HTTP/1.1\r\nhost: a\r\n"] {
+            tokio::time::sleep(Duration::from_secs(80)).await;
+            assert_eq!(caller.ask(&chat("chat").user("Hi").key(KEY)).await.status, 200);
+            caller.write(written.as_bytes()).await;
+            let began = tokio::time::Instant::now();
+            caller.rest().await;
+            assert_eq!(began.elapsed().as_secs(), 90, "{written:?}");
+            caller = stage.caller();
+        }
+    });
+}
