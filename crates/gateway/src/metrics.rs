@@ -6,7 +6,7 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use base::{Attempt, Record};
+use base::{Attempt, AttemptOutcome, Record};
 use prometheus::{
     Encoder, Histogram, HistogramOpts, HistogramVec, IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Opts, Registry,
     TextEncoder,
@@ -89,6 +89,23 @@ const UNKNOWN: &str = "unknown";
 /// Route and client, by name.
 type PairKey = (Arc<str>, Arc<str>);
 
+/// The handles that the last record was counted with. Those of one worker mostly come from the same
+/// few names, which are then the same pointers, and nothing need be looked up.
+#[derive(Debug, Default)]
+struct Last {
+    pair: Option<(PairKey, Arc<Pair>)>,
+    tried: Option<Tried>,
+}
+
+/// The counters of one route's tries at one upstream that ended well.
+#[derive(Debug)]
+struct Tried {
+    route: Arc<str>,
+    upstream: Arc<str>,
+    ok: IntCounter,
+    duration: Histogram,
+}
+
 /// The counters of one route used by one client.
 #[derive(Debug)]
 struct Pair {
@@ -126,6 +143,7 @@ pub struct Metrics {
     pub connections: IntGauge,
     /// Bounded by configured routes times configured clients.
     pairs: Mutex<HashMap<PairKey, Arc<Pair>>>,
+    last: Mutex<Last>,
 }
 
 impl Metrics {
@@ -170,6 +188,7 @@ impl Metrics {
             connections: gauge(&CONNECTIONS)?.with_label_values::<&str>(&[]),
             log_lost: gauge(&LOG_LOST)?.with_label_values::<&str>(&[]),
             pairs: Mutex::default(),
+            last: Mutex::default(),
             registry,
         };
         for result in ["ok", "rejected"] {
@@ -245,16 +264,24 @@ impl Metrics {
     /// Counts one request's end.
     pub fn count(&self, record: &Record) {
         self.overhead.observe(record.overhead.as_secs_f64());
+        let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
         let route = record.route.as_deref().unwrap_or(UNKNOWN);
         for attempt in &record.attempts {
-            self.count_attempt(route, attempt);
+            match &record.route {
+                Some(route) if attempt.outcome == AttemptOutcome::Ok => {
+                    let tried = self.tried(&mut last, route, &attempt.upstream);
+                    tried.ok.inc();
+                    tried.duration.observe(attempt.took.as_secs_f64());
+                }
+                _ => self.count_attempt(route, attempt),
+            }
         }
         if let Some(first) = record.first_content {
             self.first_token.with_label_values(&[route]).observe(first.as_secs_f64());
         }
         let ok = record.status == 200 && record.outcome == base::Outcome::Ok;
         if let (true, Some(route), Some(client)) = (ok, &record.route, &record.client) {
-            let pair = self.pair(route, client);
+            let pair = self.pair(&mut last, route, client);
             pair.ok.inc();
             pair.duration.observe(record.took.as_secs_f64());
             if let Some(usage) = record.usage {
@@ -292,7 +319,25 @@ impl Metrics {
         self.upstream_duration.with_label_values(&[upstream]).observe(attempt.took.as_secs_f64());
     }
 
-    fn pair(&self, route: &Arc<str>, client: &Arc<str>) -> Arc<Pair> {
+    fn tried<'a>(&self, last: &'a mut Last, route: &Arc<str>, upstream: &Arc<str>) -> &'a Tried {
+        let is_same = |known: &Tried| Arc::ptr_eq(&known.route, route) && Arc::ptr_eq(&known.upstream, upstream);
+        last.tried = last.tried.take().filter(is_same);
+        last.tried.get_or_insert_with(|| Tried {
+            route: route.clone(),
+            upstream: upstream.clone(),
+            ok: self.attempts.with_label_values(&[&**route, &**upstream, AttemptOutcome::Ok.as_str()]),
+            duration: self.upstream_duration.with_label_values(&[&**upstream]),
+        })
+    }
+
+    fn pair<'a>(&self, last: &'a mut Last, route: &Arc<str>, client: &Arc<str>) -> &'a Pair {
+        let is_same = |((known, of), _): &(PairKey, _)| Arc::ptr_eq(known, route) && Arc::ptr_eq(of, client);
+        last.pair = last.pair.take().filter(is_same);
+        let known = || ((route.clone(), client.clone()), self.known_pair(route, client));
+        &last.pair.get_or_insert_with(known).1
+    }
+
+    fn known_pair(&self, route: &Arc<str>, client: &Arc<str>) -> Arc<Pair> {
         let mut pairs = self.pairs.lock().unwrap_or_else(PoisonError::into_inner);
         let pair = pairs.entry((route.clone(), client.clone())).or_insert_with(|| {
             let tokens = |kind| self.tokens.with_label_values(&[&**route, &**client, kind]);
