@@ -97,6 +97,12 @@ impl Endpoint {
     /// The query is not part of `path`.
     #[must_use]
     pub fn of_path(path: &str) -> Option<Self> {
+        // As almost everybody writes it.
+        if let Some(tail) = path.strip_prefix("/v1/")
+            && let Some(known) = Self::ALL.into_iter().find(|endpoint| endpoint.tail() == tail)
+        {
+            return Some(known);
+        }
         let mut rest: smallvec::SmallVec<[&str; 8]> = smallvec::SmallVec::new();
         for part in path.split('/').filter(|part| !part.is_empty()) {
             if rest.is_empty() && matches!(part, "v1" | "v2") {

@@ -106,16 +106,24 @@ pub fn named(name: &str) -> HeaderValue {
 /// Milliseconds with two digits behind the point.
 #[must_use]
 pub fn millis(duration: Duration) -> HeaderValue {
-    let hundredths = duration.as_micros() / 10;
-    let mut text = String::with_capacity(12);
-    text.push_str(itoa::Buffer::new().format(hundredths / 100));
-    text.push('.');
+    let hundredths = u64::try_from(duration.as_micros() / 10).unwrap_or(u64::MAX);
+    // At most twenty digits and the point: on the stack.
+    let mut text = smallvec::SmallVec::<[u8; 24]>::new();
+    text.extend_from_slice(itoa::Buffer::new().format(hundredths / 100).as_bytes());
+    text.push(b'.');
     let rest = hundredths % 100;
     if rest < 10 {
-        text.push('0');
+        text.push(b'0');
     }
-    text.push_str(itoa::Buffer::new().format(rest));
-    HeaderValue::try_from(text).unwrap_or(HeaderValue::from_static("0"))
+    text.extend_from_slice(itoa::Buffer::new().format(rest).as_bytes());
+    HeaderValue::from_bytes(&text).unwrap_or(HeaderValue::from_static("0"))
+}
+
+/// A count; one without the trouble of making it is nearly always meant.
+#[must_use]
+pub fn count(count: usize) -> HeaderValue {
+    const FEW: [&str; 5] = ["0", "1", "2", "3", "4"];
+    FEW.get(count).map_or_else(|| HeaderValue::from(count), |few| HeaderValue::from_static(few))
 }
 
 #[cfg(test)]

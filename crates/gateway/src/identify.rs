@@ -4,10 +4,11 @@ use std::sync::Arc;
 
 use base::{Code, Refusal};
 use config::{Client, Snapshot};
-use http::HeaderMap;
+use http::{HeaderMap, HeaderName, header};
 
 /// The headers in which callers show their key, in the order in which they are looked at.
-const KEY_HEADERS: [&str; 3] = ["authorization", "api-key", "x-api-key"];
+const KEY_HEADERS: [HeaderName; 3] =
+    [header::AUTHORIZATION, HeaderName::from_static("api-key"), HeaderName::from_static("x-api-key")];
 
 /// The client behind the request's key. The address never matters, nor does a key in the URL.
 ///
@@ -15,10 +16,10 @@ const KEY_HEADERS: [&str; 3] = ["authorization", "api-key", "x-api-key"];
 /// `invalid_api_key`.
 pub fn caller<'a>(snapshot: &'a Snapshot, headers: &HeaderMap) -> Result<&'a Arc<Client>, Refusal> {
     let mut shown = false;
-    for name in KEY_HEADERS {
+    for name in &KEY_HEADERS {
         for value in headers.get_all(name) {
             let value = value.as_bytes();
-            let key = if name == "authorization" { bearer(value) } else { Some(value.trim_ascii()) };
+            let key = if name == header::AUTHORIZATION { bearer(value) } else { Some(value.trim_ascii()) };
             let Some(key) = key.filter(|key| !key.is_empty()) else { continue };
             shown = true;
             if let Some(client) = snapshot.client(key) {

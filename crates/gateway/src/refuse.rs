@@ -31,7 +31,6 @@ pub fn refuse(refusal: &Refusal, mut trail: Trail) -> Response<Reply> {
     let code = if row.code.is_empty() { told } else { Some(row.code) };
     trail.record.code = code.map(Into::into);
     trail.record.status = status;
-    trail.dress(headers);
-    trail.end(row.outcome);
+    trail.conclude(headers, None, row.outcome);
     response
 }

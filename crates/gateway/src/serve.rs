@@ -271,8 +271,7 @@ fn whole(body: Bytes, outcome: Outcome, mut trail: Trail) -> Response<Reply> {
     let mut response = Response::new(Reply::whole(body));
     response.headers_mut().insert(header::CONTENT_TYPE, JSON);
     trail.record.status = 200;
-    trail.dress(response.headers_mut());
-    trail.end(outcome);
+    trail.conclude(response.headers_mut(), None, outcome);
     response
 }
 
@@ -283,7 +282,6 @@ fn answer(connection: &Connection, answered: Answered, mut trail: Trail) -> Resp
     trail.record.status = 200;
     let mut headers = HeaderMap::with_capacity(12);
     headers.insert(head::UPSTREAM, shown);
-    trail.dress(&mut headers);
     let body = match landed {
         Landed::Whole(answer, kind) => {
             let kind = kind.unwrap_or(if answer.is_stream { EVENTS } else { JSON });
@@ -293,13 +291,13 @@ fn answer(connection: &Connection, answered: Answered, mut trail: Trail) -> Resp
                 trail.first_content();
             }
             trail.used(answer.usage.unwrap_or_else(|| guess(&ask, &answer.body)));
-            trail.tries.end(base::AttemptOutcome::Ok, Some(200));
-            trail.end(Outcome::Ok);
+            trail.conclude(&mut headers, Some(base::AttemptOutcome::Ok), Outcome::Ok);
             connection.presence.idle();
             Reply::whole(answer.body)
         }
         Landed::Stream(opened) => {
             connection.presence.answering();
+            trail.dress(&mut headers);
             headers.insert(header::CONTENT_TYPE, opened.raw.clone().unwrap_or(EVENTS));
             if opened.raw.is_none() {
                 unbuffered(&mut headers);

@@ -60,17 +60,26 @@ impl Tries {
 
     /// The wait is over: the try has failed, or its answer is here or has begun.
     pub fn wait_ends(&mut self) {
+        if self.waiting_since.is_some() {
+            self.wait_ended(self.clock.now());
+        }
+    }
+
+    fn wait_ended(&mut self, now: Instant) {
         if let Some(since) = self.waiting_since.take() {
-            self.waited += self.clock.now().duration_since(since);
+            self.waited += now.duration_since(since);
         }
     }
 
     /// The try has ended so.
     pub fn end(&mut self, outcome: AttemptOutcome, status: Option<u16>) {
-        self.wait_ends();
+        self.ended(outcome, status, self.clock.now());
+    }
+
+    fn ended(&mut self, outcome: AttemptOutcome, status: Option<u16>, now: Instant) {
+        self.wait_ended(now);
         if let Some((upstream, began)) = self.trying.take() {
-            let took = self.clock.now().duration_since(began);
-            self.done.push(Attempt { upstream, outcome, status, took });
+            self.done.push(Attempt { upstream, outcome, status, took: now.duration_since(began) });
         }
     }
 
@@ -136,11 +145,17 @@ impl Trail {
     /// Time so far that was not spent waiting for an upstream or in a queue; fixed at its first
     /// reading, which is when the answer's head goes out.
     pub fn overhead(&mut self) -> Duration {
-        if !std::mem::replace(&mut self.overhead_is_known, true) {
-            let took = self.live.clock.now().duration_since(self.began);
-            self.record.overhead = took.saturating_sub(self.tries.waited).saturating_sub(self.record.queued);
+        if !self.overhead_is_known {
+            self.overhead_until(self.live.clock.now());
         }
         self.record.overhead
+    }
+
+    fn overhead_until(&mut self, now: Instant) {
+        if !std::mem::replace(&mut self.overhead_is_known, true) {
+            let took = now.duration_since(self.began);
+            self.record.overhead = took.saturating_sub(self.tries.waited).saturating_sub(self.record.queued);
+        }
     }
 
     /// The first content of a stream goes out now.
@@ -153,7 +168,7 @@ impl Trail {
         headers.insert(head::REQUEST_ID, self.request_id.clone());
         if let Some(route) = &self.shown_route {
             headers.insert(head::ROUTE, route.clone());
-            headers.insert(head::ATTEMPTS, HeaderValue::from(self.tries.count()));
+            headers.insert(head::ATTEMPTS, head::count(self.tries.count()));
         }
         if let Some(why) = &self.record.degraded {
             headers.insert(head::DEGRADED, head::named(why));
@@ -166,18 +181,35 @@ impl Trail {
         self.record.usage = Some(usage);
     }
 
+    /// The answer is whole: puts what is known into its headers, and the request has ended, its last try
+    /// so, where an upstream has answered. One look at the clock is enough for all of it.
+    pub fn conclude(&mut self, headers: &mut HeaderMap, tried: Option<AttemptOutcome>, outcome: Outcome) {
+        let now = self.live.clock.now();
+        self.overhead_until(now);
+        self.dress(headers);
+        if let Some(tried) = tried {
+            self.tries.ended(tried, Some(200), now);
+        }
+        self.ended(outcome, now);
+    }
+
     /// The request has ended. Only the first word counts.
     pub fn end(&mut self, outcome: Outcome) {
-        if self.ended {
+        if !self.ended {
+            self.ended(outcome, self.live.clock.now());
+        }
+    }
+
+    fn ended(&mut self, outcome: Outcome, now: Instant) {
+        if std::mem::replace(&mut self.ended, true) {
             return;
         }
-        self.ended = true;
         self.record.outcome = outcome;
         let unfinished = if outcome == Outcome::CallerGone { AttemptOutcome::Gone } else { AttemptOutcome::Cancelled };
-        self.tries.end(unfinished, None);
+        self.tries.ended(unfinished, None, now);
         self.record.attempts = std::mem::take(&mut self.tries.done);
-        self.overhead();
-        self.record.took = self.live.clock.now().duration_since(self.began);
+        self.overhead_until(now);
+        self.record.took = now.duration_since(self.began);
         if let Some(count) = self.running.take() {
             count.fetch_sub(1, Ordering::Relaxed);
         }
