@@ -20,16 +20,18 @@ const fn room(name: &'static str, may: &'static [&'static str], tests_may: &'sta
 const PEERS: &[&str] = &["testkit", "mock"];
 
 /// The table; ARCHITECTURE.md says why.
-const ROOMS: [Room; 13] = [
+const ROOMS: [Room; 15] = [
     room("base", &[], &[]),
     room("dialect", &["base"], PEERS),
     room("rules", &["base"], PEERS),
     room("config", &["base", "dialect", "rules"], PEERS),
-    room("gateway", &["base", "dialect", "rules", "config"], PEERS),
-    room("admin", &["base", "config", "gateway"], PEERS),
+    room("state", &["base"], &[]),
+    room("drivers", &["base", "state"], &[]),
+    room("gateway", &["base", "dialect", "rules", "config", "state"], PEERS),
+    room("admin", &["base", "config", "gateway", "state"], PEERS),
     room("mock", &["base"], PEERS),
     room("testkit", &["base", "mock"], &[]),
-    room("mai", &["base", "dialect", "rules", "config", "gateway", "admin", "mock"], PEERS),
+    room("mai", &["base", "dialect", "rules", "config", "state", "drivers", "gateway", "admin", "mock"], PEERS),
     room("bench", &[], &[]),
     room("drill", &["base", "mock", "testkit"], &[]),
     room("fuzz", &["base", "dialect"], &[]),

@@ -1,0 +1,176 @@
+//! Where those who book and ask leave things for the thread that writes.
+
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use state::{Book, Entry, Health, Question, Row, Trouble, Unreadable};
+use tokio::sync::oneshot;
+
+/// Different entries that the thread holds at most, some 30 MB: those of a day when a hundred teams use
+/// ten models.
+pub(super) const MOST_ENTRIES: usize = 100_000;
+/// Different entries on their way to the thread, which takes them when this is half full, or after a second.
+const MOST_ON_THEIR_WAY: usize = 20_000;
+/// Questions that may wait for an answer.
+pub(super) const MOST_QUESTIONS: usize = 64;
+
+pub(super) type Reply = oneshot::Sender<Result<Vec<Row>, Unreadable>>;
+
+/// In the order in which it came, so that a question sees what was booked before it and no more.
+#[derive(Debug)]
+pub(super) enum Item {
+    Book(Book),
+    Question(Box<Question>, Reply),
+}
+
+#[derive(Debug, Default)]
+struct Queue {
+    items: VecDeque<Item>,
+    /// Different entries in `items`.
+    entries: usize,
+    /// Questions in `items`.
+    questions: usize,
+    /// Somebody waits for everything to be written now.
+    is_urgent: bool,
+    /// The thread is at work on what it took.
+    at_work: bool,
+    closed: bool,
+}
+
+/// What the writing thread shares with everybody else.
+#[derive(Debug, Default)]
+pub(super) struct Desk {
+    queue: Mutex<Queue>,
+    changed: Condvar,
+    /// Entries that the thread has taken and not written yet.
+    held: AtomicUsize,
+    /// Questions that the thread has taken and could not answer yet.
+    unanswered: AtomicUsize,
+    lost: AtomicU64,
+    trouble: Mutex<Option<Trouble>>,
+}
+
+/// Why the thread wakes.
+pub(super) struct Work {
+    pub items: VecDeque<Item>,
+    /// Everything is to be tried now, whatever failed a moment ago.
+    pub is_urgent: bool,
+    /// The ledger is dropped.
+    pub closed: bool,
+}
+
+impl Desk {
+    fn queue(&self) -> MutexGuard<'_, Queue> {
+        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub fn book(&self, entries: Vec<Entry>) {
+        if entries.is_empty() {
+            return;
+        }
+        let mut queue = self.queue();
+        if !matches!(queue.items.back(), Some(Item::Book(_))) {
+            queue.items.push_back(Item::Book(Book::default()));
+        }
+        let others = queue.entries;
+        let Some(Item::Book(book)) = queue.items.back_mut() else { return };
+        let before = book.len();
+        let most = (MOST_ON_THEIR_WAY + before).saturating_sub(others);
+        let lost = entries.into_iter().map(|entry| book.add(entry, most)).fold(0, u64::saturating_add);
+        let new = book.len() - before;
+        queue.entries += new;
+        drop(queue);
+        self.lose(lost);
+        self.changed.notify_all();
+    }
+
+    pub fn ask(&self, question: Question, reply: Reply) -> Result<(), Unreadable> {
+        let mut queue = self.queue();
+        if queue.questions + self.unanswered.load(Ordering::Relaxed) >= MOST_QUESTIONS {
+            return Err(Unreadable("too many questions wait for the ledger's answer already".to_owned()));
+        }
+        queue.questions += 1;
+        queue.items.push_back(Item::Question(Box::new(question), reply));
+        drop(queue);
+        self.changed.notify_all();
+        Ok(())
+    }
+
+    pub fn health(&self) -> Health {
+        let queue = self.queue();
+        let waiting = queue.entries + self.held.load(Ordering::Relaxed);
+        drop(queue);
+        Health {
+            trouble: self.trouble.lock().unwrap_or_else(PoisonError::into_inner).clone(),
+            waiting: waiting as u64,
+            lost: self.lost.load(Ordering::Relaxed),
+        }
+    }
+
+    pub fn flush(&self, patience: Duration) -> bool {
+        let mut queue = self.queue();
+        queue.is_urgent = true;
+        self.changed.notify_all();
+        let is_unwritten =
+            |queue: &mut Queue| !queue.items.is_empty() || queue.at_work || self.held.load(Ordering::Relaxed) > 0;
+        let waited = self.changed.wait_timeout_while(queue, patience, is_unwritten);
+        !waited.unwrap_or_else(PoisonError::into_inner).1.timed_out()
+    }
+
+    pub fn close(&self) {
+        self.queue().closed = true;
+        self.changed.notify_all();
+    }
+
+    /// The thread waits for something to do: until something is booked, and then for `gather` more, so
+    /// that many entries make one commit; for `retry` at most where it holds what it could not write.
+    pub fn next(&self, gather: Duration, retry: Option<Duration>) -> Work {
+        let mut queue = self.queue();
+        queue.at_work = false;
+        self.changed.notify_all();
+        let is_idle = |queue: &mut Queue| queue.items.is_empty() && !queue.is_urgent && !queue.closed;
+        let is_patient = |queue: &mut Queue| {
+            queue.questions == 0 && queue.entries < MOST_ON_THEIR_WAY / 2 && !queue.is_urgent && !queue.closed
+        };
+        queue = match retry {
+            None => self.changed.wait_while(queue, is_idle).unwrap_or_else(PoisonError::into_inner),
+            Some(_) => queue,
+        };
+        let wait = retry.unwrap_or(gather);
+        let gathered = self.changed.wait_timeout_while(queue, wait, is_patient);
+        queue = gathered.unwrap_or_else(PoisonError::into_inner).0;
+        queue.at_work = true;
+        self.held.fetch_add(std::mem::take(&mut queue.entries), Ordering::Relaxed);
+        self.unanswered.fetch_add(std::mem::take(&mut queue.questions), Ordering::Relaxed);
+        Work {
+            items: std::mem::take(&mut queue.items),
+            is_urgent: std::mem::take(&mut queue.is_urgent),
+            closed: queue.closed,
+        }
+    }
+
+    /// The thread holds so many entries that it could not write yet.
+    pub fn hold(&self, entries: usize) {
+        self.held.store(entries, Ordering::Relaxed);
+    }
+
+    /// A question that the thread took has been answered, or nobody waits for it any more.
+    pub fn answered(&self) {
+        self.unanswered.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    /// The use of so many calls was lost.
+    pub fn lose(&self, requests: u64) {
+        self.lost.fetch_add(requests, Ordering::Relaxed);
+    }
+
+    pub fn lost(&self) -> u64 {
+        self.lost.load(Ordering::Relaxed)
+    }
+
+    pub fn set_trouble(&self, trouble: Option<Trouble>) {
+        *self.trouble.lock().unwrap_or_else(PoisonError::into_inner) = trouble;
+    }
+}

@@ -1,0 +1,77 @@
+//! The usage ledger in an SQLite file, written behind the traffic by one thread.
+//!
+//! **What is promised.** An entry is committed at most 60 ms after it was booked, as long as the disk
+//! takes a commit in a few milliseconds. What is committed survives the process whatever ends it, and,
+//! since every commit waits for `fsync` (WAL with `synchronous = FULL`), a power cut too, as far as the
+//! disk keeps its word. A disk that is slow, full or gone and a file that another process holds locked
+//! make entries wait in memory, added up by quarter of an hour and names, and tried again at least once
+//! a second. A damaged file is set aside under another name, and a new one begun.
+
+mod desk;
+mod failure;
+mod schema;
+mod store;
+#[cfg(test)]
+mod tests;
+mod writer;
+
+use std::io;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use state::{Answer, Entry, Health, Ledger, Question, Row, Unreadable};
+use tokio::sync::oneshot;
+
+use desk::Desk;
+
+/// The ledger. Dropped, it writes what it still has, if that can be written at once.
+#[derive(Debug)]
+pub struct SqliteLedger {
+    desk: Arc<Desk>,
+}
+
+impl SqliteLedger {
+    /// A ledger in the file at `path`, which is made where it is missing; so is its folder. The file is
+    /// opened by the ledger's own thread: whatever is wrong with it is told by [`Ledger::health`].
+    ///
+    /// # Errors
+    /// The system's, when no thread can be had.
+    pub fn open(path: PathBuf) -> io::Result<Self> {
+        let desk = Arc::new(Desk::default());
+        let writing = desk.clone();
+        std::thread::Builder::new().name("ledger".to_owned()).spawn(move || writer::write_out(&writing, path))?;
+        Ok(Self { desk })
+    }
+}
+
+impl Ledger for SqliteLedger {
+    fn book(&self, entries: Vec<Entry>) {
+        self.desk.book(entries);
+    }
+
+    fn report(&self, question: Question) -> Answer<Result<Vec<Row>, Unreadable>> {
+        let (reply, answer) = oneshot::channel();
+        if let Err(refused) = self.desk.ask(question, reply) {
+            return Answer::Ready(Err(refused));
+        }
+        Answer::Later(Box::pin(async move {
+            let gone = || Unreadable("the ledger's thread has ended; please report this".to_owned());
+            answer.await.unwrap_or_else(|_| Err(gone()))
+        }))
+    }
+
+    fn health(&self) -> Health {
+        self.desk.health()
+    }
+
+    fn flush(&self, patience: Duration) -> bool {
+        self.desk.flush(patience)
+    }
+}
+
+impl Drop for SqliteLedger {
+    fn drop(&mut self) {
+        self.desk.close();
+    }
+}

@@ -1,0 +1,54 @@
+//! The tables, version by version.
+
+use rusqlite::Connection;
+
+use super::failure::Failure;
+
+/// Each leads from the version that is its index to the next one, and is never changed once released.
+/// `PRAGMA user_version` says which one a file is of; SQLite's own default of 0 is an empty file.
+const MIGRATIONS: &[&str] = &[
+    // 1: what was used, by quarter of an hour (since the Unix epoch, in UTC) and names; a name that is
+    // not known is empty. `cost` is in billionths of the currency's unit.
+    "CREATE TABLE usage (
+         quarter INTEGER NOT NULL,
+         client TEXT NOT NULL,
+         route TEXT NOT NULL,
+         upstream TEXT NOT NULL,
+         model TEXT NOT NULL,
+         currency TEXT NOT NULL,
+         requests INTEGER NOT NULL,
+         tokens_in INTEGER NOT NULL,
+         tokens_out INTEGER NOT NULL,
+         tokens_cached INTEGER NOT NULL,
+         cost INTEGER NOT NULL,
+         unpriced INTEGER NOT NULL,
+         cache_hits INTEGER NOT NULL,
+         tokens_saved INTEGER NOT NULL,
+         PRIMARY KEY (quarter, client, route, upstream, model, currency)
+     ) STRICT, WITHOUT ROWID",
+];
+
+/// Brings a file to the newest version, each step in a transaction of its own.
+pub(super) fn migrate(connection: &mut Connection) -> Result<(), Failure> {
+    let version =
+        |connection: &Connection| connection.pragma_query_value(None, "user_version", |row| row.get::<_, i64>(0));
+    if usize::try_from(version(connection)?).unwrap_or(usize::MAX) > MIGRATIONS.len() {
+        return Err(Failure::Trouble(
+            "the database was written by a newer version of the gateway; run that one, or give `database` another file"
+                .to_owned(),
+        ));
+    }
+    for (at, migration) in (0_i64..).zip(MIGRATIONS) {
+        if version(connection)? > at {
+            continue;
+        }
+        let transaction = connection.transaction_with_behavior(rusqlite::TransactionBehavior::Immediate)?;
+        // Another process may have come first.
+        if version(&transaction)? == at {
+            transaction.execute_batch(migration)?;
+            transaction.pragma_update(None, "user_version", at + 1)?;
+        }
+        transaction.commit()?;
+    }
+    Ok(())
+}

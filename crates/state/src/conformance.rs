@@ -1,0 +1,119 @@
+//! What every implementation must do, as functions that tests call with a fresh one.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::{Columns, Entry, Ledger, QUARTER, Question, Row, Sums};
+
+/// An entry of one call: 10 tokens read, 5 written.
+fn entry(at: u64, client: &str, model: &str, currency: &str) -> Entry {
+    let cost = if currency.is_empty() { 0 } else { 1_000 };
+    Entry {
+        at: Duration::from_secs(at),
+        client: client.into(),
+        route: "chat".into(),
+        upstream: format!("cloud/{model}").into(),
+        model: model.into(),
+        currency: currency.into(),
+        sums: Sums {
+            requests: 1,
+            tokens_in: 10,
+            tokens_out: 5,
+            tokens_cached: 2,
+            cost,
+            unpriced: u64::from(currency.is_empty()),
+            cache_hits: 0,
+            tokens_saved: 0,
+        },
+    }
+}
+
+async fn rows(ledger: &dyn Ledger, question: Question) -> Vec<Row> {
+    let mut rows = match ledger.report(question).await {
+        Ok(rows) => rows,
+        Err(error) => {
+            assert_eq!(error.to_string(), "", "a ledger that is well answers");
+            Vec::new()
+        }
+    };
+    let order = |row: &Row| (row.day, row.client.clone(), row.model.clone(), row.currency.clone());
+    rows.sort_by_key(order);
+    rows
+}
+
+/// A ledger that is empty keeps all its promises.
+pub async fn ledger(ledger: &dyn Ledger) {
+    assert_eq!(rows(ledger, Question::default()).await, []);
+    sums_are_by_what_is_asked(ledger).await;
+    ranges_are_of_whole_quarters(ledger).await;
+    every_question_sees_what_was_booked_before(ledger).await;
+    assert!(ledger.flush(Duration::from_secs(30)), "a ledger that is well can be flushed");
+    let health = ledger.health();
+    assert_eq!((health.trouble, health.waiting, health.lost), (None, 0, 0));
+}
+
+/// One quarter after midnight of 1970-01-03.
+const START: u64 = 2 * 24 * 60 * 60 + QUARTER;
+
+async fn sums_are_by_what_is_asked(ledger: &dyn Ledger) {
+    ledger.book(vec![entry(START, "a", "m", "USD"), entry(START + 1, "a", "m", "USD")]);
+    ledger.book(vec![
+        entry(START, "a", "n", "CNY"),
+        entry(START, "b", "n", ""),
+        entry(START - QUARTER - 1, "b", "n", ""),
+    ]);
+    let all = rows(ledger, Question::default()).await;
+    let seen: Vec<_> = all.iter().map(|row| (&*row.currency, row.sums.requests, row.sums.cost)).collect();
+    assert_eq!(seen, [("", 2, 0), ("CNY", 1, 1_000), ("USD", 2, 2_000)]);
+    assert!(all.iter().all(|row| row.day.is_none() && row.client.is_empty() && row.model.is_empty()));
+    let by = Columns { client: true, day: true, ..Columns::default() };
+    let by_client = rows(ledger, Question { by, ..Question::default() }).await;
+    let seen: Vec<_> =
+        by_client.iter().map(|row| (row.day, &*row.client, &*row.currency, row.sums.tokens_in)).collect();
+    let expected = [(1, "b", "", 10), (2, "a", "CNY", 10), (2, "a", "USD", 20), (2, "b", "", 10)];
+    assert_eq!(seen, expected.map(|(day, client, currency, tokens)| (Some(day), client, currency, tokens)));
+    let by = Columns { route: true, upstream: true, model: true, ..Columns::default() };
+    let of_a = rows(ledger, Question { by, client: Some("a".into()), ..Question::default() }).await;
+    let seen: Vec<_> = of_a.iter().map(|row| (&*row.route, &*row.upstream, &*row.model)).collect();
+    assert_eq!(seen, [("chat", "cloud/m", "m"), ("chat", "cloud/n", "n")]);
+    let sums = of_a.first().map(|row| row.sums).unwrap_or_default();
+    assert_eq!((sums.tokens_out, sums.tokens_cached, sums.unpriced), (10, 4, 0));
+}
+
+async fn ranges_are_of_whole_quarters(ledger: &dyn Ledger) {
+    let count = async |from: u64, to: Option<u64>| {
+        let (from, to) = (Duration::from_secs(from), to.map(Duration::from_secs));
+        let rows = rows(ledger, Question { from, to, ..Question::default() }).await;
+        rows.iter().map(|row| row.sums.requests).sum::<u64>()
+    };
+    assert_eq!(count(START, None).await, 4, "the quarter that it begins with is in it");
+    assert_eq!(count(START + QUARTER, None).await, 0);
+    assert_eq!(count(0, Some(START)).await, 1, "the quarter that it ends with is not");
+    assert_eq!(count(0, Some(START + 1)).await, 5, "but where it ends within a quarter that is in it whole");
+    assert_eq!(count(START + 5, Some(START)).await, 0, "a range that ends before it begins holds nothing");
+}
+
+async fn every_question_sees_what_was_booked_before(ledger: &dyn Ledger) {
+    let question = || Question { client: Some("c".into()), ..Question::default() };
+    let name: Arc<str> = "c".into();
+    for count in 1..=50_u64 {
+        ledger.book(vec![Entry { client: name.clone(), ..entry(START + count, "c", "m", "USD") }]);
+        let asked = ledger.report(question());
+        ledger.book(vec![Entry { client: "d".into(), ..entry(START, "d", "m", "USD") }]);
+        let sums = asked.await.map(|rows| rows.iter().map(|row| row.sums.requests).sum::<u64>());
+        assert_eq!(sums, Ok(count));
+    }
+    let booked_after = ledger.report(Question { client: Some("e".into()), ..Question::default() });
+    ledger.book(vec![Entry { client: "e".into(), ..entry(START, "e", "m", "USD") }]);
+    assert_eq!(booked_after.await, Ok(Vec::new()), "what is booked after a question is not in its answer");
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::InProcessLedger;
+
+    #[tokio::test]
+    async fn the_ledger_in_memory_conforms() {
+        super::ledger(&InProcessLedger::default()).await;
+    }
+}

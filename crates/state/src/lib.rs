@@ -1,0 +1,17 @@
+//! What replicas could share, as questions: each trait is named for what it is asked, and comes with
+//! the answer of a single process, which needs no store and is ready at once.
+//!
+//! A store beside the process (crate `drivers`) answers the same questions. Callers do not tell one from
+//! the other: an [`Answer`] may be ready or come later. [`conformance`] is what every implementation
+//! must pass; the in-process one is its oracle. Each trait says what holds while its store is out.
+
+mod answer;
+mod book;
+pub mod conformance;
+mod ledger;
+mod usage;
+
+pub use answer::{Answer, Coming};
+pub use book::{Book, joined};
+pub use ledger::{Health, InProcessLedger, Ledger, Trouble, Unreadable};
+pub use usage::{Columns, Entry, QUARTER, Question, Row, Sums};
