@@ -14,6 +14,7 @@ use dialect::{Dialect, Protocol, Score, TokenArrays};
 use http::{HeaderName, HeaderValue};
 use rules::breaker;
 use rules::order::Strategy;
+use rules::params::Policy;
 use rules::pursuit::Retry;
 use rules::split::{Branch, Mirror};
 
@@ -265,6 +266,8 @@ pub struct Route {
     pub breaker: breaker::Terms,
     /// `on_failure`
     pub on_failure: OnFailure,
+    /// `params`
+    pub params: Policy,
 }
 
 /// What callers get when nothing answered.
@@ -315,6 +318,8 @@ pub struct Client {
     pub deadline: Option<Duration>,
     /// `on_failure`: overrides the route's.
     pub on_failure: Option<OnFailure>,
+    /// `params`
+    pub params: Policy,
 }
 
 impl Client {

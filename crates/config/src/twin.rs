@@ -108,6 +108,7 @@ impl Route {
             retry: self.retry.clone(),
             breaker: self.breaker,
             on_failure: self.on_failure,
+            params: self.params.clone(),
         }
     }
 }
@@ -119,6 +120,7 @@ impl Client {
             routes: self.routes.clone(),
             deadline: self.deadline,
             on_failure: self.on_failure,
+            params: self.params.clone(),
         }
     }
 }

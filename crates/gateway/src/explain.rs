@@ -8,6 +8,7 @@ use dialect::Ask;
 use rules::split::{Branch, Case};
 use serde_json::{Value, json};
 
+use crate::shape::params::{self, Change};
 use crate::understand;
 
 /// The story, as far as it is told without an upstream.
@@ -22,8 +23,11 @@ pub fn explain(snapshot: &Snapshot, client: &str, endpoint: Endpoint, body: Byte
     };
     let mut story = json!({ "client": &*client.name, "endpoint": format!("/v1/{}", endpoint.tail()) });
     let size = body.len();
+    let mut changes = Vec::new();
     let told = Ask::read(endpoint, None, body).and_then(|ask| {
         let route = understand::route(snapshot, client, &ask)?;
+        let policies = (&route.params, &client.params);
+        let ask = params::apply(ask, policies, &mut |change| changes.push(told_change(&change)))?;
         Ok((route.clone(), ask))
     });
     match told {
@@ -43,6 +47,7 @@ pub fn explain(snapshot: &Snapshot, client: &str, endpoint: Endpoint, body: Byte
             story["body_bytes"] = json!(size);
             story["tag"] = json!(ask.tag);
             story["query"] = json!(ask.query);
+            story["params"] = json!(changes);
             story["prompt_tokens_guess"] = json!(ask.prompt_estimate());
             story["deadline_ms"] = json!(millis(deadline));
             story["attempt_ms"] = json!(millis(route.timeout.attempt));
@@ -65,6 +70,14 @@ pub fn explain(snapshot: &Snapshot, client: &str, endpoint: Endpoint, body: Byte
         story["not_in_force"] = json!(snapshot.not_in_force);
     }
     Ok(story)
+}
+
+/// A parameter that would not go out as it was written.
+fn told_change(change: &Change<'_>) -> Value {
+    let written =
+        |json: Option<&str>| json.map_or(Value::Null, |json| serde_json::from_str(json).unwrap_or(json!(json)));
+    let field = change.limit.map_or_else(|| change.path.join("."), str::to_owned);
+    json!({ "field": field, "by": change.by.as_str(), "written": written(change.before), "sent": written(change.after) })
 }
 
 fn millis(duration: std::time::Duration) -> u64 {

@@ -6,6 +6,7 @@
 //! | [`worker`] | connections, hyper, one thread each |
 //! | [`identify`] | from a key to the client behind it |
 //! | [`understand`] | reads the body once; finds the route behind the model name |
+//! | [`shape`] | what the call may ask for: parameter policies |
 //! | [`plan`] | the route's upstreams in order |
 //! | [`pursue`] | try, judge, move on; [`attempt`] is one try up to the first content |
 //! | [`batch`] | a call with more inputs than an upstream takes, in parts |
@@ -48,6 +49,7 @@ pub mod relay;
 pub mod running;
 pub mod seat;
 pub mod serve;
+pub mod shape;
 pub mod sheet;
 pub mod standing;
 pub mod trail;

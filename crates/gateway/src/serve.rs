@@ -20,11 +20,11 @@ use crate::degrade::Softened;
 use crate::mirror::Copy;
 use crate::pursue::{Call, Won, pursue};
 use crate::relay::{Passage, Relay};
-use crate::running::Running;
+use crate::running::{RouteState, Running};
 use crate::trail::Trail;
 use crate::wire::{Reply, Unread, throw_away};
 use crate::worker::Worker;
-use crate::{batch, degrade, head, identify, mirror, models, plan, refuse, understand};
+use crate::{batch, degrade, head, identify, mirror, models, plan, refuse, shape, understand};
 
 /// What the requests of one connection share.
 #[derive(Debug)]
@@ -172,7 +172,12 @@ async fn tell(connection: &Connection, parts: &Parts, mut body: Incoming, trail:
     let ask = understand::ask(&running, endpoint, &parts.headers, body, &connection.presence).await?;
     trail.record.fingerprints = fingerprints(&worker.live, &parts.headers, &ask);
     let route = understand::route(&running.snapshot, &client, &ask)?.clone();
-    match seek(&connection.worker, (&running, &route), (&client, &parts.headers), &ask, trail).await {
+    let Some(state) = running.state(&route) else {
+        return Err(Refusal::new(Code::InternalError, "the route has no state; please report this").into());
+    };
+    trail.on_route(&route.name, state.shown.clone(), state.inflight.clone());
+    let ask = shape::shape(ask, &route, &client)?;
+    match seek(&connection.worker, (&running, &route, state), (&client, &parts.headers), &ask, trail).await {
         Ok(won) => Ok(Told::Won(Box::new(Answered { won, ask, route }))),
         Err(refusal) => match degrade::soften(refusal, (&route, &client), &ask, trail) {
             Softened::Answer(body) => Ok(Told::Whole(body, Outcome::UpstreamDegraded)),
@@ -226,15 +231,11 @@ fn early(
 /// From a request that is understood to an upstream's answer.
 async fn seek(
     worker: &Arc<Worker>,
-    (running, route): (&Arc<Running>, &Arc<Route>),
+    (running, route, state): (&Arc<Running>, &Arc<Route>, &RouteState),
     (client, headers): (&Client, &HeaderMap),
     ask: &Ask,
     trail: &mut Trail,
 ) -> Result<Won, Refusal> {
-    let Some(state) = running.state(route) else {
-        return Err(Refusal::new(Code::InternalError, "the route has no state; please report this"));
-    };
-    trail.on_route(&route.name, state.shown.clone(), state.inflight.clone());
     let mut deadline = route.deadline;
     for shorter in [client.deadline, head::timeout(headers)?].into_iter().flatten() {
         deadline = deadline.min(shorter);

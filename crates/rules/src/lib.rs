@@ -4,6 +4,7 @@ pub mod breaker;
 pub mod budget;
 pub mod ewma;
 pub mod order;
+pub mod params;
 pub mod pursuit;
 pub mod repeats;
 pub mod split;

@@ -34,6 +34,7 @@ const SUPPORT: &[&str] = &[
 const STEPS: &[(&str, &[(&str, &str)])] = &[
     ("identify", &[]),
     ("understand", &[]),
+    ("shape", &[]),
     ("models", &[]),
     ("plan", &[]),
     ("attempt", &[]),
@@ -51,7 +52,13 @@ const STEPS: &[(&str, &[(&str, &str)])] = &[
     ("degrade", &[]),
     ("refuse", &[]),
     ("probe", &[]),
-    ("explain", &[("understand", "it tells the same story up to the plan, and sends nothing")]),
+    (
+        "explain",
+        &[
+            ("understand", "it tells the same story up to the plan, and sends nothing"),
+            ("shape", "what would be changed is part of that story"),
+        ],
+    ),
 ];
 
 /// Those that know the steps.

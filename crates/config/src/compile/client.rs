@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use base::{Glob, KeyId};
 
-use super::{Compiler, Names, resilience};
+use super::{Compiler, Names, params, resilience};
 use crate::problem::Place;
 use crate::snapshot::{Client, Route};
 use crate::view::View;
@@ -36,7 +36,8 @@ pub(super) fn compile(
         }
         let deadline = view.at("deadline").written_duration();
         let on_failure = resilience::on_failure(&view);
-        clients.push(Arc::new(Client { name: name.into(), routes: globs, deadline, on_failure }));
+        let params = params::policy(compiler, &view.at("params"));
+        clients.push(Arc::new(Client { name: name.into(), routes: globs, deadline, on_failure, params }));
     }
     (clients, by_id)
 }

@@ -1,7 +1,6 @@
-//! Checks of limits, parameters, budgets and quotas.
+//! Checks of limits, budgets and quotas.
 
 use super::Compiler;
-use crate::node::Scalar;
 use crate::view::View;
 
 pub(super) fn check_limit(compiler: &mut Compiler<'_>, owner: &View<'_>) {
@@ -11,19 +10,6 @@ pub(super) fn check_limit(compiler: &mut Compiler<'_>, owner: &View<'_>) {
     }
     if limit.at("burst").is_written() && !limit.at("qps").is_written() {
         compiler.report(&limit.at("burst"), "is about `qps`, which is not written");
-    }
-}
-
-pub(super) fn check_params(compiler: &mut Compiler<'_>, owner: &View<'_>) {
-    let params = owner.at("params");
-    let most = params.at("max");
-    for (field, least) in params.at("min").entries() {
-        let most = most.entries().into_iter().find(|(other, _)| *other == field);
-        let pair =
-            least.scalar().and_then(Scalar::as_number).zip(most.and_then(|(_, most)| most.scalar()?.as_number()));
-        if pair.is_some_and(|(least, most)| least > most) {
-            compiler.report(&least, format!("is above `params.max.{field}`"));
-        }
     }
 }
 

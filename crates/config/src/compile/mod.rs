@@ -7,6 +7,7 @@ mod caches;
 mod client;
 mod general;
 mod governance;
+mod params;
 mod provider;
 mod resilience;
 mod route;
@@ -114,7 +115,6 @@ fn check_whole(compiler: &mut Compiler<'_>, root: &View<'_>, routes: &[Arc<Route
     for view in root.at("routes").items() {
         resilience::check(compiler, &view, &client_names);
         governance::check_limit(compiler, &view);
-        governance::check_params(compiler, &view);
         governance::check_context(compiler, &view);
         let Some(route) = routes.iter().find(|route| Some(&*route.name) == view.at("name").text()) else { continue };
         resilience::check_spaces(compiler, &view, route);
@@ -124,7 +124,6 @@ fn check_whole(compiler: &mut Compiler<'_>, root: &View<'_>, routes: &[Arc<Route
     }
     for view in clients {
         governance::check_limit(compiler, &view);
-        governance::check_params(compiler, &view);
         governance::check_quota(compiler, &view);
         for route in view.at("routes").items() {
             governance::check_limit(compiler, &route);

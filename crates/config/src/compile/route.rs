@@ -8,7 +8,7 @@ use dialect::{Place as Where, Protocol, Score, TokenArrays};
 use http::uri::PathAndQuery;
 
 use super::provider::{base_url, pool};
-use super::{Compiler, Names, resilience, small};
+use super::{Compiler, Names, params, resilience, small};
 use crate::address::Address;
 use crate::problem::{Place, nearest};
 use crate::snapshot::{Pool, Provider, Route, Timeouts, Upstream};
@@ -81,6 +81,7 @@ fn route(
         retry: resilience::retry(view),
         breaker: resilience::breaker(view),
         on_failure: resilience::on_failure(view).unwrap_or_default(),
+        params: params::policy(compiler, &view.at("params")),
         upstreams,
         timeout: timeouts(compiler, view, family),
         deadline: view.at("deadline").duration(family),

@@ -148,10 +148,25 @@ const LIMITS: &[Key] = &[
 ];
 
 const PARAMS: &[Key] = &[
-    key("params", Kind::Table, Nothing, "What callers may ask of the model. Fields are named by their path in the body, such as `response_format.type`.").with(GOVERNANCE),
-    key("params.force", Kind::Map(&Kind::Any), Nothing, "Fields set to this value, whatever the caller wrote."),
+    key(
+        "params",
+        Kind::Table,
+        Nothing,
+        "What callers may ask of the model. Fields are named by their path in the body, such as `response_format.type`.",
+    ),
+    key(
+        "params.force",
+        Kind::Map(&Kind::Any),
+        Nothing,
+        "Fields set to this value, whatever the caller wrote; null takes them out.",
+    ),
     key("params.default", Kind::Map(&Kind::Any), Nothing, "Fields set to this value where the caller wrote none."),
-    key("params.max", Kind::Map(&Kind::Number(f64::MIN, f64::MAX)), Nothing, "Numbers lowered to this value. A rule for `max_tokens` also bounds `max_completion_tokens`."),
+    key(
+        "params.max",
+        Kind::Map(&Kind::Number(f64::MIN, f64::MAX)),
+        Nothing,
+        "Numbers lowered to this value. A rule for `max_tokens` also bounds `max_completion_tokens`.",
+    ),
     key("params.min", Kind::Map(&Kind::Number(f64::MIN, f64::MAX)), Nothing, "Numbers raised to this value."),
     key("params.deny", Kind::List(&Kind::Text), Nothing, "Fields that are refused with 400."),
 ];

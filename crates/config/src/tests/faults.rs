@@ -314,6 +314,21 @@ fn limits_budgets_and_quotas_must_bound_something() {
 }
 
 #[test]
+fn a_parameter_policy_names_fields_and_what_json_can_say() {
+    assert_problems(
+        &with_providers(
+            "routes:\n  - name: r\n    upstreams: [{ provider: cloud }]\n    params: { force: { model: x, a..b: 1 }, default: { top_p: .inf }, deny: [\"x.\", \"\"], max: { n: many } }\n",
+        ),
+        "gateway.yaml:7:31: routes[r].params.force.model: is about `model`, which routes and their upstreams decide\n\
+         gateway.yaml:7:40: routes[r].params.force.a..b: is no path of a field; write names with a dot between them\n\
+         gateway.yaml:7:63: routes[r].params.default.top_p: holds a number that JSON cannot say\n\
+         gateway.yaml:7:78: routes[r].params.deny[0]: is no path of a field; write names with a dot between them\n\
+         gateway.yaml:7:84: routes[r].params.deny[1]: is empty; write text\n\
+         gateway.yaml:7:99: routes[r].params.max.n: `many` is not a number",
+    );
+}
+
+#[test]
 fn headers_of_a_provider_leave_the_gateways_own_alone() {
     assert_problems(
         "providers:\n  - name: a\n    base_url: http://a\n    api_key: k\n    api_keys: [k]\n    headers: { Authorization: x, Host: y, 'a b': z, X-A: '1', x-a: '2', x-b: \"a\\nb\", Connection: close }\n",

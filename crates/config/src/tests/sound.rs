@@ -214,6 +214,10 @@ clients:
     let chat = &snapshot.routes[0];
     assert_eq!((chat.timeout.attempt.as_secs(), chat.body_timeout.as_secs()), (5, 60));
     assert_eq!(&*chat.upstreams[0].name, "one");
+    let paths =
+        |policy: &rules::params::Policy| policy.fields().iter().map(|field| field.path.join(".")).collect::<Vec<_>>();
+    assert_eq!(paths(&chat.params), ["n", "temperature", "response_format", "stop"]);
+    assert_eq!(paths(&snapshot.clients[0].params), ["logit_bias"]);
     assert_eq!(snapshot.routes[1].upstreams[0].space.as_deref(), Some("bge-m3"));
     let expected = [
         "state",
@@ -225,10 +229,8 @@ clients:
         "routes[chat].upstreams[one].context_window",
         "routes[chat].upstreams[one].tokenizer",
         "routes[chat].upstreams[one].prices",
-        "routes[chat].params",
         "routes[chat].cache",
         "clients[c].routes[chat].limit",
-        "clients[c].params",
         "clients[c].on_failure: stale",
         "clients[c].cache",
         "clients[c].limit",

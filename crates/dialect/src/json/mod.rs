@@ -10,6 +10,7 @@
 //! [`DEPTH`], and numbers of any size. Duplicate keys are the reader's business.
 
 mod patch;
+mod paths;
 mod scan;
 mod text;
 
@@ -17,6 +18,7 @@ use std::borrow::Cow;
 use std::fmt;
 
 pub use patch::{Patch, cut};
+pub use paths::{Ambiguous, Found, Paths};
 use scan::Scanner;
 pub use text::{push_quoted, quoted};
 

@@ -23,6 +23,8 @@ mod parameters;
 #[cfg(test)]
 mod passing;
 #[cfg(test)]
+mod policy;
+#[cfg(test)]
 mod probes;
 #[cfg(test)]
 mod records;

@@ -168,7 +168,8 @@ clients: [{{ name: app, keys: [sk-app], routes: ["*"] }}]
     )
 }
 
-fn snapshot(config: &str) -> config::Snapshot {
+/// A configuration as it is compiled.
+pub fn snapshot(config: &str) -> config::Snapshot {
     let source = Source::Text { name: "story.yaml".to_owned(), text: config.to_owned() };
     match config::load(&source, &|_| None, &KeyHasher::new(&[0; 64])) {
         Ok(loaded) => loaded.snapshot,
