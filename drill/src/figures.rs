@@ -88,15 +88,15 @@ pub(crate) struct Sums {
     pub(crate) reached: usize,
     /// Logged as connections that were not to be had: nothing reached anybody.
     pub(crate) unconnected: usize,
-    /// Logged as resets: they may have reached an upstream or not.
-    pub(crate) reset: usize,
+    /// Logged as resets, or as given up with their caller: they may have reached an upstream or not.
+    pub(crate) unsure: usize,
 }
 
 impl Sums {
     /// Whether they agree.
     pub(crate) const fn agree(&self) -> bool {
         let least = self.reached + self.unconnected;
-        self.told == self.logged && least <= self.told && self.told <= least + self.reset
+        self.told == self.logged && least <= self.told && self.told <= least + self.unsure
     }
 }
 
@@ -201,7 +201,7 @@ fn sums(evidence: &Evidence) -> Sums {
         logged: evidence.lines.iter().map(|line| line.attempts.len()).sum(),
         reached: evidence.tries.len(),
         unconnected: logged("connect_error"),
-        reset: logged("reset"),
+        unsure: logged("reset") + logged("caller_gone"),
     }
 }
 

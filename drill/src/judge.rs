@@ -123,8 +123,8 @@ fn one_at_a_time(figures: &Figures) -> Judgement {
 fn adds_up(figures: &Figures) -> Judgement {
     let sums = &figures.sums;
     let found = format!(
-        "told {}, logged {}, at upstreams {}, not connected {}, reset {}",
-        sums.told, sums.logged, sums.reached, sums.unconnected, sums.reset
+        "told {}, logged {}, at upstreams {}, not connected {}, reset or left {}",
+        sums.told, sums.logged, sums.reached, sums.unconnected, sums.unsure
     );
     judgement("the sums of tries agree", found, sums.agree())
 }

@@ -173,7 +173,7 @@ fn of_incident(outcome: &Outcome) -> Value {
             "logged": figures.sums.logged,
             "at_upstreams": figures.sums.reached,
             "not_connected": figures.sums.unconnected,
-            "reset": figures.sums.reset,
+            "reset_or_left": figures.sums.unsure,
         },
         "promises": promises.collect::<Vec<_>>(),
         "failures": failures.collect::<Vec<_>>(),

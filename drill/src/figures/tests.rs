@@ -93,7 +93,7 @@ fn another_try_on_a_new_connection_is_no_move() {
 
 #[test]
 fn sums_agree_where_every_try_is_somewhere() {
-    let sums = Sums { told: 10, logged: 10, reached: 7, unconnected: 2, reset: 1 };
+    let sums = Sums { told: 10, logged: 10, reached: 7, unconnected: 2, unsure: 1 };
     assert!(sums.agree());
     assert!(Sums { reached: 8, ..sums }.agree());
     assert!(!Sums { reached: 9, ..sums }.agree(), "more at the upstreams than anybody told");
