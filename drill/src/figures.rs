@@ -9,6 +9,9 @@ use crate::incident::{Expect, Fault, Incident, Promise, SETTLED};
 /// Two tries of one call overlap only beyond this: an upstream may hear late that it has been given up.
 const HEARING: Duration = Duration::from_millis(250);
 
+/// Calls that were under way when an upstream asked for a rest may arrive so late.
+const UNDER_WAY: Duration = Duration::from_millis(500);
+
 /// A sick upstream hears so late of a call that was given up that the next one may seem to run beside it.
 const HEARING_OF_TRIALS: Duration = Duration::from_millis(100);
 
@@ -245,7 +248,7 @@ fn early(incident: &Incident, tries: &[Try]) -> Vec<String> {
     let rests_of = |one: &&Try| {
         let rest = rests?.get(one.rule?.checked_sub(1)?).filter(|_| one.status == 429)?;
         // Calls under way when the word came do not count, nor does a clock's breath at the end.
-        let begins = one.ended? + HEARING;
+        let begins = one.ended? + UNDER_WAY;
         Some(begins..(one.ended? + *rest).saturating_sub(Duration::from_millis(50)))
     };
     let resting: Vec<_> = first.iter().filter_map(rests_of).collect();

@@ -49,7 +49,7 @@ const BURSTS: Group = Group { callers: 8, every: ms(1500), in_step: true, ..ASSI
 const FAILOVER: &[Promise] = &[
     Promise::Failures { per_mille: 0 },
     Promise::Tries(2),
-    Promise::Switch(s(2)),
+    Promise::Switch(s(4)),
     Promise::OneTrial,
     Promise::LeftAlone { hold: s(1) },
     Promise::BackWithin(s(4)),
@@ -162,7 +162,7 @@ rules:
     promises: &[
         Promise::Failures { per_mille: 0 },
         Promise::Tries(2),
-        Promise::Switch(s(2)),
+        Promise::Switch(s(4)),
         Promise::OneTrial,
         Promise::LeftAlone { hold: s(1) },
         Promise::BackWithin(s(4)),
@@ -204,7 +204,7 @@ rules:
     promises: &[
         SHARE_OF_CALLS,
         Promise::Tries(2),
-        Promise::Switch(s(2)),
+        Promise::Switch(s(4)),
         Promise::Met { least: 4 },
         Promise::RestsKept(&[s(1), s(1), ms(1100), ms(1200)]),
     ],
@@ -243,7 +243,7 @@ rules:
     fault: None,
     length: s(36),
     full_share: 1.0,
-    promises: &[SHARE_OF_CALLS, Promise::Tries(2), Promise::Switch(s(2)), Promise::Met { least: 5 }],
+    promises: &[SHARE_OF_CALLS, Promise::Tries(2), Promise::Switch(s(4)), Promise::Met { least: 5 }],
 };
 
 const HANGS: &str = "
@@ -289,7 +289,7 @@ const PROBED: Incident = Incident {
     promises: &[
         Promise::Failures { per_mille: 0 },
         Promise::Tries(2),
-        Promise::Switch(s(2)),
+        Promise::Switch(s(4)),
         Promise::Spared { trials: 2 },
         Promise::BackWithin(s(7)),
         Promise::GrowsBack,
@@ -306,7 +306,7 @@ const LEAVERS: Incident = Incident {
     promises: &[
         Promise::Failures { per_mille: 0 },
         Promise::Tries(2),
-        Promise::Switch(s(2)),
+        Promise::Switch(s(4)),
         Promise::OneTrial,
         Promise::BackWithin(s(4)),
         Promise::GrowsBack,
