@@ -61,8 +61,10 @@ const FAILOVER: &[Promise] = &[
 const SHARE_OF_CALLS: Promise = Promise::Failures { per_mille: 1 };
 
 /// All of them; they run side by side.
-pub(crate) const ALL: &[Incident] =
-    &[ERRORS, OUTAGE, SEESAW, THROTTLED, FLAKY, HUNG, LEAVERS, PROBED, RERANK, STALE_FIN, STALE_RST, FORGOTTEN, STORM];
+pub(crate) const ALL: &[Incident] = &[
+    ERRORS, OUTAGE, SEESAW, ALONE, THROTTLED, FLAKY, HUNG, LEAVERS, PROBED, RERANK, STALE_FIN, STALE_RST, FORGOTTEN,
+    STORM,
+];
 
 const ERRORS: Incident = Incident {
     name: "errors",
@@ -163,6 +165,35 @@ rules:
         Promise::Failures { per_mille: 0 },
         Promise::Tries(2),
         Promise::Switch(s(4)),
+        Promise::OneTrial,
+        Promise::LeftAlone { hold: s(1) },
+        Promise::BackWithin(s(4)),
+        Promise::Met { least: 5 },
+    ],
+    ..ERRORS
+};
+
+const ALONE: Incident = Incident {
+    name: "alone",
+    title: "the only one comes back and stumbles",
+    upstreams: &[upstream(
+        "first",
+        "
+word_delay: 1ms
+rules:
+  - when: { from: 2s, until: 8s }
+    reply: { status: 502, latency: { uniform: [5ms, 80ms] } }
+  - when: { from: 13s, first: 1 }
+    reply: { status: 502, latency: { uniform: [5ms, 80ms] } }
+  - reply: { latency: { uniform: [20ms, 60ms] } }",
+        0,
+    )],
+    // While there is none they are told so; afterwards one call that fails must not take it from the others.
+    groups: &[Group { expects: Expect::Refused, ..ASSISTANTS }],
+    fault: Some(Fault { from: s(2), until: s(8) }),
+    length: s(20),
+    promises: &[
+        Promise::Failures { per_mille: 0 },
         Promise::OneTrial,
         Promise::LeftAlone { hold: s(1) },
         Promise::BackWithin(s(4)),

@@ -7,8 +7,8 @@
 //!            failures within window, or a probe finds it dead
 //!   Closed ───────────────────────────────────────────────────▶ Open ◀────────────┐
 //!     ▲                                                         ▲ │               │
-//!     │                                         a failure, or a │ │ hold is over  │ the trial fails, or a
-//!     │ RAMP is over                         probe finds it dead │ ▼              │ probe finds it dead
+//!     │                                  failures within window, │ │ hold is over  │ the trial fails, or a
+//!     │ RAMP is over                    or a probe finds it dead │ ▼              │ probe finds it dead
 //!     └──────────────────── Growing ────────────────────────────┘ HalfOpen ───────┘
 //!                              ▲                                  │
 //!                              └──────────────────────────────────┘
@@ -112,8 +112,10 @@ enum State {
     Closed(Failures),
     /// Open until an instant; half open from then on, with the trial that is out.
     Open { until: Instant, trial: Option<Trial> },
-    /// Growing from an instant on; closed once [`RAMP`] is over.
-    Growing { from: Instant },
+    /// Growing from an instant on, with the failures that may add up; closed once [`RAMP`] is over. One
+    /// failure does not open it: an upstream that has no other beside it would be refused to all for
+    /// the sake of one call, and one that has gets few calls as yet.
+    Growing { from: Instant, failures: Failures },
 }
 
 impl Default for State {
@@ -128,7 +130,7 @@ impl Breaker {
     pub fn stand(&self, now: Instant) -> Stand {
         match self.state {
             State::Closed(_) => Stand::Closed,
-            State::Growing { from } => share(from, now).map_or(Stand::Closed, |share| Stand::Growing { share }),
+            State::Growing { from, .. } => share(from, now).map_or(Stand::Closed, |share| Stand::Growing { share }),
             State::Open { trial: Some(_), .. } => Stand::HalfOpen { trial_out: true },
             State::Open { until, trial: None } => match self.shut(until) {
                 until if now < until => Stand::Open { until },
@@ -191,8 +193,7 @@ impl Breaker {
         }
         let settled = self.settle(now);
         let opens = match &mut self.state {
-            State::Closed(failures) => failures.reach(now, terms),
-            State::Growing { .. } => true,
+            State::Closed(failures) | State::Growing { failures, .. } => failures.reach(now, terms),
             State::Open { .. } => false,
         };
         if opens { Some(self.open(now, terms)) } else { settled }
@@ -241,7 +242,7 @@ impl Breaker {
 
     fn grow(&mut self, now: Instant) -> Change {
         self.dead_until = None;
-        self.state = State::Growing { from: now };
+        self.state = State::Growing { from: now, failures: Failures::default() };
         self.since = Some(now);
         Change::Growing
     }
@@ -253,11 +254,11 @@ impl Breaker {
 
     /// Takes in that growing is over.
     fn settle(&mut self, now: Instant) -> Option<Change> {
-        let State::Growing { from } = self.state else { return None };
-        if share(from, now).is_some() {
+        let State::Growing { from, failures } = &mut self.state else { return None };
+        if share(*from, now).is_some() {
             return None;
         }
-        self.state = State::default();
+        self.state = State::Closed(std::mem::take(failures));
         Some(Change::Closed)
     }
 

@@ -137,13 +137,27 @@ fn after_a_good_trial_its_share_grows_to_the_whole_and_it_is_closed_once() {
 }
 
 #[test]
-fn one_failure_while_it_grows_opens_it_again() {
+fn failures_while_it_grows_are_counted_as_ever() {
     let now = base::Clock.now();
     for later in [now, now + seconds(2)] {
         let mut breaker = growing(now);
+        for _ in 1..TERMS.failures {
+            assert_eq!(fail(&mut breaker, later), None, "one call that fails must not take it from all others");
+        }
         let until = later + TERMS.hold;
         assert_eq!(fail(&mut breaker, later), Some(Change::Opened { until }));
     }
+}
+
+#[test]
+fn failures_at_the_end_of_its_growth_count_when_it_is_closed() {
+    let now = base::Clock.now();
+    let mut breaker = growing(now);
+    for _ in 2..TERMS.failures {
+        assert_eq!(fail(&mut breaker, now + RAMP - seconds(1)), None);
+    }
+    assert_eq!(fail(&mut breaker, now + RAMP), Some(Change::Closed));
+    assert!(matches!(fail(&mut breaker, now + RAMP), Some(Change::Opened { .. })));
 }
 
 #[test]
