@@ -158,7 +158,9 @@ pub(super) fn check(compiler: &mut Compiler<'_>, route: &View<'_>, clients: &[&s
 pub(super) fn check_weights(compiler: &mut Compiler<'_>, route: &View<'_>, strategy: Strategy) {
     let upstreams = route.at("upstreams").items();
     if !matches!(strategy, Strategy::Weighted | Strategy::LeastBusy) {
-        for weight in upstreams.iter().map(|upstream| upstream.at("weight")).filter(View::is_written) {
+        // 1 is what it would be unwritten, and the first of several says it for all.
+        let weights = upstreams.iter().map(|upstream| upstream.at("weight"));
+        if let Some(weight) = weights.into_iter().find(|weight| weight.integer().is_some_and(|weight| weight != 1)) {
             compiler.warn(&weight, "has no effect without `strategy: weighted` or `strategy: least_busy`");
         }
         return;
