@@ -3,7 +3,6 @@
 //! The gateway sees nothing but this. Everything a request needs is resolved here once, so that
 //! serving it looks nothing up by name but its key and its model.
 
-use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -11,6 +10,7 @@ use std::time::Duration;
 
 use base::{Endpoint, Glob, KeyHasher, KeyId, Secret};
 use dialect::{Dialect, Protocol, Score, TokenArrays};
+use foldhash::HashMap;
 use http::{HeaderName, HeaderValue};
 use rules::breaker;
 use rules::order::Strategy;

@@ -27,6 +27,8 @@ const STAGE: u8 = 0b0011;
 const FIN: u8 = 0b0100;
 /// The caller speaks HTTP/1.0, which knows no interim responses.
 const OLD: u8 = 0b1000;
+/// The gateway waits no longer for answers to end.
+const CUT: u8 = 0b1_0000;
 
 /// What the request's story and the socket tell each other about one connection.
 #[derive(Clone, Debug, Default)]
@@ -64,6 +66,21 @@ impl Presence {
     #[must_use]
     pub fn has_stopped_sending(&self) -> bool {
         self.stage.load(Ordering::Relaxed) & FIN != 0
+    }
+
+    /// The gateway waits no longer for answers to end. Whoever says so polls the connection afterwards.
+    pub fn cut(&self) {
+        self.stage.fetch_or(CUT, Ordering::Relaxed);
+    }
+
+    /// Ends when the gateway waits no longer for answers to end. It wakes nobody: the connection is
+    /// polled when it is time to look.
+    pub async fn cut_short(&self) {
+        std::future::poll_fn(|_| match self.stage.load(Ordering::Relaxed) & CUT {
+            0 => Poll::Pending,
+            _ => Poll::Ready(()),
+        })
+        .await;
     }
 
     fn set(&self, stage: u8) {

@@ -1,12 +1,13 @@
 //! A configuration in force, bound to the state that belongs to its objects.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicUsize};
 use std::time::Duration;
 
 use base::{Clock, Endpoint};
 use config::{ApiKey, Provider, Route, Snapshot, Upstream};
+use foldhash::{HashMap, HashMapExt as _};
 use http::{HeaderMap, HeaderValue, header};
 use rules::budget::RetryBudget;
 use rules::order::Strategy;

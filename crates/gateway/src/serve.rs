@@ -99,11 +99,10 @@ pub fn serve(connection: Arc<Connection>, request: Request<Incoming>) -> Serving
 /// its future holds.
 fn answered(connection: Arc<Connection>, parts: Parts, body: Incoming, mut trail: Trail) -> Serving {
     Box::pin(async move {
-        let mut cut = connection.cut.clone();
         let told = tokio::select! {
             biased;
             told = tell(&connection, &parts, body, &mut trail) => told,
-            _ = cut.wait_for(|cut| *cut) => Err(End::Refused(shutting_down())),
+            () = connection.presence.cut_short() => Err(End::Refused(shutting_down())),
         };
         end(&connection, told, trail)
     })
@@ -281,7 +280,7 @@ fn answer(connection: &Connection, answered: Answered, mut trail: Trail) -> Resp
     let Answered { won: Won { landed, upstream, shown, visit }, ask, route } = answered;
     trail.record.upstream = Some(upstream.label.clone());
     trail.record.status = 200;
-    let mut headers = HeaderMap::with_capacity(12);
+    let mut headers = HeaderMap::with_capacity(6);
     headers.insert(head::UPSTREAM, shown);
     let body = match landed {
         Landed::Whole(answer, kind) => {

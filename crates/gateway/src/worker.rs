@@ -7,7 +7,7 @@
 use std::future::Future;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::task::Poll;
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use base::Dice;
@@ -16,7 +16,7 @@ use hyper::{Request, Response, body::Incoming};
 use hyper_util::rt::TokioIo;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, watch};
 
 use crate::caller_io::{CallerIo, Presence};
 use crate::live::Live;
@@ -155,6 +155,7 @@ impl Worker {
         let io = TokioIo::new(io.counted(self.live.count_of_unwritten()));
         let mut patience = Patience::of(self.live.clock, HEAD_PATIENCE);
         let cut = self.seat.cut();
+        let mut last = LastWord::of(cut.clone(), presence.clone());
         let nudge = presence.nudge.clone();
         let service = Talk(Arc::new(Connection { worker: self, presence, cut }));
         let conversation = hyper::server::conn::http1::Builder::new()
@@ -169,7 +170,10 @@ impl Worker {
                 if conversation.as_mut().poll(cx).is_ready() {
                     return Poll::Ready(());
                 }
-                if patience.is_over(cx) { conversation.as_mut().poll(cx).map(drop) } else { Poll::Pending }
+                if patience.is_over(cx) | last.is_spoken(cx) {
+                    return conversation.as_mut().poll(cx).map(drop);
+                }
+                Poll::Pending
             })
         })
         .await;
@@ -191,6 +195,41 @@ impl Worker {
             let running = self.seat.running();
             self.transport.renew_names(&running.snapshot.providers).await;
         }
+    }
+}
+
+/// Tells one connection, once, that the gateway waits no longer for answers to end. Kept by the
+/// connection, so that its calls need not listen for it one by one.
+struct LastWord {
+    /// Only looked at.
+    seen: watch::Receiver<bool>,
+    presence: Presence,
+    /// None once it has been spoken.
+    spoken: Option<std::pin::Pin<Box<dyn Future<Output = ()> + Send>>>,
+    is_listening: bool,
+}
+
+impl LastWord {
+    fn of(cut: watch::Receiver<bool>, presence: Presence) -> Self {
+        let mut spoken = cut.clone();
+        let spoken = Box::pin(async move {
+            // An error means that the process is gone, and this task with it.
+            let _ = spoken.wait_for(|cut| *cut).await;
+        });
+        Self { seen: cut, presence, spoken: Some(spoken), is_listening: false }
+    }
+
+    /// Whether it has just been spoken, so that the connection is to be polled once more.
+    fn is_spoken(&mut self, cx: &mut Context<'_>) -> bool {
+        if std::mem::replace(&mut self.is_listening, true) && !self.seen.has_changed().unwrap_or(true) {
+            return false;
+        }
+        let is_spoken = self.spoken.as_mut().is_some_and(|spoken| spoken.as_mut().poll(cx).is_ready());
+        if is_spoken {
+            self.spoken = None;
+            self.presence.cut();
+        }
+        is_spoken
     }
 }
 

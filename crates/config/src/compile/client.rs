@@ -1,9 +1,9 @@
 //! Who may call.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 
 use base::{Glob, KeyId};
+use foldhash::{HashMap, HashMapExt as _};
 
 use super::{Compiler, Names, params, resilience};
 use crate::problem::Place;

@@ -1,10 +1,10 @@
 //! The model names that callers write, and what stands behind each.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 
 use base::{Endpoint, Family};
 use dialect::{Place as Where, Protocol, Score, TokenArrays};
+use foldhash::{HashMap, HashMapExt as _};
 use http::uri::PathAndQuery;
 
 use super::provider::{base_url, pool};

@@ -81,7 +81,7 @@ impl<'a> Scanner<'a> {
     }
 
     /// The name of the next member and where it stands, up to the first byte of its value.
-    #[inline]
+    #[inline(always)]
     pub(super) fn next_name(&mut self, first: bool) -> Result<Option<(Cow<'a, str>, Span)>, Error> {
         if self.ends(first, b'}', "expected a comma or '}'")? {
             return Ok(None);

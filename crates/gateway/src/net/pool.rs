@@ -1,12 +1,12 @@
 //! One worker's connections to the providers.
 
-use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use base::{Clock, Fault, Kind};
 use config::{Origin, Provider, Proxy};
+use foldhash::{HashMap, HashMapExt as _};
 use tokio::sync::{Notify, Semaphore};
 
 use super::link::Place;
