@@ -13,9 +13,13 @@ use dialect::{Dialect, Protocol, Score, TokenArrays};
 use foldhash::HashMap;
 use http::{HeaderName, HeaderValue};
 use rules::breaker;
+use rules::limits::Limit;
 use rules::order::Strategy;
 use rules::params::Policy;
 use rules::pursuit::Retry;
+use rules::queue::Patience;
+use rules::shares::Class;
+use rules::slots;
 use rules::split::{Branch, Mirror};
 
 /// One compiled configuration. A request sees exactly one.
@@ -80,6 +84,8 @@ pub struct General {
     pub resolver_refresh: Duration,
     /// `tls`: PEM files for the data port, already read.
     pub tls: Option<TlsPem>,
+    /// `limit`: of the whole gateway.
+    pub limit: Limit,
 }
 
 /// A certificate chain and its key as read from their files.
@@ -146,6 +152,10 @@ pub struct Provider {
     pub token_arrays: TokenArrays,
     /// `health`: an active probe.
     pub health: Option<Health>,
+    /// `concurrency`: calls side by side, of all its routes together.
+    pub concurrency: Option<slots::Terms>,
+    /// `queue`: for a place among those.
+    pub queue: Patience,
 }
 
 /// `health` of a provider.
@@ -268,6 +278,8 @@ pub struct Route {
     pub on_failure: OnFailure,
     /// `params`
     pub params: Policy,
+    /// `limit`
+    pub limit: Limit,
 }
 
 /// What callers get when nothing answered.
@@ -320,6 +332,14 @@ pub struct Client {
     pub on_failure: Option<OnFailure>,
     /// `params`
     pub params: Policy,
+    /// `priority`
+    pub class: Class,
+    /// `limit`
+    pub limit: Limit,
+    /// `routes[].limit`, each of the routes that its pattern fits.
+    pub limits_on: Vec<(Glob, Limit)>,
+    /// `queue`
+    pub queue: Patience,
 }
 
 impl Client {
@@ -327,6 +347,13 @@ impl Client {
     #[must_use]
     pub fn may_use(&self, route: &Route) -> bool {
         self.routes.iter().any(|glob| glob.fits(&route.name))
+    }
+
+    /// What limits this client on that route alone: of several patterns that fit, the tightest of each.
+    #[must_use]
+    pub fn limit_on(&self, route: &Route) -> Limit {
+        let fitting = self.limits_on.iter().filter(|(glob, _)| glob.fits(&route.name));
+        fitting.fold(Limit::default(), |tightest, (_, limit)| tightest.and(limit))
     }
 }
 

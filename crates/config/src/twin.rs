@@ -67,6 +67,8 @@ impl Provider {
             score: self.score,
             token_arrays: self.token_arrays,
             health: self.health.as_ref().map(|health| Health { path: path(&health.path), every: health.every }),
+            concurrency: self.concurrency,
+            queue: self.queue,
         }
     }
 }
@@ -109,6 +111,7 @@ impl Route {
             breaker: self.breaker,
             on_failure: self.on_failure,
             params: self.params.clone(),
+            limit: self.limit,
         }
     }
 }
@@ -121,6 +124,10 @@ impl Client {
             deadline: self.deadline,
             on_failure: self.on_failure,
             params: self.params.clone(),
+            class: self.class,
+            limit: self.limit,
+            limits_on: self.limits_on.clone(),
+            queue: self.queue,
         }
     }
 }

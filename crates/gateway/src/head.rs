@@ -5,6 +5,7 @@ use std::time::Duration;
 use base::{Dice, Refusal};
 use http::{HeaderMap, HeaderName, HeaderValue};
 use percent_encoding::{AsciiSet, CONTROLS, utf8_percent_encode};
+use rules::limits::Allowance;
 
 /// `x-request-id`
 pub const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
@@ -28,6 +29,19 @@ pub const TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
 pub const TIMEOUT: HeaderName = HeaderName::from_static("x-mai-timeout-ms");
 /// `x-mai-side-effects`
 pub const SIDE_EFFECTS: HeaderName = HeaderName::from_static("x-mai-side-effects");
+
+/// `x-ratelimit-limit-requests`, `-remaining-`, `-reset-`
+pub const REQUESTS_LEFT: [HeaderName; 3] = [
+    HeaderName::from_static("x-ratelimit-limit-requests"),
+    HeaderName::from_static("x-ratelimit-remaining-requests"),
+    HeaderName::from_static("x-ratelimit-reset-requests"),
+];
+/// `x-ratelimit-limit-tokens`, `-remaining-`, `-reset-`
+pub const TOKENS_LEFT: [HeaderName; 3] = [
+    HeaderName::from_static("x-ratelimit-limit-tokens"),
+    HeaderName::from_static("x-ratelimit-remaining-tokens"),
+    HeaderName::from_static("x-ratelimit-reset-tokens"),
+];
 
 /// A caller's id longer than this is replaced.
 const LONGEST_ID: usize = 128;
@@ -126,6 +140,27 @@ pub fn count(count: usize) -> HeaderValue {
     FEW.get(count).map_or_else(|| HeaderValue::from(count), |few| HeaderValue::from_static(few))
 }
 
+/// Tells a caller what is left of its tightest limits.
+pub fn allowance(headers: &mut HeaderMap, allowance: &Allowance) {
+    for (names, left) in [(REQUESTS_LEFT, allowance.requests), (TOKENS_LEFT, allowance.tokens)] {
+        let Some(left) = left else { continue };
+        let [limit, remaining, reset] = names;
+        headers.insert(limit, HeaderValue::from(left.limit));
+        headers.insert(remaining, HeaderValue::from(left.remaining));
+        headers.insert(reset, HeaderValue::try_from(clock(left.reset)).unwrap_or(HeaderValue::from_static("0s")));
+    }
+}
+
+/// A length of time in whole seconds, rounded up, as OpenAI's rate-limit headers write it: `1s`, `6m0s`.
+fn clock(time: Duration) -> String {
+    let seconds = time.as_secs() + u64::from(time.subsec_nanos() > 0);
+    match (seconds / 3600, seconds / 60 % 60, seconds % 60) {
+        (0, 0, seconds) => format!("{seconds}s"),
+        (0, minutes, seconds) => format!("{minutes}m{seconds}s"),
+        (hours, minutes, seconds) => format!("{hours}h{minutes}m{seconds}s"),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
@@ -184,6 +219,13 @@ mod tests {
             }
             prop_assert!(timeout(&headers).map_or(true, |wait| wait > Some(Duration::ZERO)));
             let _ = side_effects(&headers);
+        }
+    }
+
+    #[test]
+    fn a_reset_is_told_in_whole_seconds() {
+        for (millis, told) in [(0, "0s"), (1, "1s"), (1000, "1s"), (360_000, "6m0s"), (3_661_001, "1h1m2s")] {
+            assert_eq!(clock(Duration::from_millis(millis)), told);
         }
     }
 

@@ -76,7 +76,10 @@ pub const RESPONSE: &[Header] = &[
     later("x-mai-degraded", "Why the answer is a weak one."),
     later("x-mai-truncated", "What the token budget dropped: `history=4,retrieval=2,tokens=1830`."),
     later("x-mai-queue-ms", "Milliseconds spent in a queue."),
-    later("x-ratelimit-{limit,remaining,reset}-{requests,tokens}", "The tightest limit; reset as `1s`, `6m0s`."),
+    row(
+        "x-ratelimit-{limit,remaining,reset}-{requests,tokens}",
+        "What is left of the tightest limit, where one applies; `limit` is what may come at once after a pause, `reset` when all of it is there again, as `1s` or `6m0s`.",
+    ),
 ];
 
 /// What goes upstream: this list and no other header of the caller's.
@@ -102,6 +105,18 @@ mod tests {
 
     fn stands(table: &[Header], name: &http::HeaderName) -> bool {
         table.iter().flat_map(|header| header.name.split(", ")).any(|known| known == name.as_str())
+    }
+
+    #[test]
+    fn the_rate_limit_headers_are_those_of_their_row() {
+        let row = RESPONSE.iter().find(|header| header.name.starts_with("x-ratelimit-")).unwrap();
+        for (kind, names) in [("requests", head::REQUESTS_LEFT), ("tokens", head::TOKENS_LEFT)] {
+            assert!(row.name.contains(kind));
+            assert_eq!(
+                names.map(|name| name.as_str().to_owned()),
+                ["limit", "remaining", "reset"].map(|what| format!("x-ratelimit-{what}-{kind}"))
+            );
+        }
     }
 
     #[test]

@@ -6,6 +6,7 @@
 //! | [`worker`] | connections, hyper, one thread each |
 //! | [`identify`] | from a key to the client behind it |
 //! | [`understand`] | reads the body once; finds the route behind the model name |
+//! | [`admit`] | all limits that apply, as one decision; a [`pass`] that gives back |
 //! | [`shape`] | what the call may ask for: parameter policies |
 //! | [`plan`] | the route's upstreams in order |
 //! | [`pursue`] | try, judge, move on; [`attempt`] is one try up to the first content |
@@ -21,6 +22,7 @@
 //! Around it: [`net`] reaches upstreams, [`caller_io`] watches the caller's socket, [`wire`] moves
 //! bodies, [`metrics`] and [`log`] write things down. Steps import those and never each other.
 
+pub mod admit;
 pub mod attempt;
 pub mod batch;
 pub mod caller_io;
@@ -34,11 +36,13 @@ pub mod inflate;
 pub mod keyring;
 pub mod live;
 pub mod log;
+pub mod meters;
 pub mod metrics;
 pub mod mirror;
 pub mod models;
 pub mod net;
 pub mod nudge;
+pub mod pass;
 pub mod patience;
 pub mod plan;
 pub mod probe;

@@ -14,6 +14,7 @@ use rules::order::Strategy;
 
 use crate::head;
 use crate::keyring::KeyRing;
+use crate::meters::{KeptMeters, Meters};
 use crate::standing::{Gate, Standing};
 
 /// One configuration in force, with the state of its objects at hand. A request holds one from its
@@ -25,6 +26,8 @@ pub struct Running {
     /// By the route's name.
     routes: HashMap<Arc<str>, RouteState>,
     patience: HashMap<Endpoint, Duration>,
+    /// The accounts of its limits.
+    pub meters: Meters,
 }
 
 /// What belongs to a configured route.
@@ -153,6 +156,7 @@ pub(crate) struct Kept {
     upstreams: HashMap<Identity, Known>,
     /// By route and vector space.
     dimensions: HashMap<(Arc<str>, String), Arc<AtomicUsize>>,
+    meters: KeptMeters,
 }
 
 impl Kept {
@@ -182,7 +186,8 @@ impl Kept {
                 *longest = route.body_timeout.max(*longest);
             }
         }
-        Running { snapshot, routes, patience }
+        let meters = self.meters.bind(&snapshot, Clock.now());
+        Running { snapshot, routes, patience, meters }
     }
 
     fn bind_upstream(&mut self, route: &Route, upstream: &Upstream) -> UpstreamState {

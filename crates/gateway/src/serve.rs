@@ -3,7 +3,7 @@
 
 use std::pin::Pin;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use base::{Code, Endpoint, Outcome, Refusal};
 use bytes::Bytes;
@@ -24,7 +24,7 @@ use crate::running::{RouteState, Running};
 use crate::trail::Trail;
 use crate::wire::{Reply, Unread, throw_away};
 use crate::worker::Worker;
-use crate::{batch, degrade, head, identify, mirror, models, plan, refuse, shape, understand};
+use crate::{admit, batch, degrade, head, identify, mirror, models, plan, refuse, shape, understand};
 
 /// What the requests of one connection share.
 #[derive(Debug)]
@@ -175,8 +175,11 @@ async fn tell(connection: &Connection, parts: &Parts, mut body: Incoming, trail:
         return Err(Refusal::new(Code::InternalError, "the route has no state; please report this").into());
     };
     trail.on_route(&route.name, state.shown.clone(), state.inflight.clone());
+    let deadline = trail.began() + deadline(&route, &client, &parts.headers)?;
+    admit::admit(&running, (&client, &route), &ask, worker.live.clock.now(), trail)?;
     let ask = shape::shape(ask, &route, &client)?;
-    match seek(&connection.worker, (&running, &route, state), (&client, &parts.headers), &ask, trail).await {
+    let caller = (&*client, &parts.headers, deadline);
+    match seek(&connection.worker, (&running, &route, state), caller, &ask, trail).await {
         Ok(won) => Ok(Told::Won(Box::new(Answered { won, ask, route }))),
         Err(refusal) => match degrade::soften(refusal, (&route, &client), &ask, trail) {
             Softened::Answer(body) => Ok(Told::Whole(body, Outcome::UpstreamDegraded)),
@@ -224,25 +227,29 @@ fn early(
     }
     let client = identify::caller(&running.snapshot, &parts.headers)?;
     trail.record.client = Some(client.name.clone());
+    if matches!(wanted, Wanted::Endpoint(_)) {
+        admit::peek(running, client, live.clock.now(), trail)?;
+    }
     Ok((wanted, client.clone()))
+}
+
+/// How long the whole call may take: what the route, the client and the caller's own word allow.
+fn deadline(route: &Route, client: &Client, headers: &HeaderMap) -> Result<Duration, Refusal> {
+    let shorter = [client.deadline, head::timeout(headers)?].into_iter().flatten();
+    Ok(shorter.fold(route.deadline, Duration::min))
 }
 
 /// From a request that is understood to an upstream's answer.
 async fn seek(
     worker: &Arc<Worker>,
     (running, route, state): (&Arc<Running>, &Arc<Route>, &RouteState),
-    (client, headers): (&Client, &HeaderMap),
+    (client, headers, deadline): (&Client, &HeaderMap, Instant),
     ask: &Ask,
     trail: &mut Trail,
 ) -> Result<Won, Refusal> {
-    let mut deadline = route.deadline;
-    for shorter in [client.deadline, head::timeout(headers)?].into_iter().flatten() {
-        deadline = deadline.min(shorter);
-    }
     let request_id = trail.request_id.clone();
     let errand = Errand { ask, request_id: &request_id, traceparent: head::traceparent(headers) };
     let is_idempotent = !(ask.endpoint.family() == base::Family::Chat && head::side_effects(headers));
-    let deadline = trail.began() + deadline;
     let first = plan::branch(route, client, (headers, ask), &worker.dice);
     let call = Call { worker, route: (route, state), errand, is_idempotent, first, deadline };
     let parts = batch::parts(ask, route)?;

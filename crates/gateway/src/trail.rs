@@ -6,9 +6,11 @@ use std::time::{Duration, Instant};
 
 use base::{Attempt, AttemptOutcome, Clock, Outcome, Record, Usage};
 use http::{HeaderMap, HeaderValue};
+use rules::limits::Allowance;
 
 use crate::head;
 use crate::live::Live;
+use crate::pass::Pass;
 use crate::seat::Seat;
 
 /// The only per-request mutable thing. Dropped without [`Trail::end`], it records a caller who left.
@@ -22,6 +24,10 @@ pub struct Trail {
     shown_route: Option<HeaderValue>,
     /// Its tries at upstreams.
     pub tries: Tries,
+    /// Its place within its limits, to the last byte.
+    pub pass: Option<Pass>,
+    /// What is left of the tightest of those.
+    pub allowance: Allowance,
     began: Instant,
     running: Option<Arc<AtomicI64>>,
     overhead_is_known: bool,
@@ -120,6 +126,8 @@ impl Trail {
             seat,
             request_id,
             shown_route: None,
+            pass: None,
+            allowance: Allowance::default(),
             record,
             began,
             running: None,
@@ -173,6 +181,7 @@ impl Trail {
         if let Some(why) = &self.record.degraded {
             headers.insert(head::DEGRADED, head::named(why));
         }
+        head::allowance(headers, &self.allowance);
         headers.insert(head::OVERHEAD, head::millis(self.overhead()));
     }
 
@@ -212,6 +221,9 @@ impl Trail {
         self.record.took = now.duration_since(self.began);
         if let Some(count) = self.running.take() {
             count.fetch_sub(1, Ordering::Relaxed);
+        }
+        if let (Some(mut pass), Some(usage)) = (self.pass.take(), self.record.usage) {
+            pass.used(usage);
         }
         self.live.put_down(&self.seat.sheet, std::mem::replace(&mut self.record, blank()));
     }

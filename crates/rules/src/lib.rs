@@ -3,8 +3,12 @@
 pub mod breaker;
 pub mod budget;
 pub mod ewma;
+pub mod limits;
 pub mod order;
 pub mod params;
 pub mod pursuit;
+pub mod queue;
 pub mod repeats;
+pub mod shares;
+pub mod slots;
 pub mod split;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use base::{Glob, KeyId};
 use foldhash::{HashMap, HashMapExt as _};
 
-use super::{Compiler, Names, params, resilience};
+use super::{Compiler, Names, limits, params, resilience};
 use crate::problem::Place;
 use crate::snapshot::{Client, Route};
 use crate::view::View;
@@ -37,7 +37,17 @@ pub(super) fn compile(
         let deadline = view.at("deadline").written_duration();
         let on_failure = resilience::on_failure(&view);
         let params = params::policy(compiler, &view.at("params"));
-        clients.push(Arc::new(Client { name: name.into(), routes: globs, deadline, on_failure, params }));
+        clients.push(Arc::new(Client {
+            name: name.into(),
+            routes: globs,
+            deadline,
+            on_failure,
+            params,
+            class: limits::class(&view),
+            limit: limits::limit(&view),
+            limits_on: limits::limits_on(&view),
+            queue: limits::patience(&view),
+        }));
     }
     (clients, by_id)
 }

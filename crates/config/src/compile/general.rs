@@ -8,7 +8,7 @@ use base::{Family, KeyId, Secret};
 use rustls_pki_types::pem::PemObject;
 use rustls_pki_types::{CertificateDer, PrivateKeyDer};
 
-use super::{Compiler, Names, is_header_token};
+use super::{Compiler, Names, is_header_token, limits};
 use crate::problem::{Place, Problem};
 use crate::snapshot::{AdminToken, General, Role, TlsPem};
 use crate::view::View;
@@ -35,6 +35,7 @@ pub(super) fn compile(compiler: &mut Compiler<'_>, root: &View<'_>) -> General {
         shutdown_grace: root.at("shutdown_grace").duration(Family::Chat),
         resolver_refresh: root.at("resolver").at("refresh").duration(Family::Chat),
         tls: tls(compiler, &root.at("tls")),
+        limit: limits::limit(root),
     }
 }
 

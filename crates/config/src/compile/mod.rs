@@ -7,6 +7,7 @@ mod caches;
 mod client;
 mod general;
 mod governance;
+mod limits;
 mod params;
 mod provider;
 mod resilience;
@@ -125,6 +126,7 @@ fn check_whole(compiler: &mut Compiler<'_>, root: &View<'_>, routes: &[Arc<Route
     for view in clients {
         governance::check_limit(compiler, &view);
         governance::check_quota(compiler, &view);
+        limits::check_queue(compiler, &view);
         for route in view.at("routes").items() {
             governance::check_limit(compiler, &route);
         }

@@ -12,7 +12,7 @@ use http::{HeaderName, HeaderValue, header};
 use percent_encoding::percent_decode_str;
 
 use super::general::has_certificates;
-use super::{Compiler, Names, is_header_token};
+use super::{Compiler, Names, is_header_token, limits};
 use crate::address;
 use crate::snapshot::{ApiKey, Health, Pool, Provider, Proxy};
 use crate::view::View;
@@ -63,6 +63,7 @@ fn provider(compiler: &mut Compiler<'_>, view: &View<'_>, names: &mut Names) -> 
         base.origin.host.clear();
     }
     let health = health(compiler, &view.at("health"), &base.path);
+    let concurrency = limits::slots(compiler, view);
     let keys = keys(compiler, view, dialect.auth());
     let headers = headers(compiler, &view.at("headers"), dialect.auth());
     let proxy = proxy(compiler, &view.at("proxy"));
@@ -88,6 +89,8 @@ fn provider(compiler: &mut Compiler<'_>, view: &View<'_>, names: &mut Names) -> 
             _ => TokenArrays::Auto,
         },
         health,
+        concurrency,
+        queue: limits::patience(view),
     })
 }
 

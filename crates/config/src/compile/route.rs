@@ -6,9 +6,10 @@ use base::{Endpoint, Family};
 use dialect::{Place as Where, Protocol, Score, TokenArrays};
 use foldhash::{HashMap, HashMapExt as _};
 use http::uri::PathAndQuery;
+use rules::queue::Patience;
 
 use super::provider::{base_url, pool};
-use super::{Compiler, Names, params, resilience, small};
+use super::{Compiler, Names, limits, params, resilience, small};
 use crate::address::Address;
 use crate::problem::{Place, nearest};
 use crate::snapshot::{Pool, Provider, Route, Timeouts, Upstream};
@@ -82,6 +83,7 @@ fn route(
         breaker: resilience::breaker(view),
         on_failure: resilience::on_failure(view).unwrap_or_default(),
         params: params::policy(compiler, &view.at("params")),
+        limit: limits::limit(view),
         upstreams,
         timeout: timeouts(compiler, view, family),
         deadline: view.at("deadline").duration(family),
@@ -331,5 +333,7 @@ fn short_provider(name: &str, base: Address, pool: Pool) -> Provider {
         score: Score::default(),
         token_arrays: TokenArrays::default(),
         health: None,
+        concurrency: None,
+        queue: Patience::default(),
     }
 }

@@ -138,7 +138,12 @@ const RECORDING: &[Key] = &[
     ),
 ];
 
-const LIMIT: &[Key] = &[key("limit", Kind::Table, Nothing, "Rates and concurrency; a call over any limit that applies is refused with 429. At the top level: the hard ceiling of the whole gateway.").with(GOVERNANCE)];
+const LIMIT: &[Key] = &[key(
+    "limit",
+    Kind::Table,
+    Nothing,
+    "Rates and concurrency; a call over any limit that applies is refused with 429. At the top level: the hard ceiling of the whole gateway.",
+)];
 
 const LIMITS: &[Key] = &[
     key("qps", RATE, Nothing, "Calls per second."),

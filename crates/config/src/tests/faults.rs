@@ -365,11 +365,9 @@ fn keys_that_wait_for_a_capability_are_accepted_by_name() {
         warnings(&with_providers(
             "drills: disabled\nlimit: { qps: 5 }\nroutes:\n  - name: r\n    upstreams: [{ provider: cloud, context_window: 3 }]\n    context: { budget: 1 }\n    cache: { mode: off }\nclients:\n  - { name: c, routes: [{ name: r, limit: { qps: 1 } }, none-such], priority: batch, quota: { tokens: 5 } }\n"
         )),
-        "gateway.yaml:5:1: limit: accepted, but not in force in this version; it comes with governance\n\
-         gateway.yaml:8:36: routes[r].upstreams[0].context_window: accepted, but not in force in this version; it comes with governance\n\
+        "gateway.yaml:8:36: routes[r].upstreams[0].context_window: accepted, but not in force in this version; it comes with governance\n\
          gateway.yaml:9:5: routes[r].context: accepted, but not in force in this version; it comes with governance\n\
          gateway.yaml:10:5: routes[r].cache: accepted, but not in force in this version; it comes with caches\n\
-         gateway.yaml:12:36: clients[c].routes[r].limit: accepted, but not in force in this version; it comes with governance\n\
          gateway.yaml:12:57: clients[c].routes[1]: fits no route of this configuration\n\
          gateway.yaml:12:69: clients[c].priority: accepted, but not in force in this version; it comes with governance\n\
          gateway.yaml:12:86: clients[c].quota: accepted, but not in force in this version; it comes with governance"

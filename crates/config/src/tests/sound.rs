@@ -55,13 +55,10 @@ fn a_route_posted_alone_is_a_configuration() {
              "upstream": { "url": "http://embedding-service:8000/v1/embeddings", "timeout": 3000 },
              "limit": { "qps": 100, "burst": 20 } }"#,
     );
-    assert_eq!(summary(&loaded.snapshot), "sound: 1 provider, 1 route, 0 clients; 1 key not in force yet");
-    assert_eq!(loaded.snapshot.not_in_force, ["routes[rag-embedding].limit"]);
-    assert_eq!(
-        loaded.warnings[0].to_string(),
-        "gateway.yaml:3:14: routes[rag-embedding].limit: accepted, but not in force in this version; \
-         it comes with governance"
-    );
+    assert_eq!(summary(&loaded.snapshot), "sound: 1 provider, 1 route, 0 clients");
+    assert!(loaded.warnings.is_empty());
+    let limit = loaded.snapshot.routes[0].limit;
+    assert_eq!(limit.rate, Some(rules::limits::Rate { qps: 100.0, burst: 20 }));
 }
 
 #[test]
@@ -230,10 +227,8 @@ clients:
         "routes[chat].upstreams[one].tokenizer",
         "routes[chat].upstreams[one].prices",
         "routes[chat].cache",
-        "clients[c].routes[chat].limit",
         "clients[c].on_failure: stale",
         "clients[c].cache",
-        "clients[c].limit",
         "clients[c].quota",
     ];
     assert_eq!(snapshot.not_in_force, expected);

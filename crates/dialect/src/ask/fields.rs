@@ -11,7 +11,14 @@ use crate::{embeddings, rerank};
 fn is_read(endpoint: Endpoint, name: &str) -> bool {
     match name {
         "model" | "stream" | "mai" | "metadata" => true,
-        "messages" | "prompt" | "n" | "stream_options" | "tools" | "functions" => {
+        "messages"
+        | "prompt"
+        | "n"
+        | "stream_options"
+        | "tools"
+        | "functions"
+        | "max_tokens"
+        | "max_completion_tokens" => {
             matches!(endpoint, Endpoint::Chat | Endpoint::Completions)
         }
         _ => match endpoint {

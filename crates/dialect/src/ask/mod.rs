@@ -75,6 +75,19 @@ pub struct Chat {
     pub stream_options: Option<Span>,
     /// The body has `tools` or `functions`.
     pub has_tools: bool,
+    /// `max_completion_tokens`, else `max_tokens`: what each choice may be long.
+    pub max_tokens: Option<u64>,
+}
+
+impl Chat {
+    /// Tokens that all choices together may be long, where the caller has said so.
+    #[must_use]
+    pub const fn most_written(&self) -> Option<u64> {
+        match self.max_tokens {
+            Some(most) => Some(most.saturating_mul(self.choices)),
+            None => None,
+        }
+    }
 }
 
 impl Ask {
@@ -187,6 +200,14 @@ impl Ask {
         if self.content_type.is_some() { 0 } else { base::estimate(&self.body) }
     }
 
+    /// Tokens that the call may read and write: the prompt's guess, and the answer's bound where one
+    /// is written.
+    #[must_use]
+    pub fn tokens_estimate(&self) -> u64 {
+        let written = self.chat().and_then(Chat::most_written).unwrap_or_default();
+        self.prompt_estimate().saturating_add(written)
+    }
+
     /// The view of a call that generates text.
     #[must_use]
     pub const fn chat(&self) -> Option<&Chat> {
@@ -256,6 +277,7 @@ fn chat(fields: &Fields<'_>) -> Chat {
         include_usage: options.and_then(|options| options.get("include_usage")).and_then(Value::as_bool),
         stream_options: options.map(Value::span),
         has_tools: fields.get("tools").or(fields.get("functions")).is_some_and(|tools| !tools.is_empty()),
+        max_tokens: fields.get("max_completion_tokens").or(fields.get("max_tokens")).and_then(Value::as_u64),
     }
 }
 

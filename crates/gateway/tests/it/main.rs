@@ -17,6 +17,8 @@ mod keys;
 #[cfg(test)]
 mod leaving;
 #[cfg(test)]
+mod limits;
+#[cfg(test)]
 mod main_job;
 #[cfg(test)]
 mod parameters;

@@ -1,0 +1,41 @@
+//! What a call holds of its limits while it runs.
+
+use std::sync::Arc;
+
+use base::{Clock, Usage};
+use config::{Client, Route};
+
+use crate::meters;
+use crate::running::Running;
+
+/// A call's place within every limit that applies to it, and the tokens put aside for it. Dropped, it
+/// gives the place back, and of the tokens what was not used.
+#[derive(Debug)]
+pub struct Pass {
+    /// Whose meters were charged. A reload in the meantime changes limits, not meters.
+    running: Arc<Running>,
+    client: Arc<Client>,
+    route: Arc<Route>,
+    aside: u64,
+    used: u64,
+}
+
+impl Pass {
+    /// For a call whose meters have been charged, with `aside` tokens.
+    #[must_use]
+    pub const fn new(running: Arc<Running>, client: Arc<Client>, route: Arc<Route>, aside: u64) -> Self {
+        Self { running, client, route, aside, used: 0 }
+    }
+
+    /// The call has used so much.
+    pub const fn used(&mut self, usage: Usage) {
+        self.used = usage.prompt.saturating_add(usage.completion);
+    }
+}
+
+impl Drop for Pass {
+    fn drop(&mut self) {
+        let meters = self.running.meters.of(&self.client, &self.route);
+        meters::give_back(&meters, self.client.class, (self.aside, self.used), Clock.now());
+    }
+}

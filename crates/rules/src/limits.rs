@@ -1,0 +1,353 @@
+//! How much may be asked for: calls per second, tokens per minute, calls side by side.
+//!
+//! An [`Account`] keeps what one scope has used: a client, a route, a client on a route, the whole gateway.
+//! [`decide`] looks into all accounts that a call concerns at once: either each of them is charged, or none.
+//!
+//! Rates are token buckets: one holds a `burst` at most and fills evenly, so that no second sees more than the
+//! limit plus the burst, and a caller who is refused has neither used anything up nor prolonged his wait.
+
+use std::ops::DerefMut;
+use std::time::{Duration, Instant};
+
+use crate::shares::{Class, Shares};
+
+mod bucket;
+
+#[cfg(test)]
+mod tests;
+
+use bucket::{Bucket, Measure};
+
+/// `limit`: what one scope may do.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Limit {
+    /// `qps` with its `burst`.
+    pub rate: Option<Rate>,
+    /// `concurrency`: calls side by side, at least 1.
+    pub concurrency: Option<u32>,
+    /// `tokens_per_minute`: tokens read and written, at least 1.
+    pub tokens_per_minute: Option<u64>,
+}
+
+/// Calls per second.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Rate {
+    /// Above 0.
+    pub qps: f64,
+    /// Calls that may come at once after a pause, at least 1.
+    pub burst: u32,
+}
+
+impl Rate {
+    /// A rate whose burst is one second's worth, but at least one call.
+    #[must_use]
+    pub fn of(qps: f64) -> Self {
+        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a cast of a float saturates")]
+        let burst = (qps as u32).max(1);
+        Self { qps, burst }
+    }
+}
+
+impl Limit {
+    /// Whether nothing is limited.
+    #[must_use]
+    pub fn is_none(&self) -> bool {
+        *self == Self::default()
+    }
+
+    /// The tighter of both, of each kind.
+    #[must_use]
+    pub fn and(self, other: &Self) -> Self {
+        let rates = self.rate.into_iter().chain(other.rate);
+        let least = |one: Option<u32>, other: Option<u32>| one.into_iter().chain(other).min();
+        Self {
+            rate: rates.min_by(|one, other| one.qps.total_cmp(&other.qps)),
+            concurrency: least(self.concurrency, other.concurrency),
+            tokens_per_minute: self.tokens_per_minute.into_iter().chain(other.tokens_per_minute).min(),
+        }
+    }
+
+    fn requests(&self) -> Option<Measure> {
+        self.rate.map(|rate| Measure { per_second: rate.qps, most: f64::from(rate.burst.max(1)) })
+    }
+
+    fn tokens(&self) -> Option<Measure> {
+        #[expect(clippy::cast_precision_loss, reason = "far below 2^53 by its bounds in the configuration")]
+        let most = self.tokens_per_minute.map(|tokens| tokens.max(1) as f64);
+        most.map(|most| Measure { per_second: most / 60.0, most })
+    }
+}
+
+/// What a call asks of every account.
+#[derive(Clone, Copy, Debug)]
+pub struct Want {
+    /// Tokens that it is likely to use at most. Of an account that never holds as many it takes all that there are.
+    pub tokens: u64,
+    /// Who asks.
+    pub class: Class,
+    /// Whether it has waited and it is its turn: it need not stand behind others of its class.
+    pub is_turn: bool,
+}
+
+/// What one of the accounts refuses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Denial {
+    /// Which of the accounts: the one that lets the call wait longest.
+    pub at: usize,
+    /// Which of its limits.
+    pub limit: Kind,
+    /// When the accounts will have what the call wants, if nobody else takes it; zero where that cannot be told.
+    pub wait: Duration,
+}
+
+/// A limit of an account.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// Calls per second.
+    Requests,
+    /// Tokens per minute.
+    Tokens,
+    /// Calls side by side.
+    Concurrency,
+    /// None: others of the same class have waited longer.
+    Turn,
+}
+
+/// What a decision comes to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Decision {
+    /// `None` where every account has been charged.
+    pub denial: Option<Denial>,
+    /// How much is left, for the caller to know.
+    pub allowance: Allowance,
+}
+
+/// How much is left of the tightest limits.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Allowance {
+    /// Of calls: the rate with the least left; where there is none, the calls side by side.
+    pub requests: Option<Left>,
+    /// Of tokens.
+    pub tokens: Option<Left>,
+}
+
+/// How much is left of one limit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Left {
+    /// When nothing has been used for long.
+    pub limit: u64,
+    /// Now.
+    pub remaining: u64,
+    /// Until all of it is there again.
+    pub reset: Duration,
+}
+
+/// What one scope has used, and may use.
+#[derive(Clone, Debug)]
+pub struct Account {
+    limit: Limit,
+    /// Whether both classes of clients come here: then each leaves the other a tenth.
+    is_shared: bool,
+    requests: Option<Bucket>,
+    tokens: Option<Bucket>,
+    /// Calls side by side, of all classes and of batch.
+    running: (u32, u32),
+    shares: Shares,
+    /// A batch call waits for what this account lacks; the tokens that it wants.
+    waits: Option<u64>,
+}
+
+impl Account {
+    /// An account in which nothing has been used.
+    #[must_use]
+    pub fn new(limit: Limit, is_shared: bool, now: Instant) -> Self {
+        Self {
+            limit,
+            is_shared,
+            requests: limit.requests().map(|measure| Bucket::full(measure, now)),
+            tokens: limit.tokens().map(|measure| Bucket::full(measure, now)),
+            running: (0, 0),
+            shares: Shares::default(),
+            waits: None,
+        }
+    }
+
+    /// Another limit holds from now on. What has been used of the old one stays used.
+    pub fn comes_under(&mut self, limit: Limit, is_shared: bool, now: Instant) {
+        let rebound = |bucket: Option<Bucket>, old: Option<Measure>, new: Option<Measure>| match (bucket, old, new) {
+            (Some(bucket), Some(old), Some(new)) => Some(bucket.rebound(old, new, now)),
+            (_, _, new) => new.map(|measure| Bucket::full(measure, now)),
+        };
+        self.requests = rebound(self.requests, self.limit.requests(), limit.requests());
+        self.tokens = rebound(self.tokens, self.limit.tokens(), limit.tokens());
+        self.limit = limit;
+        self.is_shared = is_shared;
+    }
+
+    /// What is limited.
+    #[must_use]
+    pub const fn limit(&self) -> &Limit {
+        &self.limit
+    }
+
+    /// Calls side by side.
+    #[must_use]
+    pub const fn running(&self) -> u32 {
+        self.running.0
+    }
+
+    /// Whether a call would be refused whatever its size: its rate or its tokens are used up. Takes nothing.
+    #[must_use]
+    pub fn is_empty(&self, now: Instant) -> Option<(Kind, Duration)> {
+        let lack = |bucket: Option<Bucket>, measure: Option<Measure>| {
+            bucket.zip(measure).and_then(|(bucket, measure)| bucket.lacks(measure, 1.0, now))
+        };
+        let requests = lack(self.requests, self.limit.requests()).map(|wait| (Kind::Requests, wait));
+        let tokens = lack(self.tokens, self.limit.tokens()).map(|wait| (Kind::Tokens, wait));
+        requests.into_iter().chain(tokens).max_by_key(|(_, wait)| *wait)
+    }
+
+    /// A batch call waits here for what the account lacks, and for so many tokens; or none does any more.
+    pub fn waits(&mut self, tokens: Option<u64>) {
+        self.waits = tokens;
+    }
+
+    /// A call has ended that this account was charged for.
+    pub fn ended(&mut self, class: Class) {
+        self.running.0 = self.running.0.saturating_sub(1);
+        if class == Class::Batch {
+            self.running.1 = self.running.1.saturating_sub(1);
+        }
+    }
+
+    /// So many tokens were put aside, and so many used: what is over comes back, what is lacking is owed.
+    pub fn settle(&mut self, aside: u64, used: u64, now: Instant) {
+        if let (Some(bucket), Some(measure)) = (&mut self.tokens, self.limit.tokens()) {
+            let aside = measure.at_most(aside);
+            #[expect(clippy::cast_precision_loss, reason = "a guess of tokens need not be exact beyond 2^53")]
+            bucket.take(measure, used as f64 - aside, now);
+        }
+    }
+
+    /// What the account refuses to a call, if anything.
+    fn lacks(&self, want: &Want, now: Instant) -> Option<(Kind, Duration)> {
+        let is_due = self.is_batch_due();
+        let yields = self.yields(want.class, is_due);
+        let short = |bucket: Option<Bucket>, measure: Option<Measure>, amount: f64, kept: f64| {
+            let (bucket, measure) = bucket.zip(measure)?;
+            // Whoever stands behind a call that is due waits for it, be the bucket ever so small.
+            let is_behind = is_due && want.class == Class::Online;
+            let amount = if is_behind { measure.clamp(amount) + kept } else { measure.clamp(amount + kept) };
+            bucket.lacks(measure, amount, now)
+        };
+        let requests = short(self.requests, self.limit.requests(), 1.0, yields.requests);
+        let requests = requests.map(|wait| (Kind::Requests, wait));
+        #[expect(clippy::cast_precision_loss, reason = "a guess of tokens need not be exact beyond 2^53")]
+        let tokens = short(self.tokens, self.limit.tokens(), want.tokens as f64, yields.tokens);
+        let tokens = tokens.map(|wait| (Kind::Tokens, wait));
+        let most = self.limit.concurrency.unwrap_or(u32::MAX);
+        let is_full = self.running.0.saturating_add(yields.places) >= most;
+        let places = is_full.then_some((Kind::Concurrency, Duration::ZERO));
+        let is_behind = self.waits.is_some() && want.class == Class::Batch && !want.is_turn;
+        let turn = is_behind.then_some((Kind::Turn, Duration::ZERO));
+        places.into_iter().chain(turn).chain(requests).chain(tokens).max_by_key(|(_, wait)| *wait)
+    }
+
+    fn is_batch_due(&self) -> bool {
+        self.is_shared && self.waits.is_some() && self.shares.is_batch_due(self.running.1, self.limit.concurrency)
+    }
+
+    /// What a class leaves to the other.
+    fn yields(&self, class: Class, is_batch_due: bool) -> Yield {
+        let tenth = |most: f64| if most < 2.0 { 0.0 } else { (most / 10.0).ceil() };
+        match class {
+            // Its tenth is due: the next place is the waiting call's.
+            #[expect(clippy::cast_precision_loss, reason = "a guess of tokens need not be exact beyond 2^53")]
+            Class::Online if is_batch_due => {
+                Yield { requests: 1.0, tokens: self.waits.unwrap_or_default() as f64, places: 1 }
+            }
+            Class::Batch if self.is_shared && !is_batch_due => Yield {
+                requests: self.limit.requests().map_or(0.0, |measure| tenth(measure.most)),
+                tokens: self.limit.tokens().map_or(0.0, |measure| tenth(measure.most)),
+                places: self.limit.concurrency.map_or(0, |most| if most < 2 { 0 } else { most.div_ceil(10) }),
+            },
+            Class::Online | Class::Batch => Yield::default(),
+        }
+    }
+
+    fn charge(&mut self, want: &Want, now: Instant) {
+        if let (Some(bucket), Some(measure)) = (&mut self.requests, self.limit.requests()) {
+            bucket.take(measure, 1.0, now);
+        }
+        if let (Some(bucket), Some(measure)) = (&mut self.tokens, self.limit.tokens()) {
+            bucket.take(measure, measure.at_most(want.tokens), now);
+        }
+        self.running.0 = self.running.0.saturating_add(1);
+        if want.class == Class::Batch {
+            self.running.1 = self.running.1.saturating_add(1);
+        }
+        self.shares.granted(want.class, self.waits.is_some());
+    }
+
+    /// How much is left.
+    #[must_use]
+    pub fn allowance(&self, now: Instant) -> Allowance {
+        let left = |bucket: Option<Bucket>, measure: Option<Measure>| {
+            bucket.zip(measure).map(|(bucket, measure)| bucket.left(measure, now))
+        };
+        let places = || {
+            let most = self.limit.concurrency?;
+            let remaining = most.saturating_sub(self.running.0);
+            let reset = if self.running.0 == 0 { Duration::ZERO } else { Duration::from_secs(1) };
+            Some(Left { limit: most.into(), remaining: remaining.into(), reset })
+        };
+        let requests = left(self.requests, self.limit.requests()).or_else(places);
+        Allowance { requests, tokens: left(self.tokens, self.limit.tokens()) }
+    }
+}
+
+/// What a class leaves untouched.
+#[derive(Clone, Copy, Debug, Default)]
+struct Yield {
+    requests: f64,
+    tokens: f64,
+    places: u32,
+}
+
+impl Allowance {
+    /// Of both the tighter of each.
+    fn tighter(self, other: Self, rates: (bool, bool)) -> Self {
+        let tighter = |one: Option<Left>, other: Option<Left>| match (one, other) {
+            (Some(one), Some(other)) => {
+                let key = |left: &Left| (left.remaining, std::cmp::Reverse(left.reset));
+                Some(if key(&other) < key(&one) { other } else { one })
+            }
+            (one, other) => one.or(other),
+        };
+        let requests = match rates {
+            (true, false) => self.requests,
+            (false, true) => other.requests,
+            _ => tighter(self.requests, other.requests),
+        };
+        Self { requests, tokens: tighter(self.tokens, other.tokens) }
+    }
+}
+
+/// Charges every account with a call, or none of them.
+pub fn decide<B: DerefMut<Target = Account>>(accounts: &mut [B], want: &Want, now: Instant) -> Decision {
+    let lacks = accounts.iter().enumerate().filter_map(|(at, account)| Some((at, account.lacks(want, now)?)));
+    // Where several let the call wait equally long, the first counts.
+    let denial = lacks.rev().max_by_key(|(_, (_, wait))| *wait);
+    let denial = denial.map(|(at, (limit, wait))| Denial { at, limit, wait });
+    let mut allowance = Allowance::default();
+    let mut has_rate = false;
+    for account in accounts {
+        if denial.is_none() {
+            account.charge(want, now);
+        }
+        let is_rate = account.limit.rate.is_some();
+        allowance = allowance.tighter(account.allowance(now), (has_rate, is_rate));
+        has_rate |= is_rate;
+    }
+    Decision { denial, allowance }
+}
