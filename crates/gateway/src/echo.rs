@@ -5,6 +5,7 @@
 //! where records are gathered, so that nothing shared is touched while a caller waits.
 
 use std::hash::{BuildHasher as _, Hasher as _};
+use std::time::Duration;
 
 use base::{Endpoint, Record};
 use foldhash::quality::RandomState;
@@ -25,11 +26,13 @@ const STRETCH: usize = 8 << 10;
 const SAMPLE: usize = 512;
 
 impl Fingerprints {
-    /// Of an endpoint and a caller's own request id, or a body.
+    /// Of an endpoint, the model asked for, and a caller's own request id, or a body.
     #[must_use]
-    pub fn of(&self, endpoint: Endpoint, bytes: &[u8]) -> u64 {
+    pub fn of(&self, endpoint: Endpoint, model: &str, bytes: &[u8]) -> u64 {
         let mut hasher = self.0.build_hasher();
         hasher.write(endpoint.tail().as_bytes());
+        hasher.write_usize(model.len());
+        hasher.write(model.as_bytes());
         hasher.write_usize(bytes.len());
         match (bytes.first_chunk::<END>(), bytes.last_chunk::<END>()) {
             (Some(head), Some(tail)) if bytes.len() > WHOLE => {
@@ -64,18 +67,19 @@ pub struct Echoes {
 }
 
 impl Echoes {
-    /// Counts a request that its client had sent before, and names the client in the log once.
-    pub fn note(&mut self, record: &Record, metrics: &Metrics) {
+    /// Counts a request that its client had sent before, and names the client in the log once. `at` is
+    /// when the request came, by a clock that nobody sets.
+    pub fn note(&mut self, record: &Record, at: Duration, metrics: &Metrics) {
         let Some(client) = &record.client else { return };
         let mut again = false;
         for call in record.fingerprints.into_iter().filter(|call| *call != 0) {
-            again |= self.repeats.seen(self.fingerprints.of_client(client, call), record.time);
+            again |= self.repeats.seen(self.fingerprints.of_client(client, call), at);
         }
         if !again {
             return;
         }
         metrics.repeated(client);
-        if self.told.tell(client, record.time) {
+        if self.told.tell(client, at) {
             tracing::warn!(
                 client = &**client,
                 route = record.route.as_deref(),
@@ -93,17 +97,18 @@ mod tests {
     #[test]
     fn equal_bodies_have_equal_fingerprints_and_others_do_not() {
         let fingerprints = Fingerprints::default();
-        let of = |bytes: &[u8]| fingerprints.of(Endpoint::Embeddings, bytes);
+        let of = |bytes: &[u8]| fingerprints.of(Endpoint::Embeddings, "m", bytes);
         assert_eq!(of(b"one"), of(b"one"));
         assert_ne!(of(b"one"), of(b"two"));
-        assert_ne!(of(b"one"), fingerprints.of(Endpoint::Rerank, b"one"));
+        assert_ne!(of(b"one"), fingerprints.of(Endpoint::Rerank, "m", b"one"));
+        assert_ne!(of(b"one"), fingerprints.of(Endpoint::Embeddings, "n", b"one"));
         assert_ne!(of(b""), 0);
     }
 
     #[test]
     fn long_bodies_are_told_apart_by_their_length_their_ends_and_their_middle() {
         let fingerprints = Fingerprints::default();
-        let of = |bytes: &[u8]| fingerprints.of(Endpoint::Embeddings, bytes);
+        let of = |bytes: &[u8]| fingerprints.of(Endpoint::Embeddings, "m", bytes);
         let long = vec![b'a'; 200_000];
         assert_eq!(of(&long), of(&long.clone()));
         for at in [0, 1, 20, 199_999, END + STRETCH] {

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use arc_swap::ArcSwap;
 use base::{Clock, Dice, Record};
@@ -13,7 +13,7 @@ use tokio::sync::Notify;
 use crate::echo::{Echoes, Fingerprints};
 use crate::log::AccessLog;
 use crate::metrics::Metrics;
-use crate::running::{Kept, Running};
+use crate::running::{Counts, Kept, Running};
 use crate::seat::Seat;
 use crate::sheet::{Put, Sheet};
 use crate::standing::Shown;
@@ -23,6 +23,8 @@ use crate::standing::Shown;
 pub struct Live {
     /// Time.
     pub clock: Clock,
+    /// When the process began.
+    began: Instant,
     /// Chance.
     pub dice: Dice,
     /// Counters.
@@ -61,9 +63,10 @@ impl Live {
     pub fn new(snapshot: Snapshot, dice: Dice, log: AccessLog) -> Result<Arc<Self>, prometheus::Error> {
         let metrics = Metrics::new()?;
         let mut kept = Kept::default();
-        let running = kept.bind(snapshot, &|_| Arc::default());
+        let running = kept.bind(snapshot, &|_| Counts::default());
         Ok(Arc::new(Self {
             clock: Clock,
+            began: Clock.now(),
             dice,
             metrics,
             log,
@@ -82,16 +85,16 @@ impl Live {
     pub fn put_in_force(&self, snapshot: Snapshot) {
         let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
         for seat in self.seats() {
-            seat.put_in_force(kept.bind(snapshot.twin(), &|route| seat.inflight(route)));
+            seat.put_in_force(kept.bind(snapshot.twin(), &|route| seat.counts(route)));
         }
-        self.running.store(Arc::new(kept.bind(snapshot, &|_| Arc::default())));
+        self.running.store(Arc::new(kept.bind(snapshot, &|_| Counts::default())));
     }
 
     /// A seat for one worker, with a twin of the configuration in force.
     #[must_use]
     pub fn seat(&self) -> Arc<Seat> {
         let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
-        let seat = Seat::with(|inflight| kept.bind(self.running().snapshot.twin(), inflight));
+        let seat = Seat::with(|counts| kept.bind(self.running().snapshot.twin(), counts));
         self.seats.lock().unwrap_or_else(PoisonError::into_inner).push(seat.clone());
         seat
     }
@@ -153,11 +156,13 @@ impl Live {
     pub fn gather(&self) {
         let mut gathering = self.gathering.lock().unwrap_or_else(PoisonError::into_inner);
         let Gathering { records, echoes } = &mut *gathering;
+        let age = self.clock.now().saturating_duration_since(self.began);
         for seat in self.seats() {
             seat.sheet.swap(records);
             for record in records.drain(..) {
                 self.metrics.count(&record);
-                echoes.note(&record, &self.metrics);
+                // Records lie here for a moment only: they ended now.
+                echoes.note(&record, age.saturating_sub(record.took), &self.metrics);
                 self.log.append(&record);
             }
         }

@@ -46,10 +46,10 @@ pub fn send(copy: Copy, mirror: Mirror) {
         return;
     };
     let Some(known) = state.upstreams.get(mirror.to) else { return };
-    let takes_calls = known.gate.standing().look(copy.worker.live.clock.now()).0.is_none();
-    let place = Place::take(&state.copies);
+    let takes_copies = known.gate.standing().is_sound(copy.worker.live.clock.now());
+    let place = Place::take(&state.counts.copies);
     match place {
-        Some(place) if takes_calls && copy.worker.transport.is_roomy(&upstream.provider) => {
+        Some(place) if takes_copies && copy.worker.transport.is_roomy(&upstream.provider) => {
             spawn(async move {
                 copy.run(mirror.to).await;
                 drop(place);

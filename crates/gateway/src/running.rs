@@ -33,16 +33,23 @@ pub struct Running {
 /// What belongs to a configured route.
 #[derive(Debug)]
 pub struct RouteState {
-    /// Requests running.
-    pub inflight: Arc<AtomicI64>,
+    /// What of it is under way on this worker.
+    pub counts: Counts,
     /// Its name as a header shows it.
     pub shown: HeaderValue,
-    /// Copies of its calls under way on this worker.
-    pub copies: Arc<AtomicUsize>,
     /// Bounds its repeats.
     pub budget: Arc<RetryBudget>,
     /// Parallel to `Route::upstreams`.
     pub upstreams: Vec<UpstreamState>,
+}
+
+/// What of a route is under way on one worker, whatever configuration it began with.
+#[derive(Clone, Debug, Default)]
+pub struct Counts {
+    /// Requests.
+    pub inflight: Arc<AtomicI64>,
+    /// Copies of its calls.
+    pub copies: Arc<AtomicUsize>,
 }
 
 /// What belongs to an upstream of a route.
@@ -160,7 +167,7 @@ pub(crate) struct Kept {
 }
 
 impl Kept {
-    pub(crate) fn bind(&mut self, snapshot: Snapshot, inflight: &dyn Fn(&Arc<str>) -> Arc<AtomicI64>) -> Running {
+    pub(crate) fn bind(&mut self, snapshot: Snapshot, counts: &dyn Fn(&Arc<str>) -> Counts) -> Running {
         for provider in &snapshot.providers {
             let ring = self.keyrings.entry(provider.name.clone()).or_default();
             *ring = ring.fitting(provider);
@@ -170,9 +177,8 @@ impl Kept {
             let upstreams = route.upstreams.iter().map(|upstream| self.bind_upstream(route, upstream)).collect();
             let budget = self.budgets.entry(route.name.clone());
             let state = RouteState {
-                inflight: inflight(&route.name),
+                counts: counts(&route.name),
                 shown: head::named(&route.name),
-                copies: Arc::default(),
                 budget: budget.or_insert_with(|| Arc::new(RetryBudget::new(Clock.now()))).clone(),
                 upstreams,
             };

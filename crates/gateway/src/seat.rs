@@ -1,13 +1,13 @@
 //! What one worker has to itself, so that no two cores write to the same memory on every call.
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use arc_swap::ArcSwap;
 use tokio::sync::watch;
 
-use crate::running::Running;
+use crate::running::{Counts, Running};
 use crate::sheet::Sheet;
 
 /// One worker's own share of the process's state.
@@ -18,25 +18,25 @@ pub struct Seat {
     running: ArcSwap<Running>,
     cut: watch::Sender<bool>,
     /// By the route's name; bounded by the routes of every configuration that had requests running.
-    inflight: Mutex<Counts>,
+    routes: Mutex<Routes>,
 }
 
-type Counts = HashMap<Arc<str>, Arc<AtomicI64>>;
+type Routes = HashMap<Arc<str>, Counts>;
 
-fn count_in(counts: &Mutex<Counts>, route: &Arc<str>) -> Arc<AtomicI64> {
-    counts.lock().unwrap_or_else(PoisonError::into_inner).entry(route.clone()).or_default().clone()
+fn counts_in(routes: &Mutex<Routes>, route: &Arc<str>) -> Counts {
+    routes.lock().unwrap_or_else(PoisonError::into_inner).entry(route.clone()).or_default().clone()
 }
 
 impl Seat {
     /// A seat whose configuration `bind` makes, given this worker's counts of running requests.
-    pub(crate) fn with(bind: impl FnOnce(&dyn Fn(&Arc<str>) -> Arc<AtomicI64>) -> Running) -> Arc<Self> {
-        let inflight = Mutex::default();
-        let running = bind(&|route| count_in(&inflight, route));
+    pub(crate) fn with(bind: impl FnOnce(&dyn Fn(&Arc<str>) -> Counts) -> Running) -> Arc<Self> {
+        let routes = Mutex::default();
+        let running = bind(&|route| counts_in(&routes, route));
         Arc::new(Self {
             sheet: Sheet::default(),
             running: ArcSwap::from_pointee(running),
             cut: watch::Sender::new(false),
-            inflight,
+            routes,
         })
     }
 
@@ -60,19 +60,19 @@ impl Seat {
         self.cut.send_replace(true);
     }
 
-    /// The count of a route's running requests on this worker.
-    pub(crate) fn inflight(&self, route: &Arc<str>) -> Arc<AtomicI64> {
-        count_in(&self.inflight, route)
+    /// What of a route is under way on this worker.
+    pub(crate) fn counts(&self, route: &Arc<str>) -> Counts {
+        counts_in(&self.routes, route)
     }
 
     /// Adds this worker's running requests to `sums`, and forgets routes that are gone and idle.
     pub(crate) fn add_inflight(&self, sums: &mut HashMap<Arc<str>, i64>) {
         let running = self.running.load();
-        let mut inflight = self.inflight.lock().unwrap_or_else(PoisonError::into_inner);
-        inflight.retain(|route, count| {
-            let count = count.load(Ordering::Relaxed);
+        let mut routes = self.routes.lock().unwrap_or_else(PoisonError::into_inner);
+        routes.retain(|route, counts| {
+            let count = counts.inflight.load(Relaxed);
             *sums.entry(route.clone()).or_default() += count;
-            count != 0 || running.has_route(route)
+            count != 0 || counts.copies.load(Relaxed) != 0 || running.has_route(route)
         });
     }
 }

@@ -174,7 +174,7 @@ async fn tell(connection: &Connection, parts: &Parts, mut body: Incoming, trail:
     let Some(state) = running.state(&route) else {
         return Err(Refusal::new(Code::InternalError, "the route has no state; please report this").into());
     };
-    trail.on_route(&route.name, state.shown.clone(), state.inflight.clone());
+    trail.on_route(&route.name, state.shown.clone(), state.counts.inflight.clone());
     let deadline = trail.began() + deadline(&route, &client, &parts.headers)?;
     admit::admit(&running, (&client, &route), &ask, worker.live.clock.now(), trail)?;
     let ask = shape::shape(ask, &route, &client)?;
@@ -189,9 +189,9 @@ async fn tell(connection: &Connection, parts: &Parts, mut body: Incoming, trail:
 }
 
 /// By what a repeat of this call will be known. An id that the caller gave to several calls, as one
-/// question's embedding, rerank and chat, is another one on each endpoint.
+/// question's embedding, rerank and chat, is another one on each endpoint and route.
 fn fingerprints(live: &crate::live::Live, headers: &HeaderMap, ask: &Ask) -> [u64; 2] {
-    let of = |bytes: &[u8]| live.fingerprints.of(ask.endpoint, bytes);
+    let of = |bytes: &[u8]| live.fingerprints.of(ask.endpoint, &ask.model, bytes);
     [headers.get(head::REQUEST_ID).map_or(0, |id| of(id.as_bytes())), of(&ask.body)]
 }
 

@@ -121,6 +121,16 @@ impl Standing {
         }
     }
 
+    /// Whether it takes every call: neither rests nor is on its way back, when its few calls tell more
+    /// than any copy.
+    #[must_use]
+    pub fn is_sound(&self, now: Instant) -> bool {
+        self.is_quiet.load(Relaxed) || {
+            let state = self.state();
+            state.rests_until.is_none_or(|until| until <= now) && state.breaker.stand(now) == Stand::Closed
+        }
+    }
+
     /// Visits under way.
     #[must_use]
     pub fn busy(&self) -> usize {

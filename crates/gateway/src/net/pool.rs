@@ -190,10 +190,10 @@ impl Transport {
         }
     }
 
-    /// Whether at least half of the places for connections to the provider are free.
+    /// Whether at least half of the places for connections to the provider stay free when one more is taken.
     #[must_use]
     pub fn is_roomy(&self, provider: &Provider) -> bool {
-        self.places.of(provider).free.available_permits() >= provider.pool.max_connections.div_ceil(2)
+        self.places.of(provider).free.available_permits() > provider.pool.max_connections.div_ceil(2)
     }
 
     fn take_idle(&self, provider: &Provider) -> Option<Box<Link>> {

@@ -5,7 +5,11 @@
 #[cfg(test)]
 mod breakers;
 #[cfg(test)]
+mod choice;
+#[cfg(test)]
 mod chunks;
+#[cfg(test)]
+mod degrading;
 #[cfg(test)]
 mod embeddings;
 #[cfg(test)]
@@ -21,6 +25,8 @@ mod limits;
 #[cfg(test)]
 mod main_job;
 #[cfg(test)]
+mod mirrors;
+#[cfg(test)]
 mod parameters;
 #[cfg(test)]
 mod passing;
@@ -32,6 +38,8 @@ mod probes;
 mod records;
 #[cfg(test)]
 mod reload;
+#[cfg(test)]
+mod repeats;
 #[cfg(test)]
 mod rerank;
 #[cfg(test)]
