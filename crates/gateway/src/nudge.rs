@@ -64,6 +64,11 @@ impl Nudge {
         done
     }
 
+    /// Wakes nobody, until something is polled through it again.
+    pub fn forget(&self) {
+        *self.inner.task.lock().unwrap_or_else(PoisonError::into_inner) = None;
+    }
+
     /// Wakes the task.
     pub fn wake(&self) {
         self.waker.wake_by_ref();
@@ -96,5 +101,8 @@ mod tests {
         assert_eq!(second.0.load(Ordering::Relaxed), 0);
         nudge.wake();
         assert_eq!((first.0.load(Ordering::Relaxed), second.0.load(Ordering::Relaxed)), (0, 1));
+        nudge.forget();
+        nudge.wake();
+        assert_eq!(second.0.load(Ordering::Relaxed), 1);
     }
 }

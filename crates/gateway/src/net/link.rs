@@ -264,12 +264,15 @@ impl Flow {
             return None;
         }
         let mut link = self.link.take()?;
-        // One more turn makes it ready for the next request, and makes it forget this task: what
-        // happens to an idle connection must not wake whoever used it last.
-        drive(&mut link.wire, &link.nudge, &Context::from_waker(Waker::noop()));
+        if !link.sender.is_ready() {
+            // Mostly the turn that brought the answer's end has also made it ready for the next request.
+            drive(&mut link.wire, &link.nudge, &Context::from_waker(Waker::noop()));
+        }
         if link.wire.is_none() || !link.sender.is_ready() {
             return None;
         }
+        // What happens to an idle connection must not wake whoever used it last.
+        link.nudge.forget();
         link.reused = true;
         link.idle_since = now;
         Some(link)
