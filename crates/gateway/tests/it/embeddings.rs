@@ -456,3 +456,45 @@ fn a_call_that_would_become_too_many_parts_is_refused() {
         assert_eq!(a.calls().len(), 0);
     });
 }
+
+#[test]
+fn where_spaces_may_be_mixed_each_one_learns_a_dimension_of_its_own() {
+    story(async {
+        let stage = Stage::set(
+            r#"
+providers:
+  - { name: a, base_url: "http://a/v1", api_key: sk-a }
+  - { name: b, base_url: "http://b/v1", api_key: sk-b }
+routes:
+  - name: embedding
+    match: { path: /v1/embeddings }
+    upstreams: [{ provider: a, model: large, space: l }, { provider: b, model: small, space: s, tier: 1 }]
+    vector_space: any
+    retry: { server_error: [] }
+clients: [{ name: app, keys: [sk-app], routes: ["*"] }]
+"#,
+        );
+        let of = |dimensions| Reply::default().with(|knobs| knobs.dimensions = Some(dimensions));
+        let [a, b] = [("a", 32), ("b", 8)].map(|(name, dimensions)| stage.host(name, of(dimensions)));
+        let dimension = async || vector(&stage.ask(embeddings("embedding", "abc")).await).as_array().unwrap().len();
+        assert_eq!(dimension().await, 32);
+        a.play(Reply::status(500));
+        assert_eq!(dimension().await, 8, "the other space is another one");
+        a.play(of(16));
+        assert_eq!(dimension().await, 8, "in its own space it is not what it was");
+        let mismatches = "mai_embedding_dimension_mismatch_total{route=\"embedding\",upstream=\"a/large\"}";
+        assert_eq!((stage.metric(mismatches), a.calls().len(), b.calls().len()), (1.0, 3, 2));
+        let line = stage.last_line().await;
+        assert_eq!((&line["attempts"][0]["outcome"], &line["outcome"]), (&json!("dimension_mismatch"), &json!("ok")));
+        b.play(of(4));
+        let answer = stage.ask(embeddings("embedding", "abc")).await;
+        assert_eq!((answer.status, answer.code().as_deref()), (502, Some("embedding_dimension_mismatch")));
+        assert_eq!(answer.header("x-mai-attempts"), Some("2"), "nor is it repeated");
+        // Who asks for a dimension of its own gets it, and nobody learns from that.
+        let asked = stage.ask(embeddings("embedding", "abc").with("dimensions", 4)).await;
+        assert_eq!(asked.status, 200);
+        stage.reload(&crate::stage::USUAL.replace("sk-a-secret", "sk-a"));
+        a.play(of(32));
+        assert_eq!(dimension().await, 32);
+    });
+}

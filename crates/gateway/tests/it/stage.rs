@@ -70,6 +70,13 @@ impl Stage {
         self.worker.transport.sweep(&self.live.running().snapshot.providers);
     }
 
+    /// Copies of calls under way.
+    pub fn copies(&self) -> usize {
+        let running = self.worker.seat.running();
+        let routes = running.snapshot.routes.iter().filter_map(|route| running.state(route));
+        routes.map(|state| state.counts.copies.load(std::sync::atomic::Ordering::Relaxed)).sum()
+    }
+
     /// Starts the health probes, as the process does beside its workers.
     pub fn probe(&self) {
         tokio::spawn(gateway::probe::keep_probing(self.live.clone(), transport(&self.net)));

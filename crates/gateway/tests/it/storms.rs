@@ -4,7 +4,9 @@
 use std::rc::Rc;
 use std::time::Duration;
 
+use base::Clock;
 use mock::{Coding, Slices};
+use rules::pursuit::Bar;
 use testkit::{Ask, Door, Host, Reply, Scenario, Script, Storm, chat, embeddings, rerank, storms};
 use tokio::task::{JoinSet, LocalSet};
 
@@ -13,13 +15,36 @@ use crate::stage::{KEY, Stage, USUAL, usual_but};
 
 /// Keys of `a` in the storm's configurations, at most.
 const KEYS: usize = 2;
+/// Waits of a route in the storm's configurations, at most.
+const WAITS: usize = 3;
 
-fn configs() -> [String; 4] {
+fn configs() -> [String; 6] {
+    let side_by_side = USUAL.replace(", tier: 1", "");
+    let with_routes =
+        |config: String, text: &str| config.replace("    match: {", &format!("    {text}\n    match: {{"));
+    let with_a = |text: &str| side_by_side.replace("api_key: sk-a-secret", text);
     [
         USUAL.to_owned(),
         usual_but("api_key: sk-a-secret", "api_keys: [sk-one, sk-two]"),
-        usual_but("api_key: sk-a-secret", "api_key: sk-a-secret, pool: { max_connections: 3, idle_timeout: 1s }"),
-        usual_but("match: { path: /v1/embeddings }", "match: { path: /v1/embeddings }\n    batch: { max_inputs: 2 }"),
+        with_routes(
+            with_a("api_keys: [sk-one, sk-two]"),
+            "strategy: weighted\n    mirror: { to: b, percent: 50 }\n    retry: { server_error: [200ms] }",
+        ),
+        with_routes(
+            with_a("api_key: sk-a-secret, pool: { max_connections: 3, idle_timeout: 1s }"),
+            "strategy: least_busy\n    breaker: { failures: 2, hold: 1s }\n    retry: { server_error: [100ms, 300ms], budget: 1 }",
+        ),
+        with_routes(
+            side_by_side.replace(
+                "match: { path: /v1/embeddings }",
+                "match: { path: /v1/embeddings }\n    batch: { max_inputs: 2 }",
+            ),
+            "strategy: fastest\n    split: [{ when: { percent: 50 }, to: b }]\n    on_failure: degrade\n    retry: { budget: 0 }",
+        ),
+        with_routes(
+            with_a("api_key: sk-a-secret, health: { every: 2s }"),
+            "breaker: { failures: 1, hold: 500ms, max_rest: 3s }\n    mirror: { to: a, percent: 20 }",
+        ),
     ]
 }
 
@@ -143,6 +168,9 @@ async fn stir(stage: Rc<Stage>, storm: Rc<Storm>, hosts: [Host; 2]) {
 /// What must hold when all is over.
 async fn reckon(stage: &Stage, hosts: &[Host; 2], begun: usize) {
     stage.comes_to_rest().await;
+    nothing_is_held(stage).await;
+    // Without probes.
+    stage.reload(USUAL);
     assert_eq!(stage.live.requests(), 0);
     let log = stage.log();
     assert_eq!(log.len(), begun, "one line for each request");
@@ -157,7 +185,7 @@ async fn reckon(stage: &Stage, hosts: &[Host; 2], begun: usize) {
     for host in hosts {
         assert_eq!(host.log().in_flight().0, 0, "no call is left behind");
         assert_eq!(host.connections_open(), 0, "no connection is left behind");
-        seen += host.calls().len();
+        seen += host.calls().iter().filter(|call| call.request.method == "POST").count();
     }
     let (mut tries, mut unsent) = (0, 0);
     for line in &log {
@@ -181,39 +209,68 @@ async fn reckon(stage: &Stage, hosts: &[Host; 2], begun: usize) {
         // `a` with each of its keys and `b`: each once more after a connection that had gone stale,
         // chats once more without what the gateway had added; embeddings in three parts at most.
         let each = if line["route"] == "embedding" { 2 * 3 } else { 3 };
-        assert!(attempts.len() <= (KEYS + 1) * each, "{line}");
+        assert!(attempts.len() <= (KEYS + 1 + WAITS) * each, "{line}");
         let outcome = line["outcome"].as_str().unwrap();
         assert_eq!(
             outcome == "ok",
-            attempts.last().is_none_or(|last| last["outcome"] == "ok") && line["status"] == 200,
+            attempts.last().is_none_or(|last| last["outcome"] == "ok")
+                && line["status"] == 200
+                && line["degraded"].is_null(),
             "{line}"
         );
     }
+    let copies = sum(stage, "mai_mirrored_total{") - sum(stage, "mai_mirrored_total{outcome=\"skipped\"");
     assert!(
-        seen <= tries && tries <= seen + unsent,
-        "{seen} calls were seen, {tries} tries were written down, {unsent} may not have arrived"
+        seen as f64 <= tries as f64 + copies && tries <= seen + unsent,
+        "{seen} calls were seen, {tries} tries and {copies} copies were made, {unsent} tries may not have arrived"
     );
-    let counted: f64 = stage
-        .metrics()
-        .lines()
-        .filter(|line| line.starts_with("mai_requests_total{"))
-        .map(|line| line.rsplit_once(' ').unwrap().1.parse::<f64>().unwrap())
-        .sum();
-    assert_eq!(counted, begun as f64);
-    let counted: f64 = stage
-        .metrics()
-        .lines()
-        .filter(|line| line.starts_with("mai_upstream_attempts_total{"))
-        .map(|line| line.rsplit_once(' ').unwrap().1.parse::<f64>().unwrap())
-        .sum();
-    assert_eq!(counted, tries as f64);
+    assert_eq!(sum(stage, "mai_requests_total{"), begun as f64);
+    assert_eq!(sum(stage, "mai_upstream_attempts_total{"), tries as f64);
+}
+
+/// The sum of the series that begin so.
+fn sum(stage: &Stage, series: &str) -> f64 {
+    let metrics = stage.metrics();
+    let values = metrics.lines().filter(|line| line.starts_with(series));
+    values.map(|line| line.rsplit_once(' ').unwrap().1.parse::<f64>().unwrap()).sum()
+}
+
+/// No trial is out, nobody visits an upstream, and copies end by themselves.
+async fn nothing_is_held(stage: &Stage) {
+    for seconds in 0.. {
+        if stage.copies() == 0 {
+            break;
+        }
+        assert!(seconds < 120, "{} copies never ended", stage.copies());
+        tokio::time::sleep(Duration::from_secs(1)).await;
+    }
+    let (running, now) = (stage.live.running(), Clock.now());
+    for route in &running.snapshot.routes {
+        for known in &running.state(route).unwrap().upstreams {
+            let standing = known.gate.standing();
+            assert_eq!(standing.busy(), 0, "{standing:?}");
+            assert_ne!(standing.look(now).0, Some(Bar::Open(now)), "a trial is out: {standing:?}");
+        }
+    }
+}
+
+/// However long it took, no ten seconds had more repeats than their share.
+fn repeats_are_within_their_budget(stage: &Stage, took: Duration, begun: usize) {
+    // An embeddings call counts once for each of its parts.
+    let most = f64::max(10.0, 3.0 * begun as f64) * (took.as_secs_f64() / 10.0).ceil();
+    for route in ["chat", "embedding", "rerank"] {
+        let taken = stage.metric(&format!("mai_retries_total{{result=\"taken\",route=\"{route}\"}}"));
+        assert!(taken <= most, "{taken} repeats in {took:?}");
+    }
 }
 
 async fn rage(storm: Storm) {
     let storm = Rc::new(storm);
     let stage = Rc::new(Stage::set(storm.one_of::<String>(&configs())));
     let hosts = [stage.host("a", weather(&storm)), stage.host("b", weather(&storm))];
+    stage.probe();
     let local = LocalSet::new();
+    let began = Clock.now();
     let begun = local
         .run_until(async {
             let mut callers = JoinSet::new();
@@ -228,10 +285,78 @@ async fn rage(storm: Storm) {
             begun
         })
         .await;
+    repeats_are_within_their_budget(&stage, Clock.now() - began, begun);
     reckon(&stage, &hosts, begun).await;
 }
 
 #[test]
 fn after_any_storm_everything_is_given_back_and_written_down_once() {
-    storms(0..300, rage);
+    storms(0..150, rage);
+}
+
+/// Until when an upstream takes no calls, looked at many times a second.
+#[derive(Default)]
+struct Watch(Vec<(Duration, Duration)>);
+
+/// So long a call may be on its way to an upstream that was shut in the meantime.
+const ON_ITS_WAY: Duration = Duration::from_millis(60);
+
+impl Watch {
+    /// Whether it was shut at an instant, and had been for a while.
+    fn was_shut(&self, at: Duration) -> bool {
+        let before = self.0.partition_point(|(looked, _)| *looked + ON_ITS_WAY < at);
+        let until = self.0.partition_point(|(looked, _)| *looked <= at);
+        let looks = self.0.get(before.saturating_sub(1)..until).unwrap_or_default();
+        before > 0 && looks.iter().all(|(_, until)| *until > at)
+    }
+}
+
+/// Patient callers, one configuration: whoever rests or is left alone is called by nobody.
+async fn brew(storm: Storm) {
+    let storm = Rc::new(storm);
+    let strategy = *storm.one_of(&["ordered", "weighted", "least_busy", "fastest"]);
+    let terms = format!("strategy: {strategy}\n    breaker: {{ failures: 2, hold: 2s }}\n    match: {{");
+    let stage = Rc::new(Stage::set(&USUAL.replace(", tier: 1", "").replace("    match: {", &format!("    {terms}"))));
+    let hosts = [stage.host("a", weather(&storm)), stage.host("b", weather(&storm))];
+    let local = LocalSet::new();
+    let watches = local
+        .run_until(async {
+            let mut callers = JoinSet::new();
+            for _ in 0..30 {
+                let (stage, storm) = (stage.clone(), storm.clone());
+                callers.spawn_local(async move {
+                    tokio::time::sleep(storm.ms(0..20_000)).await;
+                    stage.ask(chat("chat").user("Hi").with("stream", storm.chance(0.5))).await;
+                });
+            }
+            let running = stage.live.running();
+            let route = &running.snapshot.routes[0];
+            let began = Clock.now();
+            let mut watches = [Watch::default(), Watch::default()];
+            while callers.try_join_next().is_some() || !callers.is_empty() {
+                let now = Clock.now();
+                for (watch, known) in watches.iter_mut().zip(&running.state(route).unwrap().upstreams) {
+                    let until = match known.gate.standing().look(now).0 {
+                        Some(Bar::Open(until) | Bar::Resting(until)) => until,
+                        _ => now,
+                    };
+                    watch.0.push((now - began, until - began));
+                }
+                tokio::time::sleep(Duration::from_millis(20)).await;
+            }
+            watches
+        })
+        .await;
+    for (host, watch) in hosts.iter().zip(&watches) {
+        for call in host.calls() {
+            assert!(!watch.was_shut(call.at), "a call at {:?}: {call:?}", call.at);
+        }
+    }
+    stage.comes_to_rest().await;
+    nothing_is_held(&stage).await;
+}
+
+#[test]
+fn in_no_storm_anybody_calls_who_rests_or_is_left_alone() {
+    storms(0..40, brew);
 }
