@@ -9,7 +9,7 @@
 use std::ops::DerefMut;
 use std::time::{Duration, Instant};
 
-use crate::shares::{Class, Shares};
+use crate::shares::{Class, Shares, spared};
 
 mod bucket;
 
@@ -269,7 +269,7 @@ impl Account {
             Class::Batch if self.is_shared && !is_batch_due => Yield {
                 requests: self.limit.requests().map_or(0.0, |measure| tenth(measure.most)),
                 tokens: self.limit.tokens().map_or(0.0, |measure| tenth(measure.most)),
-                places: self.limit.concurrency.map_or(0, |most| if most < 2 { 0 } else { most.div_ceil(10) }),
+                places: self.limit.concurrency.map_or(0, spared),
             },
             Class::Online | Class::Batch => Yield::default(),
         }

@@ -1,8 +1,16 @@
-//! Waiting for a place, in order.
+//! Waiting for a place: in order of arrival, and fairly between those who wait.
+//!
+//! Each client stands in a lane of its own, and the lanes take turns: however many calls one client has
+//! waiting, the next place after its own is somebody else's.
 
+use std::collections::{HashMap, VecDeque};
+use std::hash::Hash;
 use std::time::Duration;
 
 use crate::shares::Class;
+
+#[cfg(test)]
+mod tests;
 
 /// `queue` as written: what is not written is decided by the class.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -14,7 +22,7 @@ pub struct Patience {
 }
 
 impl Patience {
-    /// The longest wait of a call: what is written here or, behind it, elsewhere; the shorter of both.
+    /// The longest wait of a call: what is written here or elsewhere, the shorter of both.
     #[must_use]
     pub fn longest(self, other: Self, class: Class) -> Duration {
         let written = self.max_wait.into_iter().chain(other.max_wait).min();
@@ -31,5 +39,99 @@ impl Patience {
             Class::Online => 100,
             Class::Batch => 1000,
         })
+    }
+}
+
+/// The calls that wait in one lane, each with the number under which it came.
+pub type Lane<T> = VecDeque<(u64, T)>;
+
+/// Lanes that take turns. Its bound is the caller's, who asks for [`Queue::len`] before he adds.
+#[derive(Clone, Debug)]
+pub struct Queue<K, T> {
+    /// None is empty.
+    lanes: HashMap<K, Lane<T>>,
+    /// Whose turn it is, the next one first; each lane once.
+    turns: VecDeque<K>,
+    len: usize,
+}
+
+impl<K, T> Default for Queue<K, T> {
+    fn default() -> Self {
+        Self { lanes: HashMap::new(), turns: VecDeque::new(), len: 0 }
+    }
+}
+
+impl<K: Clone + Eq + Hash, T> Queue<K, T> {
+    /// Calls that wait.
+    #[must_use]
+    pub const fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether nobody waits.
+    #[must_use]
+    pub const fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// Puts a call at the end of its lane. Numbers grow with every call.
+    pub fn join(&mut self, key: &K, number: u64, call: T) {
+        self.add(key, VecDeque::from([(number, call)]));
+    }
+
+    /// Puts a whole lane behind the others.
+    pub fn add(&mut self, key: &K, lane: Lane<T>) {
+        if lane.is_empty() {
+            return;
+        }
+        self.len += lane.len();
+        if let Some(known) = self.lanes.get_mut(key) {
+            known.extend(lane);
+        } else {
+            self.lanes.insert(key.clone(), lane);
+            self.turns.push_back(key.clone());
+        }
+    }
+
+    /// Takes a call out, wherever it stands.
+    pub fn leave(&mut self, key: &K, number: u64) -> Option<T> {
+        let lane = self.lanes.get_mut(key)?;
+        let at = lane.binary_search_by_key(&number, |(number, _)| *number).ok()?;
+        let (_, call) = lane.remove(at)?;
+        self.len -= 1;
+        if lane.is_empty() {
+            self.lanes.remove(key);
+            self.turns.retain(|known| known != key);
+        }
+        Some(call)
+    }
+
+    /// The call whose turn it is.
+    #[must_use]
+    pub fn front(&self) -> Option<(&K, u64, &T)> {
+        let key = self.turns.front()?;
+        self.lanes.get(key)?.front().map(|(number, call)| (key, *number, call))
+    }
+
+    /// Takes out the call whose turn it is; its lane goes behind the others.
+    pub fn pop(&mut self) -> Option<(K, u64, T)> {
+        let key = self.turns.pop_front()?;
+        let lane = self.lanes.get_mut(&key)?;
+        let (number, call) = lane.pop_front()?;
+        self.len -= 1;
+        if lane.is_empty() {
+            self.lanes.remove(&key);
+        } else {
+            self.turns.push_back(key.clone());
+        }
+        Some((key, number, call))
+    }
+
+    /// Takes out the whole lane whose turn it is.
+    pub fn pop_lane(&mut self) -> Option<(K, Lane<T>)> {
+        let key = self.turns.pop_front()?;
+        let lane = self.lanes.remove(&key)?;
+        self.len -= lane.len();
+        Some((key, lane))
     }
 }

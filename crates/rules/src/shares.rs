@@ -27,6 +27,12 @@ impl Class {
 /// Of so many places one is for batch calls that wait.
 const TENTH: u32 = 10;
 
+/// Places that batch calls leave free for online ones, where both come.
+#[must_use]
+pub const fn spared(most: u32) -> u32 {
+    if most < 2 { 0 } else { most.div_ceil(TENTH) }
+}
+
 /// Who has had the places of late.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Shares {
