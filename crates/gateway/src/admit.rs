@@ -3,41 +3,101 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use base::{Code, Refusal};
+use base::{Clock, Code, Refusal};
 use config::{Client, Route};
 use dialect::Ask;
-use rules::limits::{Kind, Limit, Want};
+use rules::limits::{Denial, Kind, Limit, Want};
+use rules::pursuit::LEAST;
+use rules::queue::Patience;
+use rules::shares::Class;
 
+use crate::lobby::{Full, Waiter};
 use crate::meters::{self, Concerned, Meter};
 use crate::pass::Pass;
 use crate::running::Running;
 use crate::trail::Trail;
 
 /// Lets a call pass within every limit that applies to it: the gateway's, its route's, its client's, its
-/// client's on the route. What one of them refuses takes nothing of another.
+/// client's on the route. What one of them refuses takes nothing of another. A batch call waits for its
+/// turn, within its client's patience and its deadline.
 ///
 /// # Errors
-/// `rate_limit_exceeded`, which names the limit and says truthfully when to come back.
-pub fn admit(
+/// `rate_limit_exceeded`, which names the limit and says truthfully when to come back; `queue_full`,
+/// `queue_timeout`, `deadline_exceeded`.
+pub async fn admit(
     running: &Arc<Running>,
     (client, route): (&Arc<Client>, &Arc<Route>),
     ask: &Ask,
-    now: Instant,
+    deadline: Instant,
     trail: &mut Trail,
 ) -> Result<(), Refusal> {
     let meters = running.meters.of(client, route);
     if meters.is_empty() {
         return Ok(());
     }
+    let now = Clock.now();
     let tokens = if meters.iter().any(|meter| meter.counts_tokens()) { ask.tokens_estimate() } else { 0 };
-    let decision = meters::take(&meters, &Want { tokens, class: client.class, is_turn: false }, now);
+    let want = Want { tokens, class: client.class, is_turn: false };
+    let decision = meters::take(meters.iter().map(|meter| &***meter), &want, now);
     trail.allowance = decision.allowance;
-    match decision.denial {
-        None => {
-            trail.pass = Some(Pass::new(running.clone(), client.clone(), route.clone(), tokens));
-            Ok(())
+    if let Some(denial) = decision.denial {
+        let refusal = refusal(&meters, &denial);
+        let queue = Queue::of(client, now, deadline);
+        if client.class == Class::Online || !queue.is_open() {
+            return Err(refusal);
         }
-        Some(denial) => Err(refusal(&meters, denial.at, denial.limit, denial.wait)),
+        let lane = (client.name.clone(), route.name.clone());
+        let waiter = Waiter::new(lane, meters.iter().map(|meter| Arc::clone(meter)).collect(), tokens);
+        let place = running.lobby.join(waiter, &denial, queue.depth, now).map_err(|Full| queue.is_full(&refusal))?;
+        trail.tries.queue();
+        // Boxed, for few calls ever wait, and each holds the room for it.
+        let turn = Box::pin(place.turn(queue.until)).await;
+        trail.tries.queue_ends();
+        trail.allowance = turn.ok_or_else(|| queue.is_over(&refusal))?;
+    }
+    trail.pass = Some(Pass::new(running.clone(), client.clone(), route.clone(), tokens));
+    Ok(())
+}
+
+/// A client's queue, for one call.
+struct Queue<'a> {
+    client: &'a Client,
+    depth: usize,
+    until: Instant,
+    longest: Duration,
+    /// Whether the call's own deadline comes before the queue's patience ends.
+    is_hurried: bool,
+}
+
+impl<'a> Queue<'a> {
+    fn of(client: &'a Client, now: Instant, deadline: Instant) -> Self {
+        let longest = client.queue.longest(Patience::default(), client.class);
+        let last = deadline.checked_sub(LEAST).unwrap_or(now);
+        // A deadline as long as the patience began with the call, a moment before the wait.
+        let is_hurried = last + 2 * LEAST < now + longest;
+        Self { client, depth: client.queue.depth(client.class), until: last.min(now + longest), longest, is_hurried }
+    }
+
+    fn is_open(&self) -> bool {
+        self.depth > 0 && !self.longest.is_zero()
+    }
+
+    fn is_full(&self, refusal: &Refusal) -> Refusal {
+        let text = format!(
+            "the queue of client `{}` is full: {} calls wait already ({})",
+            self.client.name, self.depth, refusal.message
+        );
+        Refusal { retry_after: refusal.retry_after, ..Refusal::new(Code::QueueFull, text) }
+    }
+
+    fn is_over(&self, refusal: &Refusal) -> Refusal {
+        if self.is_hurried {
+            let text = format!("the call's deadline ran out in the queue ({})", refusal.message);
+            return Refusal::new(Code::DeadlineExceeded, text);
+        }
+        let seconds = self.longest.as_secs_f64();
+        let text = format!("no room within {seconds} s in the queue ({})", refusal.message);
+        Refusal { retry_after: refusal.retry_after, ..Refusal::new(Code::QueueTimeout, text) }
     }
 }
 
@@ -46,15 +106,18 @@ pub fn admit(
 /// # Errors
 /// `rate_limit_exceeded`.
 pub fn peek(running: &Running, client: &Client, now: Instant, trail: &mut Trail) -> Result<(), Refusal> {
-    let Some(meter) = running.meters.of_client(client) else { return Ok(()) };
+    // A batch call may wait.
+    let Some(meter) = running.meters.of_client(client).filter(|_| client.class == Class::Online) else {
+        return Ok(());
+    };
     let Some((limit, wait)) = meter.is_empty(now) else { return Ok(()) };
     trail.allowance = meter.account().allowance(now);
     Err(exceeded(meter, limit, wait))
 }
 
-fn refusal(meters: &Concerned<'_>, at: usize, limit: Kind, wait: Duration) -> Refusal {
-    match meters.get(at) {
-        Some(meter) => exceeded(meter, limit, wait),
+fn refusal(meters: &Concerned<'_>, denial: &Denial) -> Refusal {
+    match meters.get(denial.at) {
+        Some(meter) => exceeded(meter, denial.limit, denial.wait),
         None => Refusal::new(Code::InternalError, "a limit without a scope; please report this"),
     }
 }

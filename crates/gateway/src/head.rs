@@ -19,6 +19,8 @@ pub const ATTEMPTS: HeaderName = HeaderName::from_static("x-mai-attempts");
 pub const OVERHEAD: HeaderName = HeaderName::from_static("x-mai-overhead-ms");
 /// `x-mai-degraded`
 pub const DEGRADED: HeaderName = HeaderName::from_static("x-mai-degraded");
+/// `x-mai-queue-ms`
+pub const QUEUE: HeaderName = HeaderName::from_static("x-mai-queue-ms");
 /// `x-should-retry`, which OpenAI's SDKs obey (openai-python, `_base_client.py`, `_should_retry`)
 pub const SHOULD_RETRY: HeaderName = HeaderName::from_static("x-should-retry");
 /// `x-accel-buffering`, which tells nginx not to gather a stream
@@ -115,6 +117,13 @@ pub fn named(name: &str) -> HeaderValue {
         HeaderValue::from_str(&utf8_percent_encode(name, IN_HEADER).to_string())
     };
     value.unwrap_or(HeaderValue::from_static("unknown"))
+}
+
+/// Whole milliseconds, rounded up.
+#[must_use]
+pub fn whole_millis(duration: Duration) -> HeaderValue {
+    let millis = duration.as_micros().div_ceil(1000);
+    HeaderValue::from(u64::try_from(millis).unwrap_or(u64::MAX))
 }
 
 /// Milliseconds with two digits behind the point.

@@ -75,7 +75,7 @@ pub const RESPONSE: &[Header] = &[
     later("age", "Seconds since a cached answer was stored."),
     later("x-mai-degraded", "Why the answer is a weak one."),
     later("x-mai-truncated", "What the token budget dropped: `history=4,retrieval=2,tokens=1830`."),
-    later("x-mai-queue-ms", "Milliseconds spent in a queue."),
+    row("x-mai-queue-ms", "Whole milliseconds spent in queues, where the call has waited in one."),
     row(
         "x-ratelimit-{limit,remaining,reset}-{requests,tokens}",
         "What is left of the tightest limit, where one applies; `limit` is what may come at once after a pause, `reset` when all of it is there again, as `1s` or `6m0s`.",
@@ -127,6 +127,7 @@ mod tests {
             head::UPSTREAM,
             head::ATTEMPTS,
             head::OVERHEAD,
+            head::QUEUE,
             head::SHOULD_RETRY,
             head::ACCEL_BUFFERING,
         ] {

@@ -35,6 +35,7 @@ pub mod identify;
 pub mod inflate;
 pub mod keyring;
 pub mod live;
+pub mod lobby;
 pub mod log;
 pub mod meters;
 pub mod metrics;

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use arc_swap::ArcSwap;
 use base::{Clock, Dice, Record};
 use config::Snapshot;
+use rules::shares::Class;
 use tokio::sync::Notify;
 
 use crate::echo::{Echoes, Fingerprints};
@@ -189,7 +190,22 @@ impl Live {
             seat.add_inflight(&mut sums);
         }
         self.show_upstreams(&running);
+        self.show_queues(&running);
         self.metrics.text(&sums, self.log.lost())
+    }
+
+    /// Brings the depths of the queues up to date.
+    fn show_queues(&self, running: &Running) {
+        let mut depths: BTreeMap<(Arc<str>, &str), usize> = BTreeMap::new();
+        for route in &running.snapshot.routes {
+            for class in Class::ALL {
+                depths.insert((route.name.clone(), class.as_str()), 0);
+            }
+        }
+        for (route, depth) in running.lobby.depths() {
+            *depths.entry((route, Class::Batch.as_str())).or_default() += depth;
+        }
+        self.metrics.show_queues(depths.iter().map(|((route, class), depth)| (&**route, *class, *depth)));
     }
 
     /// Brings the gauges of the upstreams up to date. An upstream that several routes share under one

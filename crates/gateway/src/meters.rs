@@ -44,7 +44,7 @@ pub struct Meter {
 }
 
 /// The meters that one call concerns: the gateway's, the route's, the client's, the client's on the route.
-pub type Concerned<'a> = SmallVec<[&'a Meter; 4]>;
+pub type Concerned<'a> = SmallVec<[&'a Arc<Meter>; 4]>;
 
 impl Meter {
     fn new(scope: Scope, limit: Limit, is_shared: bool, now: Instant) -> Self {
@@ -83,13 +83,13 @@ impl Meter {
 /// Charges all of them, or none. They are locked in one order everywhere, and for no longer than it
 /// takes to add up.
 #[must_use]
-pub fn take(meters: &Concerned<'_>, want: &Want, now: Instant) -> Decision {
-    let mut accounts: SmallVec<[MutexGuard<'_, Account>; 4]> = meters.iter().map(|meter| meter.account()).collect();
+pub fn take<'a>(meters: impl Iterator<Item = &'a Meter>, want: &Want, now: Instant) -> Decision {
+    let mut accounts: SmallVec<[MutexGuard<'_, Account>; 4]> = meters.map(Meter::account).collect();
     decide(&mut accounts, want, now)
 }
 
 /// A call has ended that put `aside` tokens aside and used `used`.
-pub fn give_back(meters: &Concerned<'_>, class: Class, (aside, used): (u64, u64), now: Instant) {
+pub fn give_back<'a>(meters: impl Iterator<Item = &'a Meter>, class: Class, (aside, used): (u64, u64), now: Instant) {
     for meter in meters {
         let mut account = meter.account();
         account.ended(class);
@@ -118,15 +118,15 @@ impl Meters {
     #[must_use]
     pub fn of(&self, client: &Client, route: &Route) -> Concerned<'_> {
         let mut concerned = Concerned::new();
-        concerned.extend(self.gateway.as_deref());
+        concerned.extend(self.gateway.as_ref());
         if !self.routes.is_empty() {
-            concerned.extend(self.routes.get(&route.name).map(Arc::as_ref));
+            concerned.extend(self.routes.get(&route.name));
         }
         if !self.clients.is_empty()
             && let Some(known) = self.clients.get(&client.name)
         {
-            concerned.extend(known.own.as_deref());
-            concerned.extend(known.on.get(&route.name).map(Arc::as_ref));
+            concerned.extend(known.own.as_ref());
+            concerned.extend(known.on.get(&route.name));
         }
         concerned
     }

@@ -5,6 +5,7 @@
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use base::{Attempt, AttemptOutcome, Record};
 use prometheus::{
@@ -48,6 +49,10 @@ metrics! {
         "1 while the provider answers its health probes, 0 while it does not; of providers with `health` alone.";
     TOKENS: "counter" "mai_tokens_total" ["route", "client", "kind"]
         "Tokens by kind: prompt (cached ones included), completion, cached.";
+    QUEUE_DEPTH: "gauge" "mai_queue_depth" ["route", "priority"]
+        "Calls that wait in a queue: for a limit or for a place at an upstream.";
+    QUEUE_WAIT: "histogram" "mai_queue_wait_seconds" ["priority"]
+        "Time that calls spent in queues, of those that have waited in one.";
     REJECTED: "counter" "mai_rejected_total" ["client", "reason"]
         "Requests that the gateway refused before any upstream was tried, by outcome.";
     INFLIGHT: "gauge" "mai_inflight_requests" ["route"]
@@ -127,6 +132,8 @@ pub struct Metrics {
     upstream_duration: HistogramVec,
     healthy: IntGaugeVec,
     tokens: IntCounterVec,
+    queue_depth: IntGaugeVec,
+    queue_wait: HistogramVec,
     rejected: IntCounterVec,
     inflight: IntGaugeVec,
     overhead: Histogram,
@@ -174,6 +181,8 @@ impl Metrics {
             upstream_duration: histogram(&UPSTREAM_DURATION, CALLS)?,
             healthy: gauge(&HEALTHY)?,
             tokens: counter(&TOKENS)?,
+            queue_depth: gauge(&QUEUE_DEPTH)?,
+            queue_wait: histogram(&QUEUE_WAIT, CALLS)?,
             rejected: counter(&REJECTED)?,
             inflight: gauge(&INFLIGHT)?,
             overhead: histogram(&OVERHEAD, OWN)?.with_label_values::<&str>(&[]),
@@ -234,6 +243,19 @@ impl Metrics {
     /// A wait for one more try was taken, or withheld for want of budget.
     pub fn retry(&self, route: &str, is_taken: bool) {
         self.retries.with_label_values(&[route, if is_taken { "taken" } else { "withheld" }]).inc();
+    }
+
+    /// A call has waited in queues so long.
+    pub fn queue_wait(&self, priority: &str, waited: Duration) {
+        self.queue_wait.with_label_values(&[priority]).observe(waited.as_secs_f64());
+    }
+
+    /// How many calls wait now, by route and priority. A route whose queue has emptied shows 0.
+    pub fn show_queues<'a>(&self, depths: impl Iterator<Item = (&'a str, &'a str, usize)>) {
+        self.queue_depth.reset();
+        for (route, priority, depth) in depths {
+            self.queue_depth.with_label_values(&[route, priority]).add(i64::try_from(depth).unwrap_or(i64::MAX));
+        }
     }
 
     /// A client's request had come before, within a minute.

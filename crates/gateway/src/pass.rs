@@ -35,7 +35,9 @@ impl Pass {
 
 impl Drop for Pass {
     fn drop(&mut self) {
-        let meters = self.running.meters.of(&self.client, &self.route);
-        meters::give_back(&meters, self.client.class, (self.aside, self.used), Clock.now());
+        let concerned = self.running.meters.of(&self.client, &self.route);
+        let (meters, now) = (|| concerned.iter().map(|meter| &***meter), Clock.now());
+        meters::give_back(meters(), self.client.class, (self.aside, self.used), now);
+        self.running.lobby.has_news(meters(), now);
     }
 }

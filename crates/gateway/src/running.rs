@@ -14,6 +14,7 @@ use rules::order::Strategy;
 
 use crate::head;
 use crate::keyring::KeyRing;
+use crate::lobby::Lobby;
 use crate::meters::{KeptMeters, Meters};
 use crate::standing::{Gate, Standing};
 
@@ -28,6 +29,8 @@ pub struct Running {
     patience: HashMap<Endpoint, Duration>,
     /// The accounts of its limits.
     pub meters: Meters,
+    /// Those who wait for a limit, on all workers.
+    pub lobby: Arc<Lobby>,
 }
 
 /// What belongs to a configured route.
@@ -164,6 +167,7 @@ pub(crate) struct Kept {
     /// By route and vector space.
     dimensions: HashMap<(Arc<str>, String), Arc<AtomicUsize>>,
     meters: KeptMeters,
+    lobby: Arc<Lobby>,
 }
 
 impl Kept {
@@ -193,7 +197,7 @@ impl Kept {
             }
         }
         let meters = self.meters.bind(&snapshot, Clock.now());
-        Running { snapshot, routes, patience, meters }
+        Running { snapshot, routes, patience, meters, lobby: self.lobby.clone() }
     }
 
     fn bind_upstream(&mut self, route: &Route, upstream: &Upstream) -> UpstreamState {

@@ -176,7 +176,7 @@ async fn tell(connection: &Connection, parts: &Parts, mut body: Incoming, trail:
     };
     trail.on_route(&route.name, state.shown.clone(), state.counts.inflight.clone());
     let deadline = trail.began() + deadline(&route, &client, &parts.headers)?;
-    admit::admit(&running, (&client, &route), &ask, worker.live.clock.now(), trail)?;
+    admit::admit(&running, (&client, &route), &ask, deadline, trail).await?;
     let ask = shape::shape(ask, &route, &client)?;
     let caller = (&*client, &parts.headers, deadline);
     match seek(&connection.worker, (&running, &route, state), caller, &ask, trail).await {
@@ -227,6 +227,7 @@ fn early(
     }
     let client = identify::caller(&running.snapshot, &parts.headers)?;
     trail.record.client = Some(client.name.clone());
+    trail.class = client.class;
     if matches!(wanted, Wanted::Endpoint(_)) {
         admit::peek(running, client, live.clock.now(), trail)?;
     }

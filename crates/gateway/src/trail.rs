@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use base::{Attempt, AttemptOutcome, Clock, Outcome, Record, Usage};
 use http::{HeaderMap, HeaderValue};
 use rules::limits::Allowance;
+use rules::shares::Class;
 
 use crate::head;
 use crate::live::Live;
@@ -24,6 +25,8 @@ pub struct Trail {
     shown_route: Option<HeaderValue>,
     /// Its tries at upstreams.
     pub tries: Tries,
+    /// `priority` of its client.
+    pub class: Class,
     /// Its place within its limits, to the last byte.
     pub pass: Option<Pass>,
     /// What is left of the tightest of those.
@@ -43,13 +46,23 @@ pub struct Tries {
     trying: Option<(Arc<str>, Instant)>,
     waiting_since: Option<Instant>,
     waited: Duration,
+    queueing_since: Option<Instant>,
+    queued: Duration,
 }
 
 impl Tries {
     /// None yet.
     #[must_use]
     pub fn new(clock: Clock) -> Self {
-        Self { clock, done: smallvec::SmallVec::new(), trying: None, waiting_since: None, waited: Duration::ZERO }
+        Self {
+            clock,
+            done: smallvec::SmallVec::new(),
+            trying: None,
+            waiting_since: None,
+            waited: Duration::ZERO,
+            queueing_since: None,
+            queued: Duration::ZERO,
+        }
     }
 
     /// A try begins: from here on an upstream is waited for.
@@ -62,6 +75,30 @@ impl Tries {
     /// A wait for one more try begins.
     pub fn pause(&mut self) {
         self.waiting_since = Some(self.clock.now());
+    }
+
+    /// A wait in a queue begins.
+    pub fn queue(&mut self) {
+        self.queueing_since = Some(self.clock.now());
+    }
+
+    /// The wait in a queue is over.
+    pub fn queue_ends(&mut self) {
+        self.queue_ended(self.clock.now());
+    }
+
+    fn queue_ended(&mut self, now: Instant) {
+        if let Some(since) = self.queueing_since.take() {
+            let took = now.duration_since(since);
+            self.queued += took;
+            self.waited += took;
+        }
+    }
+
+    /// Time spent in queues; of parts side by side the longest.
+    #[must_use]
+    pub const fn queued(&self) -> Duration {
+        self.queued
     }
 
     /// The wait is over: the try has failed, or its answer is here or has begun.
@@ -84,6 +121,7 @@ impl Tries {
 
     fn ended(&mut self, outcome: AttemptOutcome, status: Option<u16>, now: Instant) {
         self.wait_ended(now);
+        self.queue_ended(now);
         if let Some((upstream, began)) = self.trying.take() {
             self.done.push(Attempt { upstream, outcome, status, took: now.duration_since(began) });
         }
@@ -97,10 +135,13 @@ impl Tries {
 
     /// Adds the tries of parts that ran side by side for `waited`.
     pub fn absorb(&mut self, parts: impl IntoIterator<Item = Self>, waited: Duration) {
+        let mut queued = Duration::ZERO;
         for mut part in parts {
             part.end(AttemptOutcome::Gone, None);
             self.done.extend(part.done);
+            queued = queued.max(part.queued);
         }
+        self.queued += queued;
         self.waited += waited;
     }
 }
@@ -126,6 +167,7 @@ impl Trail {
             seat,
             request_id,
             shown_route: None,
+            class: Class::default(),
             pass: None,
             allowance: Allowance::default(),
             record,
@@ -162,7 +204,7 @@ impl Trail {
     fn overhead_until(&mut self, now: Instant) {
         if !std::mem::replace(&mut self.overhead_is_known, true) {
             let took = now.duration_since(self.began);
-            self.record.overhead = took.saturating_sub(self.tries.waited).saturating_sub(self.record.queued);
+            self.record.overhead = took.saturating_sub(self.tries.waited);
         }
     }
 
@@ -182,6 +224,9 @@ impl Trail {
             headers.insert(head::DEGRADED, head::named(why));
         }
         head::allowance(headers, &self.allowance);
+        if !self.tries.queued().is_zero() {
+            headers.insert(head::QUEUE, head::whole_millis(self.tries.queued()));
+        }
         headers.insert(head::OVERHEAD, head::millis(self.overhead()));
     }
 
@@ -217,6 +262,10 @@ impl Trail {
         let unfinished = if outcome == Outcome::CallerGone { AttemptOutcome::Gone } else { AttemptOutcome::Cancelled };
         self.tries.ended(unfinished, None, now);
         self.record.attempts = std::mem::take(&mut self.tries.done);
+        self.record.queued = self.tries.queued;
+        if !self.record.queued.is_zero() {
+            self.live.metrics.queue_wait(self.class.as_str(), self.record.queued);
+        }
         self.overhead_until(now);
         self.record.took = now.duration_since(self.began);
         if let Some(count) = self.running.take() {

@@ -74,6 +74,17 @@ impl<K: Clone + Eq + Hash, T> Queue<K, T> {
         self.len == 0
     }
 
+    /// Every lane.
+    pub fn lanes(&self) -> impl Iterator<Item = (&K, &Lane<T>)> {
+        self.lanes.iter()
+    }
+
+    /// Whether anybody waits in a lane.
+    #[must_use]
+    pub fn has(&self, key: &K) -> bool {
+        self.lanes.contains_key(key)
+    }
+
     /// Puts a call at the end of its lane. Numbers grow with every call.
     pub fn join(&mut self, key: &K, number: u64, call: T) {
         self.add(key, VecDeque::from([(number, call)]));

@@ -99,7 +99,7 @@ impl<K: Clone + Eq + Hash, T> Slots<K, T> {
     }
 
     /// Gives the next place, if there is one, to the call whose turn it is.
-    pub fn next(&mut self) -> Option<(Class, T)> {
+    pub fn give(&mut self) -> Option<(Class, T)> {
         let class = if self.is_batch_due() { [Class::Batch, Class::Online] } else { Class::ALL };
         let class = class.into_iter().find(|class| self.waiting(*class) > 0 && self.has_room(*class))?;
         // Counted as one that passed those who still wait, or as the one that was waited for.

@@ -15,6 +15,7 @@ const SUPPORT: &[&str] = &[
     "inflate",
     "keyring",
     "live",
+    "lobby",
     "log",
     "meters",
     "metrics",

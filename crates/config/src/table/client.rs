@@ -21,8 +21,7 @@ const CLIENT: &[Key] = &[
         Kind::Choice(&["online", "batch"]),
         Is("online"),
         "`online` passes `batch` wherever a place is scarce; `batch` may wait.",
-    )
-    .with(GOVERNANCE),
+    ),
     key("quota", Kind::Table, Nothing, "A budget, refused when spent.").with(GOVERNANCE),
     key("quota.tokens", Kind::Integer(1, 1_000_000_000_000_000), Nothing, "Tokens in each period."),
     key("quota.cost", Kind::Above(0.0, 1e12), Nothing, "Money in each period."),

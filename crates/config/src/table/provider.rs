@@ -74,7 +74,7 @@ const PROVIDER: &[Key] = &[
 ];
 
 const QUEUE: &[Key] = &[
-    key("queue", Kind::Table, Nothing, "Waiting for a free place instead of a 429.").with(GOVERNANCE),
+    key("queue", Kind::Table, Nothing, "Waiting for a free place instead of a 429."),
     key("queue.max_wait", Kind::Wait, Words("1s; 30s for batch clients"), "The longest wait."),
     key(
         "queue.max_depth",

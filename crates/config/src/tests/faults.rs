@@ -369,7 +369,6 @@ fn keys_that_wait_for_a_capability_are_accepted_by_name() {
          gateway.yaml:9:5: routes[r].context: accepted, but not in force in this version; it comes with governance\n\
          gateway.yaml:10:5: routes[r].cache: accepted, but not in force in this version; it comes with caches\n\
          gateway.yaml:12:57: clients[c].routes[1]: fits no route of this configuration\n\
-         gateway.yaml:12:69: clients[c].priority: accepted, but not in force in this version; it comes with governance\n\
          gateway.yaml:12:86: clients[c].quota: accepted, but not in force in this version; it comes with governance"
     );
 }

@@ -222,7 +222,6 @@ clients:
         "records",
         "database",
         "drills",
-        "providers[p].queue",
         "routes[chat].upstreams[one].context_window",
         "routes[chat].upstreams[one].tokenizer",
         "routes[chat].upstreams[one].prices",

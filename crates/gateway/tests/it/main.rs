@@ -35,6 +35,8 @@ mod policy;
 #[cfg(test)]
 mod probes;
 #[cfg(test)]
+mod queues;
+#[cfg(test)]
 mod records;
 #[cfg(test)]
 mod reload;

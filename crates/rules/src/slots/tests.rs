@@ -26,11 +26,11 @@ fn online_goes_before_batch_that_has_waited_longer() {
     assert!(slots.take(Class::Batch));
     slots.join(Class::Batch, &"night", 1, 1);
     slots.join(Class::Online, &"day", 2, 2);
-    assert_eq!(slots.next(), None);
+    assert_eq!(slots.give(), None);
     slots.ended(Class::Batch);
-    assert_eq!(slots.next(), Some((Class::Online, 2)));
+    assert_eq!(slots.give(), Some((Class::Online, 2)));
     slots.ended(Class::Online);
-    assert_eq!(slots.next(), Some((Class::Batch, 1)));
+    assert_eq!(slots.give(), Some((Class::Batch, 1)));
 }
 
 #[test]
@@ -40,7 +40,7 @@ fn a_newcomer_does_not_pass_those_of_its_class() {
     slots.join(Class::Online, &"a", 1, 1);
     slots.ended(Class::Online);
     assert!(!slots.take(Class::Online));
-    assert_eq!(slots.next(), Some((Class::Online, 1)));
+    assert_eq!(slots.give(), Some((Class::Online, 1)));
 }
 
 #[test]
@@ -55,7 +55,7 @@ fn under_steady_online_load_batch_keeps_a_tenth_of_the_places() {
     let mut batch = 0;
     for _ in 0..40 {
         slots.ended(Class::Online);
-        while let Some((class, _)) = slots.next() {
+        while let Some((class, _)) = slots.give() {
             batch += u32::from(class == Class::Batch);
         }
     }
@@ -73,7 +73,7 @@ fn even_of_a_single_place_batch_has_every_tenth_turn() {
     let (mut running, mut turns) = (Class::Online, Vec::new());
     for _ in 0..100 {
         slots.ended(running);
-        running = slots.next().unwrap().0;
+        running = slots.give().unwrap().0;
         turns.push(running);
     }
     let batch = turns.iter().filter(|class| **class == Class::Batch).count();
@@ -126,7 +126,7 @@ proptest! {
                 _ if !running.is_empty() => slots.ended(running.remove(who % running.len())),
                 _ => {}
             }
-            while let Some((class, call)) = slots.next() {
+            while let Some((class, call)) = slots.give() {
                 let at = waiting.iter().position(|(_, _, number)| *number == call).unwrap();
                 prop_assert_eq!(waiting.remove(at).0, class);
                 running.push(class);
