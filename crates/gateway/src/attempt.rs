@@ -91,7 +91,9 @@ pub async fn attempt(
         Ok(Err(fault)) => Err(Missed { fault, facts, in_line: line.is_waiting }),
         Err(_elapsed) => {
             let kind = if errand.ask.stream { Kind::FirstByte } else { Kind::Timeout };
-            let fault = Fault::upstream(kind, "the upstream did not answer in time");
+            // Before there is a connection nothing of the call can have left.
+            let fault =
+                Fault { maybe_processed: line.is_over, ..Fault::upstream(kind, "the upstream did not answer in time") };
             Err(Missed { fault, facts: Circumstances { stale: false, ..facts }, in_line: line.is_waiting })
         }
     }
@@ -115,6 +117,7 @@ async fn exchange(
     facts.carried_token_arrays = added.token_arrays && upstream.provider.token_arrays == dialect::TokenArrays::Auto;
     let how = if step.manner.fresh { Checkout::Fresh } else { Checkout::Any };
     let link = worker.transport.checkout(&upstream.provider, how, line).await?;
+    line.is_over = true;
     let reused = link.reused;
     let (response, flow) = match link.send(request).await {
         Ok(answer) => answer,

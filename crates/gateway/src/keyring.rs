@@ -8,10 +8,9 @@ use config::Provider;
 use http::HeaderValue;
 use rules::pursuit::Bar;
 
-/// A provider's keys: which one is next, and which ones rest.
+/// A provider's keys, and which ones rest.
 #[derive(Debug, Default)]
 pub struct KeyRing {
-    turn: AtomicUsize,
     rests: Mutex<Vec<Rest>>,
     /// False as long as no key has ever rested: nothing need be looked at then.
     has_rested: AtomicBool,
@@ -58,14 +57,19 @@ impl KeyRing {
             rests: Mutex::new(fitted),
             has_rested: AtomicBool::new(self.has_rested.load(Ordering::Relaxed)),
             refused: AtomicU64::new(self.refused.load(Ordering::Relaxed)),
-            ..Self::default()
         })
     }
 
-    /// The keys to try, the next in turn first, those that rest marked so. A provider without keys
-    /// yields one `None`.
+    /// The keys to try, the next of `turn` first, those that rest marked so. A provider without keys
+    /// yields one `None`. Each upstream has a turn of its own: two at one provider, of which each call
+    /// asks both, would else pass over the same keys for ever.
     #[must_use]
-    pub fn order(&self, provider: &Provider, now: Instant) -> smallvec::SmallVec<[(Option<usize>, Option<Bar>); 2]> {
+    pub fn order(
+        &self,
+        provider: &Provider,
+        turn: &AtomicUsize,
+        now: Instant,
+    ) -> smallvec::SmallVec<[(Option<usize>, Option<Bar>); 2]> {
         let count = provider.keys.len();
         if count == 0 {
             return smallvec::smallvec![(None, None)];
@@ -73,7 +77,7 @@ impl KeyRing {
         if count == 1 && !self.has_rested.load(Ordering::Relaxed) {
             return smallvec::smallvec![(Some(0), None)];
         }
-        let first = self.turn.fetch_add(1, Ordering::Relaxed) % count;
+        let first = turn.fetch_add(1, Ordering::Relaxed) % count;
         let rests = self.rests.lock().unwrap_or_else(PoisonError::into_inner);
         let keys = (0..count).map(|step| (first + step) % count);
         keys.map(|at| (Some(at), rests.get(at).and_then(|rest| rest.bar(now)))).collect()

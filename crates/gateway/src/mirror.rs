@@ -46,12 +46,18 @@ pub fn send(copy: Copy, mirror: Mirror) {
         return;
     };
     let Some(known) = state.upstreams.get(mirror.to) else { return };
-    let takes_copies = known.gate.standing().is_sound(copy.worker.live.clock.now());
+    let now = copy.worker.live.clock.now();
+    let takes_copies = known.gate.standing().is_sound(now);
+    // By chance: with a turn among the calls' they could see the same keys for ever.
+    let turn = AtomicUsize::new(usize::try_from(copy.worker.dice.bits() >> 33).unwrap_or_default());
+    let mut keys = known.keys.order(&upstream.provider, &turn, now).into_iter();
+    let key = keys.find_map(|(key, bar)| bar.is_none().then_some(key));
     let place = Place::take(&state.counts.copies);
-    match place {
-        Some(place) if takes_copies && copy.worker.transport.is_roomy(&upstream.provider) => {
+    match (place, key) {
+        (Some(place), Some(key)) if takes_copies && copy.worker.transport.is_roomy(&upstream.provider) => {
+            let target = Target { upstream: mirror.to, key };
             spawn(async move {
-                copy.run(mirror.to).await;
+                copy.run(target).await;
                 drop(place);
             });
         }
@@ -77,9 +83,9 @@ impl Drop for Place {
 }
 
 impl Copy {
-    async fn run(&self, to: usize) {
-        let Some(upstream) = self.route.upstreams.get(to) else { return };
-        let outcome = match self.answer(to).await {
+    async fn run(&self, target: Target) {
+        let Some(upstream) = self.route.upstreams.get(target.upstream) else { return };
+        let outcome = match self.answer(target).await {
             Ok(()) => AttemptOutcome::Ok,
             Err(fault) => match fault.class {
                 Class::Caller => AttemptOutcome::Refused,
@@ -91,14 +97,13 @@ impl Copy {
         self.worker.live.metrics.mirrored(&self.route.name, &upstream.label, outcome.as_str());
     }
 
-    async fn answer(&self, to: usize) -> Result<(), Fault> {
+    async fn answer(&self, target: Target) -> Result<(), Fault> {
+        let to = target.upstream;
         let unknown = || Fault::upstream(Kind::Connect, "the route has no such upstream");
         let upstream = self.route.upstreams.get(to).ok_or_else(unknown)?;
         let known = self.running.state(&self.route).and_then(|state| state.upstreams.get(to)).ok_or_else(unknown)?;
         let now = self.worker.live.clock.now();
-        let keys = known.keys.order(&upstream.provider, now);
-        let key = keys.iter().find(|(_, bar)| bar.is_none()).ok_or_else(unknown)?.0;
-        let step = Step { target: Target { upstream: to, key }, manner: Manner::default(), more: false };
+        let step = Step { target, manner: Manner::default(), more: false };
         let until = now + self.route.timeout.attempt.min(self.route.deadline);
         let errand = Errand { ask: &self.ask, request_id: &self.request_id, traceparent: self.traceparent.as_ref() };
         match attempt(&self.worker, errand, (upstream, known), &step, until).await {

@@ -74,7 +74,7 @@ pub fn mirror(route: &Route, client: &Client, is_idempotent: bool, dice: &Dice) 
 /// An upstream with each of its keys.
 fn add(plan: &mut Plan, (route, state): (&Route, &RouteState), at: usize, bar: Option<Bar>, now: Instant) {
     let (Some(upstream), Some(known)) = (route.upstreams.get(at), state.upstreams.get(at)) else { return };
-    for (key, resting) in known.keys.order(&upstream.provider, now) {
+    for (key, resting) in known.keys.order(&upstream.provider, &known.turn, now) {
         plan.push((Target { upstream: at, key }, bar.or(resting)));
     }
 }

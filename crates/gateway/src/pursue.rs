@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use base::{AttemptOutcome, Class, Fault, Kind, Refusal};
 use config::{Route, Upstream};
 use http::HeaderValue;
-use rules::pursuit::{Bar, Next, Pause, Pursuit, Step, Target, Terms};
+use rules::pursuit::{Bar, LEAST, Next, Pause, Pursuit, Step, Target, Terms};
 
 use crate::attempt::{Errand, Landed, Missed, attempt};
 use crate::running::{RouteState, UpstreamState};
@@ -150,10 +150,11 @@ fn own_timeout(call: &Call<'_>) -> Duration {
     if call.errand.ask.stream { timeout.attempt.min(timeout.first_byte) } else { timeout.attempt }
 }
 
-/// The try's own clock: within the deadline, and leaving a third of it where another upstream waits.
+/// The try's own clock: within the deadline, and leaving a third of it where another upstream waits, as
+/// far as the try itself has time for anything.
 fn until(call: &Call<'_>, step: &Step, now: Instant) -> Instant {
     let left = call.deadline.saturating_duration_since(now);
-    let share = if step.more { left * 2 / 3 } else { left };
+    let share = if step.more { (left * 2 / 3).max(LEAST) } else { left };
     now + own_timeout(call).min(share)
 }
 

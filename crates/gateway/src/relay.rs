@@ -155,7 +155,11 @@ impl Relay {
             return Some(self.shut_down());
         }
         let total = self.passage.timeout.stream_total;
-        (self.last >= self.began + total).then(|| self.fail(&endless(total)))
+        (self.last >= self.began + total).then(|| {
+            // Whoever has more at hand was kept waiting by the caller.
+            drop(self.passage.visit.take());
+            self.fail(&endless(total))
+        })
     }
 
     /// The upstream's body has ended.

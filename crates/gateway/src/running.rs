@@ -66,6 +66,8 @@ pub struct UpstreamState {
     pub dimension: Arc<AtomicUsize>,
     /// Its provider's keys.
     pub keys: Arc<KeyRing>,
+    /// Whose turn it is among them, on this worker.
+    pub turn: AtomicUsize,
     /// Its label as a header shows it.
     pub shown: HeaderValue,
     /// What every call's head holds: one for each key, or one without.
@@ -215,6 +217,7 @@ impl Kept {
             learned: learned.clone(),
             dimension: self.dimensions.entry(space).or_default().clone(),
             keys: self.keyrings.entry(upstream.provider.name.clone()).or_default().clone(),
+            turn: AtomicUsize::new(0),
             shown: head::named(&upstream.label),
             heads: heads(&upstream.provider),
         }

@@ -106,6 +106,8 @@ impl Places {
 pub struct Line {
     /// It waits now.
     pub is_waiting: bool,
+    /// It is over, and a connection was had: from here on the call may reach the upstream.
+    pub is_over: bool,
 }
 
 /// What a worker reaches upstreams through. It is used by one thread; the lock is never contended

@@ -315,6 +315,21 @@ fn streams_that_break_off_after_their_first_content_open_it() {
 }
 
 #[test]
+fn a_stream_that_its_caller_reads_too_slowly_does_not_open_it() {
+    story(async {
+        let stage = Stage::set(&config("", "failures: 1, window: 5m, hold: 5m"));
+        let a = stage.host("a", Script::always(Reply::sse(vec![delta(&"x".repeat(4000)); 5000])));
+        let mut caller = begun(&stage, ask().stream()).await;
+        caller.head().await.unwrap();
+        while caller.more().await.unwrap().is_some() {
+            millis(500).await;
+        }
+        assert_eq!(stage.last_line().await["attempts"][0]["outcome"], "stream_timeout");
+        assert_eq!((state(&stage), turned(&stage, "open"), a.calls().len()), (State::Closed, 0.0, 1));
+    });
+}
+
+#[test]
 fn while_it_is_open_nobody_calls_the_upstream_and_the_others_carry_on() {
     story(async {
         let stage = Stage::set(&config(BEHIND, usual_terms()));
@@ -394,6 +409,23 @@ fn after_its_hold_one_call_of_a_crowd_tries_it_and_no_other_waits_for_that() {
             }
         }
         assert_eq!((a.calls().len() - before, others, b.calls().len()), (1, 49, 54));
+    });
+}
+
+#[test]
+fn a_call_whose_fallback_fails_while_the_first_comes_back_goes_to_the_first() {
+    story(async {
+        let stage = Stage::set(&config(BEHIND, usual_terms()));
+        let a = stage.host("a", pleasant());
+        let b = stage.host("b", Reply::say(["from b"]));
+        half_open(&stage, &a, Reply::say(["from a"]).after(Duration::from_secs(2))).await;
+        b.play(Reply::status(500).after(Duration::from_secs(3)));
+        let mut trial = begun(&stage, ask()).await;
+        seconds(1).await;
+        let answer = stage.ask(ask()).await;
+        assert_eq!((answer.status, upstream(&answer)), (200, Some("a/m")), "{}", answer.text());
+        assert_eq!(answer.header("x-mai-attempts"), Some("2"));
+        assert_eq!(trial.answer().await.unwrap().said(), "from a");
     });
 }
 

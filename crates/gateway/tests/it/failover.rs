@@ -400,7 +400,12 @@ fn a_call_with_side_effects_is_not_sent_twice() {
         let stage = Stage::usual();
         stage.host("a", pleasant()).set_door(Door::Refuse);
         stage.host("b", Reply::say(["from b"]));
-        assert_eq!(stage.ask(once).await.said(), "from b");
+        assert_eq!(stage.ask(once.clone()).await.said(), "from b");
+        // The deadline cuts the first try off before it has a connection.
+        let stage = Stage::usual();
+        stage.host("a", pleasant()).set_door(Door::Hang);
+        stage.host("b", Reply::say(["from b"]));
+        assert_eq!(stage.ask(once.header("x-mai-timeout-ms", "900")).await.said(), "from b", "it was never sent");
         let marked = embeddings("embedding", "abc").header("x-mai-side-effects", "true");
         let stage = Stage::usual();
         stage.host("a", Reply::status(500));
@@ -430,6 +435,20 @@ fn while_another_is_left_a_try_gets_two_thirds_of_what_remains() {
             let share = first.ended_at.unwrap() - first.at;
             assert!(share.as_millis().abs_diff(deadline * 2 / 3) < 30, "{share:?}");
         }
+    });
+}
+
+#[test]
+fn no_try_gets_less_than_its_least_time() {
+    story(async {
+        let stage = Stage::usual();
+        let a = stage.host("a", Reply::hang());
+        let b = stage.host("b", Reply::hang());
+        // Two thirds would be 40 ms.
+        let answer = stage.ask(ask().header("x-mai-timeout-ms", "60")).await;
+        assert_eq!((answer.status, a.calls().len(), b.calls().len()), (504, 1, 0));
+        let took = a.calls()[0].ended_at.unwrap() - a.calls()[0].at;
+        assert!((45..60).contains(&took.as_millis()), "{took:?}");
     });
 }
 

@@ -237,3 +237,59 @@ impl tracing::field::Visit for Written<'_> {
         self.0.lock().unwrap().push_str(&format!("{field}={value:?}\n"));
     }
 }
+
+/// How often each of two keys was seen at a host.
+fn uses(host: &Host) -> [usize; 2] {
+    let used = |key: &str| host.calls().iter().filter(|call| call.request.header("authorization") == Some(key)).count();
+    [used("Bearer sk-one"), used("Bearer sk-two")]
+}
+
+#[test]
+fn keys_take_turns_also_where_two_upstreams_share_them() {
+    story(async {
+        let stage = Stage::set(
+            r#"
+providers: [{ name: a, base_url: "http://a/v1", api_keys: [sk-one, sk-two] }]
+routes:
+  - name: chat
+    upstreams: [{ provider: a, model: large }, { provider: a, model: small, tier: 1 }]
+clients: [{ name: app, keys: [sk-app], routes: ["*"] }]
+"#,
+        );
+        let a = stage.host("a", pleasant());
+        for _ in 0..10 {
+            assert_eq!(stage.ask(chat("chat").user("Hi")).await.status, 200);
+        }
+        assert_eq!(uses(&a), [5, 5]);
+    });
+}
+
+#[test]
+fn no_copy_is_sent_while_every_key_rests() {
+    story(async {
+        let stage = Stage::set(
+            r#"
+providers:
+  - { name: a, base_url: "http://a/v1", api_key: sk-a }
+  - { name: b, base_url: "http://b/v1", api_key: sk-b }
+routes:
+  - name: chat
+    upstreams: [{ provider: a, model: m }, { provider: b, model: m, tier: 1 }]
+    retry: { server_error: [] }
+    mirror: { to: b }
+clients: [{ name: app, keys: [sk-app], routes: ["*"] }]
+"#,
+        );
+        let a = stage.host("a", pleasant());
+        let b = stage.host("b", Reply::status(401));
+        a.play(Reply::status(500));
+        assert_eq!(stage.ask(chat("chat").user("Hi")).await.status, 502);
+        let before = b.calls().len();
+        a.play(pleasant());
+        assert_eq!(stage.ask(chat("chat").user("Hi")).await.status, 200);
+        stage.comes_to_rest().await;
+        assert_eq!(b.calls().len(), before);
+        let skipped = "mai_mirrored_total{outcome=\"skipped\",route=\"chat\",upstream=\"b/m\"}";
+        assert_eq!(stage.metric(skipped), 1.0, "{}", stage.metrics());
+    });
+}

@@ -151,10 +151,12 @@ pub struct Pause {
 
 impl Pause {
     /// When to wake up: up to a fifth of the wait later than its end, so that calls which failed
-    /// together do not come back together. `chance` is uniform in 0 to 1.
+    /// together do not come back together; less where the deadline leaves less room, which is shared out
+    /// as evenly. `chance` is uniform in 0 to 1.
     #[must_use]
     pub fn wake(&self, chance: f64) -> Instant {
-        (self.until + self.wait.mul_f64(0.2 * chance.clamp(0.0, 1.0))).min(self.latest)
+        let room = self.latest.saturating_duration_since(self.until);
+        self.until + self.wait.mul_f64(0.2).min(room).mul_f64(chance.clamp(0.0, 1.0))
     }
 }
 
@@ -195,6 +197,8 @@ pub struct Pursuit<'a> {
     waited: (usize, usize),
     /// A wait has been paid for, and its try not been made.
     is_owed: bool,
+    /// Time has passed in a try or in a wait: what barred targets may be over.
+    has_passed: bool,
     /// The retry budget is spent.
     forgone: bool,
     stopped: bool,
@@ -236,6 +240,7 @@ impl<'a> Pursuit<'a> {
             tries: 0,
             waited: (0, 0),
             is_owed: false,
+            has_passed: false,
             forgone: false,
             stopped: false,
             first: None,
@@ -248,6 +253,9 @@ impl<'a> Pursuit<'a> {
     pub fn next(&mut self, now: Instant) -> Next {
         if self.stopped || self.left(now) < LEAST {
             return Next::Over;
+        }
+        if std::mem::take(&mut self.has_passed) {
+            self.look_again(now);
         }
         let again = self.manner != self.first_manner();
         let at = if again { Some(self.at) } else { self.fresh().or_else(|| self.owed(now)) };
@@ -263,6 +271,19 @@ impl<'a> Pursuit<'a> {
 
     fn first_manner(&self) -> Manner {
         Manner { fresh: !self.terms.may_repeat, ..Manner::default() }
+    }
+
+    /// Those that took no calls and may take them by now are as good as any that was not tried yet. Asked
+    /// after each try and each wait, and not whenever one turns out to be barred still: an upstream on
+    /// trial may be up again any moment, and nobody is to ask it over and over.
+    fn look_again(&mut self, now: Instant) {
+        for place in self.places.iter_mut().filter(|place| place.tried == 0) {
+            if let Stands::Barred(Bar::Resting(until) | Bar::Refused(until) | Bar::Open(until)) = place.stands
+                && until <= now
+            {
+                place.stands = Stands::Fresh;
+            }
+        }
     }
 
     fn fresh(&self) -> Option<usize> {
@@ -322,6 +343,7 @@ impl<'a> Pursuit<'a> {
             After::Throttled => self.waited.1 += 1,
         }
         self.is_owed = true;
+        self.has_passed = true;
     }
 
     /// The pause that was named cannot be had: the route's retry budget is spent.
@@ -344,6 +366,7 @@ impl<'a> Pursuit<'a> {
         }
         self.tries += 1;
         self.is_owed = false;
+        self.has_passed = true;
         self.manner = self.first_manner();
         let Terms { retry, longest_rest, may_repeat, .. } = self.terms;
         let stands = match fault.class {

@@ -243,6 +243,7 @@ fn a_pause_ends_a_little_late_but_in_time() {
     case.now += seconds(19);
     let Next::Wait(pause) = case.pursuit.next(case.now) else { panic!("a wait is granted") };
     assert_eq!(pause.wake(1.0), case.pursuit.terms.deadline - LEAST);
+    assert_eq!(pause.wake(0.5), case.now + Duration::from_millis(10_475), "not all of them at the last moment");
     case.now += seconds(1);
     assert!(case.is_over(), "ten more seconds would be past the deadline");
 }
@@ -257,6 +258,40 @@ fn a_target_that_turns_out_to_take_no_calls_costs_no_try() {
     case.fails(broken());
     case.wait();
     assert_eq!(case.next(), Some(target(1, 0)));
+}
+
+#[test]
+fn an_upstream_that_is_up_again_when_another_has_failed_is_tried_at_once() {
+    let bars = [Bar::Open as fn(Instant) -> Bar, Bar::Resting, Bar::Refused];
+    for bar in bars {
+        let retry = retry(&[1], &[]);
+        let now = base::Clock.now();
+        let terms = Terms { retry: &retry, longest_rest: MAX_REST, may_repeat: true, deadline: now + seconds(30) };
+        let barred = [(target(0, 0), Some(bar(now + seconds(2)))), (target(1, 0), None)];
+        let mut case = Case { pursuit: Pursuit::new(barred, terms), now };
+        assert_eq!(case.next(), Some(target(1, 0)));
+        case.now += seconds(2);
+        case.pursuit.failed(broken(), Circumstances::default(), case.now);
+        assert_eq!(case.next(), Some(target(0, 0)));
+    }
+}
+
+#[test]
+fn an_upstream_that_is_up_again_after_a_wait_goes_before_one_that_has_failed() {
+    let retry = retry(&[1], &[]);
+    let now = base::Clock.now();
+    let terms = Terms { retry: &retry, longest_rest: MAX_REST, may_repeat: true, deadline: now + seconds(30) };
+    let barred = [(target(0, 0), Some(Bar::Open(now + Duration::from_millis(800)))), (target(1, 0), None)];
+    let mut case = Case { pursuit: Pursuit::new(barred, terms), now };
+    case.fails(broken());
+    case.wait();
+    assert_eq!(case.next(), Some(target(0, 0)));
+    case.pursuit.barred(Bar::Open(case.now));
+    assert_eq!(case.next(), Some(target(1, 0)), "on trial still: it is not asked over and over");
+    case.fails(broken());
+    assert_eq!(case.next(), Some(target(0, 0)), "but once more when the other has failed again");
+    case.pursuit.barred(Bar::Open(case.now));
+    assert!(case.is_over());
 }
 
 #[test]
@@ -367,7 +402,7 @@ enum Goes {
     Throttled(Option<u64>),
     Refused,
     Stale,
-    Barred,
+    Barred(u64),
 }
 
 fn goes() -> impl Strategy<Value = Goes> {
@@ -377,7 +412,7 @@ fn goes() -> impl Strategy<Value = Goes> {
         proptest::option::of(0..100u64).prop_map(Goes::Throttled),
         Just(Goes::Refused),
         Just(Goes::Stale),
-        Just(Goes::Barred),
+        (0..40_000u64).prop_map(Goes::Barred),
     ]
 }
 
@@ -435,8 +470,8 @@ proptest! {
                     (fault(Class::Upstream, Kind::Reset), Circumstances { stale: true, ..Circumstances::default() })
                 }
                 Goes::Stale => (fault(Class::Upstream, Kind::Reset), Circumstances::default()),
-                Goes::Barred => {
-                    case.pursuit.barred(Bar::Open(case.now + seconds(30)));
+                Goes::Barred(millis) => {
+                    case.pursuit.barred(Bar::Open(case.now + Duration::from_millis(millis)));
                     continue;
                 }
             };
