@@ -3,6 +3,8 @@
 //! `/healthz`, `/readyz` and `/metrics` are open to whoever reaches the port; everything under
 //! `/admin/v1` wants `Authorization: Bearer` with a token of sufficient role.
 
+mod usage;
+
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -75,6 +77,7 @@ pub fn router(desk: Desk) -> Router {
         .route("/readyz", get(readyz))
         .route("/metrics", get(metrics))
         .route("/admin/v1/reload", post(reload))
+        .route("/admin/v1/usage", get(usage::usage))
         .fallback(|| async { refused(StatusCode::NOT_FOUND, "not_found", "no such path on the admin port") })
         .method_not_allowed_fallback(|| async {
             refused(StatusCode::METHOD_NOT_ALLOWED, "method_not_allowed", "this path takes another method")
@@ -89,9 +92,22 @@ async fn readyz(State(desk): State<Desk>) -> Response {
         "status": if draining { "draining" } else { "ready" },
         "not_in_force": running.snapshot.not_in_force,
         "last_reload": desk.last_reload.problems(),
+        "ledger": ledger(&desk),
     });
     let status = if draining { StatusCode::SERVICE_UNAVAILABLE } else { StatusCode::OK };
     (status, Json(body)).into_response()
+}
+
+/// How the usage ledger does: `behind` while it cannot be written. The gateway is ready all the same.
+fn ledger(desk: &Desk) -> Value {
+    let health = desk.live.books.ledger.health();
+    json!({
+        "status": if health.trouble.is_some() { "behind" } else { "ok" },
+        "since": health.trouble.as_ref().map(|trouble| trouble.since.as_secs()),
+        "why": health.trouble.map(|trouble| trouble.what),
+        "entries_waiting": health.waiting,
+        "requests_lost": health.lost,
+    })
 }
 
 async fn metrics(State(desk): State<Desk>) -> Response {
@@ -162,6 +178,7 @@ fn error(code: &str, message: &str) -> Value {
         "invalid_token" => "authentication_error",
         "role_not_allowed" => "permission_error",
         "not_found" => "not_found_error",
+        "ledger_unavailable" => "api_error",
         _ => "invalid_request_error",
     };
     json!({ "error": { "message": message, "type": kind, "param": null, "code": code } })

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::{Endpoint, Kind, Usage};
+use crate::{Cost, Endpoint, Kind, Usage};
 
 /// How a request ended. A closed set; the first word names the domain at fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -226,6 +226,8 @@ pub struct Record {
     pub endpoint: Option<Endpoint>,
     /// The upstream that gave the answer.
     pub upstream: Option<Arc<str>>,
+    /// The model's name there.
+    pub model: Option<Arc<str>>,
     /// Every try, in order.
     pub attempts: smallvec::SmallVec<[Attempt; 2]>,
     /// The HTTP status that the caller saw (499 where it left before one).
@@ -236,6 +238,10 @@ pub struct Record {
     pub code: Option<Box<str>>,
     /// Tokens; `None` where nothing was consumed.
     pub usage: Option<Usage>,
+    /// What that costs; `None` where nothing was consumed, or at a price that nobody knows.
+    pub cost: Option<Cost>,
+    /// It was settled with the quota of its client.
+    pub is_settled: bool,
     /// From arrival to the first content of a stream.
     pub first_content: Option<Duration>,
     /// From arrival to the last byte.

@@ -10,6 +10,9 @@ pub struct Usage {
     pub completion: u64,
     /// The part of `prompt` that the upstream served from its prefix cache.
     pub cached: u64,
+    /// Search units, by which rerankers are billed: one is a query with up to 100 documents (Cohere's
+    /// pricing page); 0 for everything else.
+    pub units: u64,
     /// True where the upstream said nothing and the numbers are the gateway's guess.
     pub estimated: bool,
 }
@@ -18,6 +21,12 @@ impl Usage {
     /// No single call costs more; a larger number from an upstream is nonsense and is not counted.
     pub const CEILING: u64 = 1_000_000_000;
 
+    /// Everything read and written.
+    #[must_use]
+    pub const fn tokens(self) -> u64 {
+        self.prompt.saturating_add(self.completion)
+    }
+
     /// The sum over the parts of one call, e.g. a split batch.
     #[must_use]
     pub const fn plus(self, other: Self) -> Self {
@@ -25,6 +34,7 @@ impl Usage {
             prompt: self.prompt.saturating_add(other.prompt),
             completion: self.completion.saturating_add(other.completion),
             cached: self.cached.saturating_add(other.cached),
+            units: self.units.saturating_add(other.units),
             estimated: self.estimated || other.estimated,
         }
     }

@@ -114,6 +114,8 @@ pub fn load_with(
         folders: &written.folders,
         problems,
         warnings: Vec::new(),
+        prices: compile::Prices::default(),
+        not_in_force: Vec::new(),
         files: sources::files(source),
     };
     let mut snapshot = compile::compile(&mut compiler, &view::View::root(&tree, &written.root));

@@ -16,8 +16,10 @@ use rules::breaker;
 use rules::limits::Limit;
 use rules::order::Strategy;
 use rules::params::Policy;
+use rules::prices::Price;
 use rules::pursuit::Retry;
 use rules::queue::Patience;
+use rules::quota;
 use rules::shares::Class;
 use rules::slots;
 use rules::split::{Branch, Mirror};
@@ -35,6 +37,8 @@ pub struct Snapshot {
     pub clients: Vec<Arc<Client>>,
     /// Client keys.
     pub keys: KeyTable,
+    /// The currency of the price list, in which costs are counted where they can be in one alone.
+    pub currency: Arc<str>,
     /// Keys that are accepted in this file but not in force in this version: their paths.
     pub not_in_force: Vec<String>,
     /// Endpoint and model name to the index of a route.
@@ -78,6 +82,8 @@ pub struct General {
     pub log_level: String,
     /// `max_body`, bytes
     pub max_body: usize,
+    /// `database`: the SQLite file of the usage ledger.
+    pub database: PathBuf,
     /// `shutdown_grace`
     pub shutdown_grace: Duration,
     /// `resolver.refresh`
@@ -241,6 +247,10 @@ pub struct Upstream {
     pub paths: HashMap<Endpoint, http::uri::PathAndQuery>,
     /// `space`: the vector space, for embeddings.
     pub space: Option<String>,
+    /// The model's name there as records have it: `model`, else the one that callers write.
+    pub sent: Arc<str>,
+    /// What the model costs there; `None` where nobody knows.
+    pub price: Option<Arc<Price>>,
 }
 
 /// One route: the model name that callers write.
@@ -330,6 +340,8 @@ pub struct Client {
     pub deadline: Option<Duration>,
     /// `on_failure`: overrides the route's.
     pub on_failure: Option<OnFailure>,
+    /// `quota`
+    pub quota: Option<Arc<quota::Terms>>,
     /// `params`
     pub params: Policy,
     /// `priority`

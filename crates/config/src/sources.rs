@@ -101,6 +101,8 @@ fn read_files(paths: &[PathBuf]) -> Result<Written, Vec<Problem>> {
             .and_then(|bytes| parse(&bytes, &file));
         match (read, merged.as_mut()) {
             (Err(found), _) => problems.extend(found),
+            // A list of prices may lie among the files; it is read by the key that names it.
+            (Ok(root), _) if paths.len() > 1 && is_price_list(&root) => {}
             (Ok(root), None) => merged = Some(root),
             (Ok(root), Some(merged)) => merge(merged, root, "", &mut problems),
         }
@@ -153,6 +155,11 @@ fn alone(root: Node) -> Node {
     let routes = Node { value: Value::List(vec![root]), place: place.clone() };
     let map = Map::from([("routes".to_owned(), Entry { place: place.clone(), node: routes })]);
     Node { value: Value::Map(map), place }
+}
+
+/// No configuration has `models`, and every list of prices does.
+fn is_price_list(root: &Node) -> bool {
+    root.get("models").is_some_and(|models| models.list().is_some())
 }
 
 /// Lists follow each other, mappings grow together, and two different scalars are a contradiction.

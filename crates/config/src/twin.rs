@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use http::HeaderValue;
 use http::uri::PathAndQuery;
+use rules::prices::Price;
 use rules::split::Branch;
 
 use crate::{ApiKey, Client, Health, KeyTable, Provider, Proxy, Route, Snapshot, Upstream};
@@ -25,6 +26,7 @@ impl Snapshot {
             routes: self.routes.iter().map(|route| Arc::new(route.twin(&of_name))).collect(),
             clients: self.clients.iter().map(|client| Arc::new(client.twin())).collect(),
             keys: KeyTable { hasher: self.keys.hasher.clone(), by_id: self.keys.by_id.clone() },
+            currency: name(&self.currency),
             not_in_force: self.not_in_force.clone(),
             by_model: self.by_model.clone(),
             providers,
@@ -41,6 +43,10 @@ fn value(value: &HeaderValue) -> HeaderValue {
     let mut twin = HeaderValue::from_bytes(value.as_bytes()).unwrap_or_else(|_| value.clone());
     twin.set_sensitive(value.is_sensitive());
     twin
+}
+
+fn twin_price(price: &Price) -> Price {
+    Price { currency: name(&price.currency), ..price.clone() }
 }
 
 fn path(path: &PathAndQuery) -> PathAndQuery {
@@ -88,6 +94,8 @@ impl Route {
                 weight: upstream.weight,
                 paths: upstream.paths.iter().map(|(endpoint, written)| (*endpoint, path(written))).collect(),
                 space: upstream.space.clone(),
+                sent: name(&upstream.sent),
+                price: upstream.price.as_ref().map(|price| Arc::new(twin_price(price))),
             })
         };
         Self {
@@ -123,6 +131,7 @@ impl Client {
             routes: self.routes.clone(),
             deadline: self.deadline,
             on_failure: self.on_failure,
+            quota: self.quota.as_ref().map(|terms| Arc::new((**terms).clone())),
             params: self.params.clone(),
             class: self.class,
             limit: self.limit,

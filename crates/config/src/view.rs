@@ -144,6 +144,18 @@ impl<'a> View<'a> {
         self.read(Scalar::as_number)
     }
 
+    /// A list of numbers, rising.
+    pub fn numbers(&self) -> Vec<f64> {
+        let mut numbers: Vec<f64> = match self.node.and_then(Node::list) {
+            Some(items) => items.iter().filter_map(|item| item.scalar()?.as_number()).collect(),
+            None => preset_items(self.preset(Family::Chat).unwrap_or_default())
+                .filter_map(|item| Scalar::preset(item).as_number())
+                .collect(),
+        };
+        numbers.sort_by(f64::total_cmp);
+        numbers
+    }
+
     fn read<T>(&self, read: impl Fn(&Scalar) -> Option<T>) -> Option<T> {
         self.scalar().and_then(&read).or_else(|| read(&Scalar::preset(self.preset(Family::Chat)?)))
     }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::task::Poll;
 use std::time::Instant;
 
-use base::{AttemptOutcome, Refusal};
+use base::{AttemptOutcome, Cost, Refusal};
 use config::{Route, Upstream};
 use dialect::{Answer, Ask, View, embeddings, rerank};
 use rules::pursuit;
@@ -154,11 +154,21 @@ async fn pursue_part(
 
 fn joined(ask: &Ask, won: Vec<Won>) -> Result<Won, Refusal> {
     let mut by = None;
+    let mut cost: Option<Option<Cost>> = None;
     let mut answers: Vec<Answer> = Vec::with_capacity(won.len());
     for part in won {
+        let price = part.upstream.price.clone();
         by.get_or_insert((part.upstream, part.shown));
         match part.landed {
-            Landed::Whole(answer, _) => answers.push(answer),
+            Landed::Whole(answer, _) => {
+                // Each part at the price of whoever answered it.
+                let paid = answer.usage.zip(price).and_then(|(usage, price)| price.of(usage));
+                cost = Some(match cost {
+                    None => paid,
+                    Some(sum) => sum.zip(paid).and_then(|(sum, more)| sum.plus(more)),
+                });
+                answers.push(answer);
+            }
             Landed::Stream(_) => return Err(no_part()),
         }
     }
@@ -168,7 +178,7 @@ fn joined(ask: &Ask, won: Vec<Won>) -> Result<Won, Refusal> {
     };
     let answer = answer.map_err(pursuit::refusal)?;
     let (upstream, shown) = by.ok_or_else(no_part)?;
-    Ok(Won { landed: Landed::Whole(answer, None), upstream, shown, visit: None })
+    Ok(Won { landed: Landed::Whole(answer, None), upstream, shown, visit: None, paid: cost })
 }
 
 fn no_part() -> Refusal {

@@ -8,6 +8,7 @@
 //! | [`understand`] | reads the body once; finds the route behind the model name |
 //! | [`admit`] | all limits that apply, as one decision; a [`pass`] that gives back |
 //! | [`shape`] | what the call may ask for: parameter policies |
+//! | [`stake`] | puts aside what the call may use of its client's quota |
 //! | [`plan`] | the route's upstreams in order |
 //! | [`pursue`] | try, judge, move on; [`attempt`] is one try up to the first content |
 //! | [`batch`] | a call with more inputs than an upstream takes, in parts |
@@ -23,8 +24,10 @@
 //! bodies, [`metrics`] and [`log`] write things down. Steps import those and never each other.
 
 pub mod admit;
+pub mod alerts;
 pub mod attempt;
 pub mod batch;
+pub mod books;
 pub mod caller_io;
 pub mod degrade;
 pub mod echo;
@@ -47,6 +50,7 @@ pub mod pass;
 pub mod patience;
 pub mod plan;
 pub mod probe;
+pub mod purse;
 pub mod pursue;
 pub mod raw;
 pub mod refuse;
@@ -56,6 +60,7 @@ pub mod seat;
 pub mod serve;
 pub mod shape;
 pub mod sheet;
+pub mod stake;
 pub mod standing;
 pub mod trail;
 pub mod understand;

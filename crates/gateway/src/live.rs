@@ -11,9 +11,12 @@ use config::Snapshot;
 use rules::shares::Class;
 use tokio::sync::Notify;
 
+use crate::alerts::Alerts;
+use crate::books::{self, Books, Stores};
 use crate::echo::{Echoes, Fingerprints};
 use crate::log::AccessLog;
 use crate::metrics::Metrics;
+use crate::purse::KeptPurses;
 use crate::running::{Counts, Kept, Running};
 use crate::seat::Seat;
 use crate::sheet::{Put, Sheet};
@@ -40,6 +43,9 @@ pub struct Live {
     pub fingerprints: Fingerprints,
     /// Held by whoever gathers.
     gathering: Mutex<Gathering>,
+    /// What was used.
+    pub books: Books,
+    alerts: Arc<Alerts>,
     something_to_gather: Notify,
     unwritten: Arc<AtomicUsize>,
     draining: AtomicBool,
@@ -62,8 +68,23 @@ impl Live {
     /// # Errors
     /// Only when the table of metrics is unsound, which a test rules out.
     pub fn new(snapshot: Snapshot, dice: Dice, log: AccessLog) -> Result<Arc<Self>, prometheus::Error> {
+        Self::keeping(snapshot, dice, log, Stores::default())
+    }
+
+    /// A process that starts with this configuration, and keeps in `stores` what outlives it.
+    ///
+    /// # Errors
+    /// As of [`Live::new`].
+    pub fn keeping(
+        snapshot: Snapshot,
+        dice: Dice,
+        log: AccessLog,
+        stores: Stores,
+    ) -> Result<Arc<Self>, prometheus::Error> {
         let metrics = Metrics::new()?;
-        let mut kept = Kept::default();
+        let mut kept = Kept::with(KeptPurses::new(stores.accounts));
+        let books = Books::new(stores.ledger);
+        books.open(kept.purses.unknown(&snapshot, Clock.wall()));
         let running = kept.bind(snapshot, &|_| Counts::default());
         Ok(Arc::new(Self {
             clock: Clock,
@@ -71,6 +92,8 @@ impl Live {
             dice,
             metrics,
             log,
+            books,
+            alerts: kept.purses.alerts(),
             running: ArcSwap::from_pointee(running),
             kept: Mutex::new(kept),
             seats: Mutex::default(),
@@ -84,7 +107,12 @@ impl Live {
 
     /// Takes a new configuration into force. State of objects that stay is kept, of others dropped.
     pub fn put_in_force(&self, snapshot: Snapshot) {
+        // The ledger tells what was used before, and from then on the accounts count: nothing may be gathered
+        // in between.
+        let mut gathering = self.gathering.lock().unwrap_or_else(PoisonError::into_inner);
+        self.gather_into(&mut gathering);
         let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        self.books.open(kept.purses.unknown(&snapshot, self.clock.wall()));
         for seat in self.seats() {
             seat.put_in_force(kept.bind(snapshot.twin(), &|route| seat.counts(route)));
         }
@@ -153,10 +181,15 @@ impl Live {
         }
     }
 
-    /// Counts and logs every request that has ended so far.
+    /// Counts, logs and books every request that has ended so far.
     pub fn gather(&self) {
-        let mut gathering = self.gathering.lock().unwrap_or_else(PoisonError::into_inner);
-        let Gathering { records, echoes } = &mut *gathering;
+        self.gather_into(&mut self.gathering.lock().unwrap_or_else(PoisonError::into_inner));
+    }
+
+    fn gather_into(&self, gathering: &mut Gathering) {
+        let Gathering { records, echoes } = gathering;
+        let running = self.running.load();
+        let mut entries = Vec::new();
         let age = self.clock.now().saturating_duration_since(self.began);
         for seat in self.seats() {
             seat.sheet.swap(records);
@@ -165,8 +198,13 @@ impl Live {
                 // Records lie here for a moment only: they ended now.
                 echoes.note(&record, age.saturating_sub(record.took), &self.metrics);
                 self.log.append(&record);
+                self.metrics.count_cost(&record, &running.snapshot.currency);
+                charge(&running, &record);
+                entries.extend(books::entry(record));
             }
         }
+        self.books.ledger.book(entries);
+        self.alerts.tell(&self.metrics);
         // A burst's memory is given back.
         records.shrink_to(1024);
     }
@@ -191,6 +229,7 @@ impl Live {
         }
         self.show_upstreams(&running);
         self.show_queues(&running);
+        self.show_quotas(&running);
         self.metrics.text(&sums, self.log.lost())
     }
 
@@ -208,6 +247,17 @@ impl Live {
         self.metrics.show_queues(depths.iter().map(|((route, class), depth)| (&**route, *class, *depth)));
     }
 
+    fn show_quotas(&self, running: &Running) {
+        let now = self.clock.wall();
+        let shares = running.purses.all().flat_map(|(client, purse)| {
+            let kinds = ["tokens", "cost"].into_iter().zip(purse.shares(now));
+            kinds.filter_map(|(kind, share)| Some((&**client, kind, share?)))
+        });
+        self.metrics.show_quotas(shares);
+        let health = self.books.ledger.health();
+        self.metrics.show_ledger(health.waiting, health.lost);
+    }
+
     /// Brings the gauges of the upstreams up to date. An upstream that several routes share under one
     /// label shows the worst of them.
     fn show_upstreams(&self, running: &Running) {
@@ -223,5 +273,14 @@ impl Live {
         }
         let values = shown.into_iter().map(|(label, (worst, rests))| (&**label, worst.value(), rests));
         self.metrics.show_upstreams(values);
+    }
+}
+
+/// Charges a quota with a call that had put nothing aside: it began before a reload brought the quota.
+fn charge(running: &Running, record: &Record) {
+    let (Some(client), Some(usage), false) = (&record.client, record.usage, record.is_settled) else { return };
+    if let Some(purse) = running.purses.named(client) {
+        let used = purse.weigh(usage, record.cost.as_ref());
+        purse.settle(purse.period(record.time), state::Amounts::default(), used);
     }
 }

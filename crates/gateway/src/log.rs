@@ -154,7 +154,11 @@ fn line(out: &mut Vec<u8>, record: &Record) {
     out.extend_from_slice(b",\"cache\":null");
     push_number(out, "tokens_in", record.usage.map(|usage| usage.prompt));
     push_number(out, "tokens_out", record.usage.map(|usage| usage.completion));
-    out.extend_from_slice(b",\"cost\":null");
+    push_key(out, "cost");
+    match &record.cost {
+        Some(cost) => out.extend_from_slice(base::decimal(cost.nanos).as_bytes()),
+        None => out.extend_from_slice(b"null"),
+    }
     push_ms(out, "ttft_ms", record.first_content);
     push_ms(out, "ms", Some(record.took));
     push_ms(out, "overhead_ms", Some(record.overhead));
@@ -253,6 +257,7 @@ mod tests {
             route: Some("rag-chat".into()),
             endpoint: None,
             upstream: None,
+            model: None,
             attempts: smallvec::smallvec![Attempt {
                 upstream: "cloud/m".into(),
                 outcome: AttemptOutcome::Failed(Kind::Connect),
@@ -262,7 +267,9 @@ mod tests {
             status: 502,
             outcome: Outcome::UpstreamFailed,
             code: Some("upstream_error".into()),
-            usage: Some(Usage { prompt: 3, completion: 4, cached: 0, estimated: false }),
+            usage: Some(Usage { prompt: 3, completion: 4, cached: 0, units: 0, estimated: false }),
+            cost: None,
+            is_settled: false,
             first_content: None,
             took: Duration::from_millis(2),
             overhead: Duration::from_micros(500),

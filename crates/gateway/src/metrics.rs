@@ -9,8 +9,8 @@ use std::time::Duration;
 
 use base::{Attempt, AttemptOutcome, Record};
 use prometheus::{
-    Encoder, Histogram, HistogramOpts, HistogramVec, IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Opts, Registry,
-    TextEncoder,
+    CounterVec, Encoder, GaugeVec, Histogram, HistogramOpts, HistogramVec, IntCounter, IntCounterVec, IntGauge,
+    IntGaugeVec, Opts, Registry, TextEncoder,
 };
 
 /// One row of the table of metrics.
@@ -77,6 +77,18 @@ metrics! {
         "1 while a throttled upstream rests.";
     CONNECTIONS: "gauge" "mai_connections" []
         "Open connections of callers.";
+    COST: "counter" "mai_cost_total" ["route", "client"]
+        "What calls cost, in the currency of the price list (USD, or that of the `prices` file); calls at unknown prices are not in it.";
+    COST_OTHER: "counter" "mai_cost_other_total" ["route", "client", "currency"]
+        "What calls cost whose prices are in another currency than the price list's.";
+    QUOTA_USED: "gauge" "mai_quota_used_ratio" ["client", "kind"]
+        "The share of its quota that a client has used in the period that runs, by kind: tokens, cost.";
+    QUOTA_WARNINGS: "counter" "mai_quota_warnings_total" ["client", "kind"]
+        "How often a client has come to one of the shares of its quota that are warned of.";
+    USAGE_WAITING: "gauge" "mai_usage_entries_waiting" []
+        "Entries of the usage ledger that are in memory alone: more than a few, and the database cannot be written.";
+    USAGE_LOST: "counter" "mai_usage_requests_lost_total" []
+        "Requests whose usage was lost since memory for it was full while the database could not be written.";
     LOG_LOST: "gauge" "mai_log_lines_lost" []
         "Access-log lines that could not be written since the start.";
 }
@@ -146,6 +158,12 @@ pub struct Metrics {
     breaker_changes: IntCounterVec,
     resting: IntGaugeVec,
     log_lost: IntGauge,
+    cost: CounterVec,
+    cost_other: CounterVec,
+    quota_used: GaugeVec,
+    quota_warnings: IntCounterVec,
+    usage_waiting: IntGauge,
+    usage_lost: IntCounter,
     /// Open connections of callers.
     pub connections: IntGauge,
     /// Bounded by configured routes times configured clients.
@@ -166,6 +184,14 @@ impl Metrics {
         };
         let gauge = |row: &Metric| {
             let vec = IntGaugeVec::new(Opts::new(row.name, row.meaning), row.labels)?;
+            registry.register(Box::new(vec.clone())).map(|()| vec)
+        };
+        let amount = |row: &Metric| {
+            let vec = CounterVec::new(Opts::new(row.name, row.meaning), row.labels)?;
+            registry.register(Box::new(vec.clone())).map(|()| vec)
+        };
+        let share = |row: &Metric| {
+            let vec = GaugeVec::new(Opts::new(row.name, row.meaning), row.labels)?;
             registry.register(Box::new(vec.clone())).map(|()| vec)
         };
         let histogram = |row: &Metric, buckets: &[f64]| {
@@ -195,6 +221,12 @@ impl Metrics {
             breaker_changes: counter(&BREAKER_CHANGES)?,
             resting: gauge(&RESTING)?,
             connections: gauge(&CONNECTIONS)?.with_label_values::<&str>(&[]),
+            cost: amount(&COST)?,
+            cost_other: amount(&COST_OTHER)?,
+            quota_used: share(&QUOTA_USED)?,
+            quota_warnings: counter(&QUOTA_WARNINGS)?,
+            usage_waiting: gauge(&USAGE_WAITING)?.with_label_values::<&str>(&[]),
+            usage_lost: counter(&USAGE_LOST)?.with_label_values::<&str>(&[]),
             log_lost: gauge(&LOG_LOST)?.with_label_values::<&str>(&[]),
             pairs: Mutex::default(),
             last: Mutex::default(),
@@ -266,6 +298,37 @@ impl Metrics {
     /// A copy of a call has ended so.
     pub fn mirrored(&self, route: &str, upstream: &str, outcome: &str) {
         self.mirrored.with_label_values(&[route, upstream, outcome]).inc();
+    }
+
+    /// What a request cost, apart where it was not paid in the price list's currency.
+    pub fn count_cost(&self, record: &Record, home: &str) {
+        let (Some(cost), Some(route), Some(client)) = (&record.cost, &record.route, &record.client) else { return };
+        #[expect(clippy::cast_precision_loss, reason = "a metric is a float")]
+        let amount = cost.nanos as f64 / 1e9;
+        if &*cost.currency == home {
+            self.cost.with_label_values(&[&**route, &**client]).inc_by(amount);
+        } else {
+            self.cost_other.with_label_values(&[&**route, &**client, &*cost.currency]).inc_by(amount);
+        }
+    }
+
+    /// A client has come to a share of its quota that is warned of.
+    pub fn quota_warned(&self, client: &str, kind: &str) {
+        self.quota_warnings.with_label_values(&[client, kind]).inc();
+    }
+
+    /// How quotas stand now: client, kind, share.
+    pub fn show_quotas<'a>(&self, quotas: impl Iterator<Item = (&'a str, &'a str, f64)>) {
+        self.quota_used.reset();
+        for (client, kind, share) in quotas {
+            self.quota_used.with_label_values(&[client, kind]).set(share);
+        }
+    }
+
+    /// How the ledger stands: entries in memory alone, requests lost since the start.
+    pub fn show_ledger(&self, waiting: u64, lost: u64) {
+        self.usage_waiting.set(i64::try_from(waiting).unwrap_or(i64::MAX));
+        self.usage_lost.inc_by(lost.saturating_sub(self.usage_lost.get()));
     }
 
     /// A breaker has come to a state so often.

@@ -51,16 +51,20 @@ pub fn plan((route, state): (&Route, &RouteState), first: Option<usize>, now: In
     plan
 }
 
-/// The upstream that the route's split chooses for a call.
+/// The upstream that the route's split chooses for a call; `quota_used` is asked only where there is one.
 #[must_use]
-pub fn branch(route: &Route, client: &Client, (headers, ask): (&HeaderMap, &Ask), dice: &Dice) -> Option<usize> {
+pub fn branch(
+    route: &Route,
+    client: &Client,
+    (headers, ask, quota_used): (&HeaderMap, &Ask, &dyn Fn() -> Option<f64>),
+    dice: &Dice,
+) -> Option<usize> {
     if route.split.is_empty() {
         return None;
     }
     let header = |name: &str| headers.get(name).map(HeaderValue::as_bytes);
-    // Quotas are not kept yet: no share of one is ever known to be used.
     let tag = ask.tag.as_deref();
-    let case = Case { route: &route.name, header: &header, tag, client: &client.name, quota_used: None };
+    let case = Case { route: &route.name, header: &header, tag, client: &client.name, quota_used: quota_used() };
     split::choose(&route.split, &case, &mut || dice.unit())
 }
 

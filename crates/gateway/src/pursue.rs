@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
-use base::{AttemptOutcome, Class, Fault, Kind, Refusal};
+use base::{AttemptOutcome, Class, Cost, Fault, Kind, Refusal};
 use config::{Route, Upstream};
 use http::HeaderValue;
 use rules::pursuit::{Bar, LEAST, Next, Pause, Pursuit, Step, Target, Terms};
@@ -42,6 +42,8 @@ pub struct Won {
     pub shown: HeaderValue,
     /// The stay at that upstream, where the answer has not ended yet.
     pub visit: Option<Visit>,
+    /// Of an answer that is put together of parts: what they cost together, where that is known.
+    pub paid: Option<Option<Cost>>,
 }
 
 /// Pursues an answer through the targets. Each try ends before the next begins.
@@ -98,7 +100,7 @@ pub async fn pursue(
                 learn(known, &step);
                 known.keys.worked(step.target.key);
                 let visit = arrived(visit, &landed, clock.now());
-                return Ok(Won { landed, upstream: upstream.clone(), shown: known.shown.clone(), visit });
+                return Ok(Won { landed, upstream: upstream.clone(), shown: known.shown.clone(), visit, paid: None });
             }
             Err(missed) => {
                 let was_short = until.saturating_duration_since(now) * 2 < own_timeout(call);

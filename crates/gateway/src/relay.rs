@@ -277,6 +277,7 @@ impl Relay {
             prompt: self.passage.prompt_guess,
             completion: progress.text_chars.div_ceil(2),
             cached: 0,
+            units: 0,
             estimated: true,
         })
     }

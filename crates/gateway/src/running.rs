@@ -16,6 +16,7 @@ use crate::head;
 use crate::keyring::KeyRing;
 use crate::lobby::Lobby;
 use crate::meters::{KeptMeters, Meters};
+use crate::purse::{KeptPurses, Purses};
 use crate::standing::{Gate, Standing};
 
 /// One configuration in force, with the state of its objects at hand. A request holds one from its
@@ -31,6 +32,8 @@ pub struct Running {
     pub meters: Meters,
     /// Those who wait for a limit, on all workers.
     pub lobby: Arc<Lobby>,
+    /// The quotas of its clients.
+    pub purses: Purses,
 }
 
 /// What belongs to a configured route.
@@ -170,9 +173,15 @@ pub(crate) struct Kept {
     dimensions: HashMap<(Arc<str>, String), Arc<AtomicUsize>>,
     meters: KeptMeters,
     lobby: Arc<Lobby>,
+    pub(crate) purses: KeptPurses,
 }
 
 impl Kept {
+    /// Nothing but the quotas' accounts.
+    pub(crate) fn with(purses: KeptPurses) -> Self {
+        Self { purses, ..Self::default() }
+    }
+
     pub(crate) fn bind(&mut self, snapshot: Snapshot, counts: &dyn Fn(&Arc<str>) -> Counts) -> Running {
         for provider in &snapshot.providers {
             let ring = self.keyrings.entry(provider.name.clone()).or_default();
@@ -199,7 +208,8 @@ impl Kept {
             }
         }
         let meters = self.meters.bind(&snapshot, Clock.now());
-        Running { snapshot, routes, patience, meters, lobby: self.lobby.clone() }
+        let purses = self.purses.bind(&snapshot);
+        Running { snapshot, routes, patience, meters, lobby: self.lobby.clone(), purses }
     }
 
     fn bind_upstream(&mut self, route: &Route, upstream: &Upstream) -> UpstreamState {

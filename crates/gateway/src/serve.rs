@@ -24,7 +24,7 @@ use crate::running::{RouteState, Running};
 use crate::trail::Trail;
 use crate::wire::{Reply, Unread, throw_away};
 use crate::worker::Worker;
-use crate::{admit, batch, degrade, head, identify, mirror, models, plan, refuse, shape, understand};
+use crate::{admit, batch, degrade, head, identify, mirror, models, plan, refuse, shape, stake, understand};
 
 /// What the requests of one connection share.
 #[derive(Debug)]
@@ -251,7 +251,9 @@ async fn seek(
     let request_id = trail.request_id.clone();
     let errand = Errand { ask, request_id: &request_id, traceparent: head::traceparent(headers) };
     let is_idempotent = !(ask.endpoint.family() == base::Family::Chat && head::side_effects(headers));
-    let first = plan::branch(route, client, (headers, ask), &worker.dice);
+    let used = || running.purses.of(client).map(|purse| purse.used(trail.record.time));
+    let first = plan::branch(route, client, (headers, ask, &used), &worker.dice);
+    stake::stake(running, client, (route, first), ask, trail).await?;
     let call = Call { worker, route: (route, state), errand, is_idempotent, first, deadline };
     let parts = batch::parts(ask, route)?;
     if let Some(mirror) = plan::mirror(route, client, is_idempotent, &worker.dice).filter(|_| parts.is_empty()) {
@@ -285,8 +287,8 @@ fn whole(body: Bytes, outcome: Outcome, mut trail: Trail) -> Response<Reply> {
 
 /// An upstream's answer.
 fn answer(connection: &Connection, answered: Answered, mut trail: Trail) -> Response<Reply> {
-    let Answered { won: Won { landed, upstream, shown, visit }, ask, route } = answered;
-    trail.record.upstream = Some(upstream.label.clone());
+    let Answered { won: Won { landed, upstream, shown, visit, paid }, ask, route } = answered;
+    trail.answered_by(&upstream);
     trail.record.status = 200;
     let mut headers = HeaderMap::with_capacity(6);
     headers.insert(head::UPSTREAM, shown);
@@ -299,6 +301,9 @@ fn answer(connection: &Connection, answered: Answered, mut trail: Trail) -> Resp
                 trail.first_content();
             }
             trail.used(answer.usage.unwrap_or_else(|| guess(&ask, &answer.body)));
+            if let Some(cost) = paid {
+                trail.record.cost = cost;
+            }
             trail.conclude(&mut headers, Some(base::AttemptOutcome::Ok), Outcome::Ok);
             connection.presence.idle();
             Reply::whole(answer.body)
@@ -335,7 +340,7 @@ fn unbuffered(headers: &mut HeaderMap) {
 fn guess(ask: &Ask, body: &Bytes) -> base::Usage {
     let is_text = ask.chat().is_some() || ask.endpoint == Endpoint::Responses;
     let completion = if is_text { base::estimate(body) } else { 0 };
-    base::Usage { prompt: ask.prompt_estimate(), completion, cached: 0, estimated: true }
+    base::Usage { prompt: ask.prompt_estimate(), completion, cached: 0, units: 0, estimated: true }
 }
 
 /// `/healthz` and `/readyz`: no key, no record, nothing of the configuration.

@@ -5,13 +5,16 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::{Duration, Instant};
 
 use base::{Attempt, AttemptOutcome, Clock, Outcome, Record, Usage};
+use config::Upstream;
 use http::{HeaderMap, HeaderValue};
 use rules::limits::Allowance;
+use rules::prices::Price;
 use rules::shares::Class;
 
 use crate::head;
 use crate::live::Live;
 use crate::pass::Pass;
+use crate::purse::Stake;
 use crate::seat::Seat;
 
 /// The only per-request mutable thing. Dropped without [`Trail::end`], it records a caller who left.
@@ -31,6 +34,10 @@ pub struct Trail {
     pub pass: Option<Pass>,
     /// What is left of the tightest of those.
     pub allowance: Allowance,
+    /// What it has put aside of its client's quota, until it is known what it used.
+    pub stake: Option<Stake>,
+    /// What the model costs that answers.
+    price: Option<Arc<Price>>,
     began: Instant,
     running: Option<Arc<AtomicI64>>,
     overhead_is_known: bool,
@@ -170,6 +177,8 @@ impl Trail {
             class: Class::default(),
             pass: None,
             allowance: Allowance::default(),
+            stake: None,
+            price: None,
             record,
             began,
             running: None,
@@ -230,9 +239,17 @@ impl Trail {
         headers.insert(head::OVERHEAD, head::millis(self.overhead()));
     }
 
-    /// What the call consumed.
+    /// This upstream answers.
+    pub fn answered_by(&mut self, upstream: &Upstream) {
+        self.record.upstream = Some(upstream.label.clone());
+        self.record.model = Some(upstream.sent.clone());
+        self.price.clone_from(&upstream.price);
+    }
+
+    /// What the call consumed, of the upstream that answers.
     pub fn used(&mut self, usage: Usage) {
         self.record.usage = Some(usage);
+        self.record.cost = self.price.as_ref().and_then(|price| price.of(usage));
     }
 
     /// The answer is whole: puts what is known into its headers, and the request has ended, its last try
@@ -274,6 +291,12 @@ impl Trail {
         if let (Some(mut pass), Some(usage)) = (self.pass.take(), self.record.usage) {
             pass.used(usage);
         }
+        if let Some(stake) = self.stake.take() {
+            self.record.is_settled = true;
+            if let Some(usage) = self.record.usage {
+                stake.settle(usage, self.record.cost.as_ref());
+            }
+        }
         self.live.put_down(&self.seat.sheet, std::mem::replace(&mut self.record, blank()));
     }
 }
@@ -287,11 +310,14 @@ fn blank() -> Record {
         route: None,
         endpoint: None,
         upstream: None,
+        model: None,
         attempts: smallvec::SmallVec::new(),
         status: CALLER_GONE,
         outcome: Outcome::CallerGone,
         code: None,
         usage: None,
+        cost: None,
+        is_settled: false,
         first_content: None,
         took: Duration::ZERO,
         overhead: Duration::ZERO,

@@ -32,6 +32,11 @@ pub enum Command {
     Schema,
     /// Print what would happen to a request, without sending anything
     Explain(ExplainFlags),
+    /// Print what was used, by client, route, model and day, as a running gateway has it
+    ///
+    /// Requests, tokens and cost, including what is not written to the database yet. Sums of several
+    /// currencies stand side by side; what has no known price is said to have none.
+    Usage(UsageFlags),
     /// Run a scripted upstream: chat, embeddings, rerank, and every kind of fault
     Mock(MockFlags),
 }
@@ -87,6 +92,43 @@ pub struct ExplainFlags {
     /// Print JSON instead of a table
     #[arg(long)]
     pub json: bool,
+}
+
+/// Where a running gateway's admin port is, and who asks.
+#[derive(Debug, Clone, clap::Args)]
+pub struct AdminAt {
+    /// The admin port of the gateway
+    #[arg(long, value_name = "URL", default_value = "http://127.0.0.1:8081")]
+    pub admin: String,
+    /// A token of `admin.tokens`; role `viewer` is enough to read
+    #[arg(long, env = "MAI_ADMIN_TOKEN", value_name = "TOKEN")]
+    pub token: Option<String>,
+}
+
+/// Flags of `usage`.
+#[derive(Debug, clap::Args)]
+pub struct UsageFlags {
+    /// Which gateway.
+    #[command(flatten)]
+    pub at: AdminAt,
+    /// By what: client, route, model, upstream and day, in this order
+    #[arg(long, visible_alias = "group-by", default_value = "client", value_name = "NAME,…")]
+    pub by: String,
+    /// From this day (UTC) or instant on [default: the beginning]
+    #[arg(long, value_name = "2026-11-30")]
+    pub from: Option<String>,
+    /// Up to the end of this day, or to this instant [default: now]
+    #[arg(long, value_name = "2026-11-30")]
+    pub to: Option<String>,
+    /// Of this client alone
+    #[arg(long, value_name = "NAME")]
+    pub client: Option<String>,
+    /// Print JSON instead of a table
+    #[arg(long, conflicts_with = "csv")]
+    pub json: bool,
+    /// Print CSV instead of a table
+    #[arg(long)]
+    pub csv: bool,
 }
 
 /// Flags of `mock`.

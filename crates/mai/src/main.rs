@@ -6,8 +6,10 @@ mod listen;
 mod logging;
 mod mocking;
 mod reload;
+mod remote;
 mod run;
 mod shared;
+mod usage;
 mod zero;
 
 use std::process::ExitCode;
@@ -26,6 +28,7 @@ fn main() -> ExitCode {
         args::Command::Check(at) => check::check(&at),
         args::Command::Schema => check::schema(),
         args::Command::Explain(flags) => explain::explain(&flags),
+        args::Command::Usage(flags) => usage::usage(&flags),
         args::Command::Mock(flags) => mocking::mock(&flags),
     }
 }

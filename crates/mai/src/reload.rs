@@ -38,6 +38,8 @@ pub struct Reloader {
     pub watched: Watched,
     /// The ports as they were opened: data, admin.
     pub ports: (SocketAddr, SocketAddr),
+    /// The ledger's file as it was opened.
+    pub database: PathBuf,
     /// How much is logged.
     pub level: Level,
 }
@@ -121,6 +123,9 @@ impl Reloader {
         self.level.set(&general.log_level);
         if self.ports != (general.listen, general.admin_listen) {
             tracing::warn!("`listen` or `admin.listen` has changed: that takes a restart");
+        }
+        if self.database != general.database {
+            tracing::warn!("`database` or `data_dir` has changed: that takes a restart");
         }
         let summary = config::summary(&loaded.snapshot);
         self.mask.set(secrets(&loaded.snapshot));

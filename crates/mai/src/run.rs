@@ -8,6 +8,8 @@ use std::time::Duration;
 use admin::LastReload;
 use base::{Dice, KeyHasher};
 use config::{Loaded, Overrides, Snapshot};
+use drivers::SqliteLedger;
+use gateway::books::Stores;
 use gateway::live::Live;
 use gateway::log::AccessLog;
 use gateway::worker::{Desk, Worker, desk};
@@ -79,7 +81,7 @@ async fn start(flags: ServeFlags) -> Result<Gateway, String> {
     let level = logging::start(&loaded.snapshot.general.log_level, mask.clone());
     let folder = &loaded.snapshot.general.data_dir;
     if let Err(error) = std::fs::create_dir_all(folder) {
-        // Nothing of this version depends on it; what comes to need it will refuse to start without.
+        // The ledger says more, once it cannot be written: calls do not depend on it.
         tracing::warn!(folder = %folder.display(), %error, "`data_dir` cannot be made");
     }
     for warning in &loaded.warnings {
@@ -87,6 +89,7 @@ async fn start(flags: ServeFlags) -> Result<Gateway, String> {
     }
     let watched = Watched::now(loaded.files);
     let (live, shared) = live(loaded.snapshot)?;
+    open_quotas(&live).await;
     let general = &live.running().snapshot.general;
     let data = listen::open(general.listen).map_err(|error| taken("data", "listen", general.listen, &error))?;
     let admin = listen::open(general.admin_listen)
@@ -103,6 +106,7 @@ async fn start(flags: ServeFlags) -> Result<Gateway, String> {
         last: last_reload.clone(),
         watched,
         ports: (general.listen, general.admin_listen),
+        database: general.database.clone(),
         level,
     };
     let (banner, mock) = found.map_or((None, None), |found| (Some(found.banner), found.mock));
@@ -118,8 +122,23 @@ fn taken(what: &str, key: &str, addr: std::net::SocketAddr, error: &io::Error) -
 fn live(snapshot: Snapshot) -> Result<(Arc<Live>, Arc<Shared>), String> {
     let shared = Shared::of(&snapshot)?;
     let log = AccessLog::to(io::stdout()).map_err(|error| format!("no thread for the access log: {error}"))?;
-    let live = Live::new(snapshot, Dice::fair(), log).map_err(|error| error.to_string())?;
+    let ledger = SqliteLedger::open(snapshot.general.database.clone());
+    let ledger = ledger.map_err(|error| format!("no thread for the usage ledger: {error}"))?;
+    let stores = Stores { ledger: Arc::new(ledger), ..Stores::default() };
+    let live = Live::keeping(snapshot, Dice::fair(), log, stores).map_err(|error| error.to_string())?;
     Ok((live, Arc::new(shared)))
+}
+
+/// A start waits so long for what the ledger knows of quotas, and no longer: the gateway is worth more.
+const OPENING: Duration = Duration::from_secs(3);
+
+/// What was used before this start counts against quotas from the first call on, if the ledger can be read.
+async fn open_quotas(live: &Arc<Live>) {
+    let opening = live.clone();
+    background(async move { opening.books.keep_opening().await });
+    if !live.books.opened(OPENING).await {
+        tracing::warn!("quotas begin without what was used before, until the usage ledger can be read");
+    }
 }
 
 /// Starts one thread per core, each with a runtime and connections of its own.
@@ -215,6 +234,8 @@ async fn drain(live: &Live, grace: Duration, again: &mut Stop) {
     tokio::time::sleep(Duration::from_millis(50)).await;
     live.gather();
     live.log.flush(Duration::from_secs(2));
+    // What cannot be written now is lost, and the ledger says so.
+    live.books.ledger.flush(Duration::from_secs(3));
     tracing::info!("stopped");
 }
 

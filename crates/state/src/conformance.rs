@@ -3,7 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::{Columns, Entry, Ledger, QUARTER, Question, Row, Sums};
+use base::Period;
+
+use crate::{Account, Amounts, Change, Columns, Entry, Ledger, Limits, QUARTER, Question, Row, Standing, Sums, Wish};
 
 /// An entry of one call: 10 tokens read, 5 written.
 fn entry(at: u64, client: &str, model: &str, currency: &str) -> Entry {
@@ -108,12 +110,65 @@ async fn every_question_sees_what_was_booked_before(ledger: &dyn Ledger) {
     assert_eq!(booked_after.await, Ok(Vec::new()), "what is booked after a question is not in its answer");
 }
 
+const fn tokens(tokens: u64) -> Amounts {
+    Amounts { tokens, cost: 0 }
+}
+
+const fn wish(least: u64, most: u64) -> Wish {
+    Wish { least: tokens(least), most: tokens(most) }
+}
+
+/// An account of which nothing is known yet keeps all its promises.
+pub async fn account(account: &dyn Account) {
+    let [first, second] = [Period { start: 0, end: 900 }, Period { start: 900, end: 1800 }];
+    let limits = Limits { tokens: Some(100), cost: None };
+    assert!(!account.knows(first));
+    assert_eq!(account.standing(first), Standing::default());
+    // What is put aside counts until it is settled, and then what was used.
+    assert_eq!(account.reserve(first, wish(60, 60), limits).await, Ok(tokens(60)));
+    let standing = Standing { spent: tokens(0), reserved: tokens(60) };
+    assert_eq!(account.reserve(first, wish(41, 41), limits).await, Err(standing));
+    assert_eq!(account.reserve(first, wish(40, 40), limits).await, Ok(tokens(40)));
+    assert_eq!(account.settle(first, tokens(60), tokens(10)), Change { before: tokens(0), after: tokens(10) });
+    assert_eq!(account.settle(first, tokens(40), tokens(0)), Change { before: tokens(10), after: tokens(10) });
+    assert_eq!(account.standing(first), Standing { spent: tokens(10), reserved: tokens(0) });
+    // Of what need not be there, as much is put aside as is there.
+    assert_eq!(account.reserve(first, wish(10, 1_000), limits).await, Ok(tokens(90)));
+    assert!(account.reserve(first, wish(0, 0), limits).await.is_err(), "nothing is left, not even for nothing");
+    // More may have been used than was put aside.
+    assert_eq!(account.settle(first, tokens(90), tokens(95)).after, tokens(105));
+    assert!(account.reserve(first, wish(0, 1), limits).await.is_err());
+    // Another period is another matter, and the first one is not forgotten for it.
+    assert_eq!(account.reserve(second, wish(1, 1), limits).await, Ok(tokens(1)));
+    assert_eq!(account.standing(first).spent, tokens(105));
+    assert!(account.knows(first) && account.knows(second));
+    money_and_tokens_are_one_decision(account).await;
+}
+
+async fn money_and_tokens_are_one_decision(account: &dyn Account) {
+    let period = Period { start: 1800, end: 2700 };
+    let limits = Limits { tokens: Some(100), cost: Some(50) };
+    let dear = Amounts { tokens: 1, cost: 51 };
+    assert!(account.reserve(period, Wish { least: dear, most: dear }, limits).await.is_err());
+    assert_eq!(account.standing(period), Standing::default(), "what is refused takes nothing");
+    let fits = Amounts { tokens: 100, cost: 50 };
+    assert_eq!(account.reserve(period, Wish { least: fits, most: fits }, limits).await, Ok(fits));
+    assert_eq!(account.settle(period, fits, Amounts { tokens: 5, cost: 50 }).after.cost, 50);
+    assert!(account.reserve(period, wish(1, 1), limits).await.is_err(), "the money is spent");
+    assert!(account.reserve(period, wish(1, 1), Limits { cost: None, ..limits }).await.is_ok());
+}
+
 #[cfg(test)]
 mod tests {
-    use crate::InProcessLedger;
+    use crate::{InProcessAccount, InProcessLedger};
 
     #[tokio::test]
     async fn the_ledger_in_memory_conforms() {
         super::ledger(&InProcessLedger::default()).await;
+    }
+
+    #[tokio::test]
+    async fn the_account_in_memory_conforms() {
+        super::account(&InProcessAccount::default()).await;
     }
 }

@@ -5,12 +5,14 @@
 //! the other: an [`Answer`] may be ready or come later. [`conformance`] is what every implementation
 //! must pass; the in-process one is its oracle. Each trait says what holds while its store is out.
 
+mod accounts;
 mod answer;
 mod book;
 pub mod conformance;
 mod ledger;
 mod usage;
 
+pub use accounts::{Account, Accounts, Amounts, Change, InProcessAccount, InProcessAccounts, Limits, Standing, Wish};
 pub use answer::{Answer, Coming};
 pub use book::{Book, joined};
 pub use ledger::{Health, InProcessLedger, Ledger, Trouble, Unreadable};

@@ -8,6 +8,8 @@ const FOLDER: &str = "crates/gateway/src";
 
 /// What every step may import: no step of the story, but what the story is told with.
 const SUPPORT: &[&str] = &[
+    "alerts",
+    "books",
     "caller_io",
     "echo",
     "head",
@@ -23,6 +25,7 @@ const SUPPORT: &[&str] = &[
     "nudge",
     "pass",
     "patience",
+    "purse",
     "raw",
     "running",
     "seat",
@@ -40,6 +43,7 @@ const STEPS: &[(&str, &[(&str, &str)])] = &[
     ("shape", &[]),
     ("models", &[]),
     ("admit", &[]),
+    ("stake", &[]),
     ("plan", &[]),
     ("attempt", &[]),
     ("pursue", &[("attempt", "an attempt is one try of the pursuit: its child")]),

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use base::{Glob, KeyId};
 use foldhash::{HashMap, HashMapExt as _};
 
-use super::{Compiler, Names, limits, params, resilience};
+use super::{Compiler, Names, limits, params, quota, resilience};
 use crate::problem::Place;
 use crate::snapshot::{Client, Route};
 use crate::view::View;
@@ -42,6 +42,7 @@ pub(super) fn compile(
             routes: globs,
             deadline,
             on_failure,
+            quota: quota::terms(compiler, &view).map(Arc::new),
             params,
             class: limits::class(&view),
             limit: limits::limit(&view),

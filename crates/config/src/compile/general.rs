@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use base::{Family, KeyId, Secret};
 use rustls_pki_types::pem::PemObject;
@@ -11,6 +11,7 @@ use rustls_pki_types::{CertificateDer, PrivateKeyDer};
 use super::{Compiler, Names, is_header_token, limits};
 use crate::problem::{Place, Problem};
 use crate::snapshot::{AdminToken, General, Role, TlsPem};
+use crate::table::SHARED_STATE;
 use crate::view::View;
 
 pub(super) fn compile(compiler: &mut Compiler<'_>, root: &View<'_>) -> General {
@@ -29,14 +30,32 @@ pub(super) fn compile(compiler: &mut Compiler<'_>, root: &View<'_>) -> General {
         listen,
         admin_listen,
         admin_tokens: admin_tokens(compiler, &admin.at("tokens")),
-        data_dir: PathBuf::from(data_dir),
+        data_dir: PathBuf::from(&data_dir),
         log_level: log_level(compiler, &root.at("log_level")),
+        database: database(compiler, &root.at("database"), &data_dir),
         max_body: root.at("max_body").size(),
         shutdown_grace: root.at("shutdown_grace").duration(Family::Chat),
         resolver_refresh: root.at("resolver").at("refresh").duration(Family::Chat),
         tls: tls(compiler, &root.at("tls")),
         limit: limits::limit(root),
     }
+}
+
+/// The file of the ledger: relative to `data_dir`.
+fn database(compiler: &mut Compiler<'_>, view: &View<'_>, data_dir: &str) -> PathBuf {
+    const USUAL: &str = "gateway.db";
+    let file = match view.text_or_preset().strip_prefix("sqlite://") {
+        Some(file) => file,
+        None => {
+            let text = format!(
+                "`postgres` is accepted, but not in force in this version; it comes with {SHARED_STATE}; until then usage is kept in `{USUAL}` in `data_dir`"
+            );
+            compiler.warn(view, text);
+            compiler.not_in_force.push("database: postgres".to_owned());
+            USUAL
+        }
+    };
+    Path::new(data_dir).join(if file.is_empty() { USUAL } else { file })
 }
 
 /// Says what is wrong with a value that came from a flag or from the environment.

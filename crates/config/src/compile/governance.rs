@@ -20,16 +20,3 @@ pub(super) fn check_context(compiler: &mut Compiler<'_>, route: &View<'_>) {
         compiler.report(&retrieval, "must hold exactly one of `tag`, `role` and `name`");
     }
 }
-
-pub(super) fn check_quota(compiler: &mut Compiler<'_>, client: &View<'_>) {
-    let quota = client.at("quota");
-    if !quota.is_written() {
-        return;
-    }
-    if !quota.at("tokens").is_written() && !quota.at("cost").is_written() {
-        compiler.report(&quota, "bounds nothing; write `tokens` or `cost`");
-    }
-    if quota.at("currency").is_written() && !quota.at("cost").is_written() {
-        compiler.report(&quota.at("currency"), "is about `cost`, which is not written");
-    }
-}

@@ -9,7 +9,9 @@ mod general;
 mod governance;
 mod limits;
 mod params;
+mod prices;
 mod provider;
+mod quota;
 mod resilience;
 mod route;
 
@@ -18,6 +20,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use base::{KeyHasher, KeyId};
+
+pub(crate) use prices::Prices;
 
 use crate::Overrides;
 use crate::check::MOST_PROBLEMS;
@@ -38,6 +42,10 @@ pub(crate) struct Compiler<'a> {
     pub folders: &'a HashMap<Arc<str>, PathBuf>,
     pub problems: Vec<Problem>,
     pub warnings: Vec<Problem>,
+    /// What models cost.
+    pub prices: Prices,
+    /// Keys that are accepted but not in force, beside those that the check finds.
+    pub not_in_force: Vec<String>,
     /// Files that were named and read.
     pub files: Vec<PathBuf>,
 }
@@ -93,17 +101,20 @@ impl Compiler<'_> {
 /// Compiles a checked tree. What is reported makes the result useless.
 pub(crate) fn compile(compiler: &mut Compiler<'_>, root: &View<'_>) -> Snapshot {
     let general = general::compile(compiler, root);
+    compiler.prices = prices::lists(compiler, &root.at("prices"));
     let mut providers = provider::compile(compiler, &root.at("providers"));
     let table = route::compile(compiler, root, &mut providers);
     let (clients, by_id) = client::compile(compiler, &root.at("clients"), &table.routes);
     check_whole(compiler, root, &table.routes);
+    quota::check_costs(compiler, &root.at("routes").items(), &table.routes, &clients);
     Snapshot {
         general,
         providers,
         routes: table.routes,
         clients,
         keys: KeyTable { hasher: compiler.hasher.clone(), by_id },
-        not_in_force: Vec::new(),
+        currency: compiler.prices.currency(),
+        not_in_force: std::mem::take(&mut compiler.not_in_force),
         by_model: table.by_model,
     }
 }
@@ -125,15 +136,12 @@ fn check_whole(compiler: &mut Compiler<'_>, root: &View<'_>, routes: &[Arc<Route
     }
     for view in clients {
         governance::check_limit(compiler, &view);
-        governance::check_quota(compiler, &view);
         limits::check_queue(compiler, &view);
         for route in view.at("routes").items() {
             governance::check_limit(compiler, &route);
         }
     }
     governance::check_limit(compiler, root);
-    // Read for its faults alone until prices are in force.
-    compiler.file(&root.at("prices"));
 }
 
 /// Names that must differ, and where each was written first.

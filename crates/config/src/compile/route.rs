@@ -9,7 +9,7 @@ use http::uri::PathAndQuery;
 use rules::queue::Patience;
 
 use super::provider::{base_url, pool};
-use super::{Compiler, Names, limits, params, resilience, small};
+use super::{Compiler, Names, limits, params, prices, resilience, small};
 use crate::address::Address;
 use crate::problem::{Place, nearest};
 use crate::snapshot::{Pool, Provider, Route, Timeouts, Upstream};
@@ -213,6 +213,8 @@ fn upstream(
         tier: small(&view.at("tier")),
         weight: small(&view.at("weight")),
         space: space.map(str::to_owned),
+        price: prices::of_upstream(&compiler.prices, Some(view), &provider, model.unwrap_or(scope.model)).map(Arc::new),
+        sent: model.unwrap_or(scope.model).into(),
         provider,
     })
 }
@@ -308,6 +310,8 @@ fn short_form(
     Some(Upstream {
         name: name.into(),
         label: label(&provider, model),
+        price: prices::of_upstream(&compiler.prices, None, &provider, model.unwrap_or(scope.model)).map(Arc::new),
+        sent: model.unwrap_or(scope.model).into(),
         provider,
         tier: 0,
         weight: 1,

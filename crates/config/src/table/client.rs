@@ -1,7 +1,7 @@
 //! Who may call.
 
 use super::Preset::{Is, Nothing, Words};
-use super::{CACHES, GOVERNANCE, Key, Kind, SHARE, Section, key, needed};
+use super::{CACHES, Key, Kind, SHARE, Section, key, needed};
 
 pub(super) const SECTIONS: &[Section] = &[Section { under: &["clients[]."], keys: CLIENT }];
 
@@ -22,9 +22,14 @@ const CLIENT: &[Key] = &[
         Is("online"),
         "`online` passes `batch` wherever a place is scarce; `batch` may wait.",
     ),
-    key("quota", Kind::Table, Nothing, "A budget, refused when spent.").with(GOVERNANCE),
-    key("quota.tokens", Kind::Integer(1, 1_000_000_000_000_000), Nothing, "Tokens in each period."),
-    key("quota.cost", Kind::Above(0.0, 1e12), Nothing, "Money in each period."),
+    key("quota", Kind::Table, Nothing, "A budget, refused when spent."),
+    key("quota.tokens", Kind::Integer(1, 1_000_000_000_000_000), Nothing, "Tokens in each period, read and written."),
+    key(
+        "quota.cost",
+        Kind::Above(0.0, 9e9),
+        Nothing,
+        "Money in each period; what is paid in another currency, or at a price that nobody knows, does not count.",
+    ),
     key("quota.currency", Kind::Text, Is("USD"), "The currency of `cost`."),
     key("quota.per", Kind::Choice(&["day", "month"]), Is("month"), "The period."),
     key("quota.timezone", Kind::Text, Is("UTC"), "Where periods begin at midnight, such as `Asia/Shanghai`."),

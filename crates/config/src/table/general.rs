@@ -1,9 +1,7 @@
 //! What concerns the whole process, and groups of keys that stand at several places.
 
 use super::Preset::{Is, Nothing, Words};
-use super::{
-    ADMIN_API, CACHES, COUNT, GOVERNANCE, HTTP, Key, Kind, RATE, RECORDS, SHARED_STATE, Section, TELEMETRY, key, needed,
-};
+use super::{ADMIN_API, CACHES, COUNT, HTTP, Key, Kind, RATE, RECORDS, SHARED_STATE, Section, TELEMETRY, key, needed};
 
 pub(super) const SECTIONS: &[Section] = &[
     Section { under: &[""], keys: PROCESS },
@@ -84,11 +82,14 @@ const PROCESS: &[Key] = &[
         "database",
         Kind::Url(&["sqlite", "postgres", "postgresql"]),
         Is("sqlite://gateway.db"),
-        "Usage ledger, objects made through the admin API, audit log. An SQLite file is relative to `data_dir`.",
-    )
-    .with(GOVERNANCE),
-    key("prices", Kind::File, Words("the built-in prices"), "A file of model prices that replaces the built-in ones.")
-        .with(GOVERNANCE),
+        "Usage ledger, objects made through the admin API, audit log. An SQLite file is relative to `data_dir`. A change needs a restart.",
+    ),
+    key(
+        "prices",
+        Kind::File,
+        Words("the built-in prices"),
+        "A file of model prices, which go before the built-in list prices: `{currency, models: [{id, provider, input_per_mtok, …}]}`.",
+    ),
     key("cache", Kind::Table, Nothing, "Bounds of all caches together.").with(CACHES),
     key("cache.memory", Kind::Size(1 << 20, 1 << 50), Is("256MiB"), "Memory for cached answers and vectors."),
     key(

@@ -53,16 +53,31 @@ const ROUTE: &[Key] = &[
         "The tokenizer that counts its tokens: an encoding's name, or a `tokenizer.json`.",
     )
     .with(GOVERNANCE),
-    key("upstreams[].prices", Kind::Table, Words("as the model is known"), "What it costs per million tokens.")
-        .with(GOVERNANCE),
-    key("upstreams[].prices.prompt", Kind::Number(0.0, 1e9), Is("0"), "A million tokens read."),
+    key(
+        "upstreams[].prices",
+        Kind::Table,
+        Words("as the model is known"),
+        "What the model costs here. What is not written here is as `prices` and the built-in list know it, where that is in the same currency; else nobody knows it.",
+    ),
+    key("upstreams[].prices.prompt", Kind::Number(0.0, 1e9), Words("as the model is known"), "A million tokens read."),
     key(
         "upstreams[].prices.cached",
         Kind::Number(0.0, 1e9),
-        Words("as `prompt`"),
+        Words("as the model is known, else as `prompt`"),
         "A million tokens read from the provider's prefix cache.",
     ),
-    key("upstreams[].prices.completion", Kind::Number(0.0, 1e9), Is("0"), "A million tokens written."),
+    key(
+        "upstreams[].prices.completion",
+        Kind::Number(0.0, 1e9),
+        Words("as the model is known"),
+        "A million tokens written.",
+    ),
+    key(
+        "upstreams[].prices.search_unit",
+        Kind::Number(0.0, 1e6),
+        Words("as the model is known"),
+        "A search unit of a reranker: a query with up to 100 documents. It is then all that a call costs.",
+    ),
     key("upstreams[].prices.currency", Kind::Text, Is("USD"), "The currency of these prices."),
     key(
         "upstream",
@@ -130,7 +145,12 @@ const FAILURE: &[Key] = &[
         Words("drawn for each call"),
         "`client` draws once for each client.",
     ),
-    key("split[].when.quota_used", SHARE, Nothing, "The client has used this share of its quota.").with(GOVERNANCE),
+    key(
+        "split[].when.quota_used",
+        SHARE,
+        Nothing,
+        "The client has used this share of its quota, of tokens or of money.",
+    ),
     needed("split[].to", Kind::Name, "The name of one of the route's upstreams."),
     key("mirror", Kind::Table, Nothing, "Copies of calls whose answers are only recorded."),
     needed("mirror.to", Kind::Name, "The name of one of the route's upstreams."),

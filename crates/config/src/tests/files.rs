@@ -131,7 +131,7 @@ fn named_files_are_relative_to_the_file_that_names_them() {
     let (cert, key) = certificate();
     folder.write("pem/cert.pem", &cert);
     folder.write("pem/key.pem", &key);
-    folder.write("prices.json", "{}");
+    folder.write("prices.json", r#"{"models": []}"#);
     folder.write(
         "gateway.yaml",
         "tls: { cert: pem/cert.pem, key: pem/key.pem }\nprices: prices.json\nproviders: [{ name: a, base_url: https://a, ca: pem/cert.pem }]\n",

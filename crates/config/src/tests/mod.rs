@@ -4,6 +4,7 @@ mod faults;
 mod files;
 mod hostile;
 mod pages;
+mod quota;
 mod resilience;
 mod secrets;
 mod sound;

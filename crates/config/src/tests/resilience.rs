@@ -64,7 +64,7 @@ fn what_is_written_is_what_holds() {
     assert_eq!(route.on_failure, OnFailure::Degrade);
     let of_clients: Vec<_> = loaded.snapshot.clients.iter().map(|client| client.on_failure).collect();
     assert_eq!(of_clients, [Some(OnFailure::Error), None]);
-    assert_eq!(loaded.snapshot.not_in_force, ["routes[chat].split[2].when.quota_used"]);
+    assert!(loaded.snapshot.not_in_force.is_empty());
 }
 
 #[test]
@@ -276,15 +276,10 @@ fn what_comes_later_is_named_where_it_is_written() {
     assert_eq!(
         warnings(&text),
         "gateway.yaml:8:17: routes[r].on_failure: `stale` is accepted, but not in force in this version; it comes with caches\n\
-         gateway.yaml:9:23: routes[r].split[0].when.quota_used: accepted, but not in force in this version; it comes with \
-         governance\n\
          gateway.yaml:10:34: clients[c].on_failure: `stale` is accepted, but not in force in this version; it comes with caches"
     );
     let snapshot = sound(&text).snapshot;
-    assert_eq!(
-        snapshot.not_in_force,
-        ["routes[r].on_failure: stale", "routes[r].split[0].when.quota_used", "clients[c].on_failure: stale"]
-    );
+    assert_eq!(snapshot.not_in_force, ["routes[r].on_failure: stale", "clients[c].on_failure: stale"]);
     assert_eq!(
         (snapshot.routes[0].on_failure, snapshot.clients[0].on_failure),
         (OnFailure::Stale, Some(OnFailure::Stale))

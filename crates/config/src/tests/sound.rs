@@ -217,18 +217,16 @@ clients:
     assert_eq!(paths(&snapshot.clients[0].params), ["logit_bias"]);
     assert_eq!(snapshot.routes[1].upstreams[0].space.as_deref(), Some("bge-m3"));
     let expected = [
+        "database: postgres",
         "state",
         "telemetry",
         "records",
-        "database",
         "drills",
         "routes[chat].upstreams[one].context_window",
         "routes[chat].upstreams[one].tokenizer",
-        "routes[chat].upstreams[one].prices",
         "routes[chat].cache",
         "clients[c].on_failure: stale",
         "clients[c].cache",
-        "clients[c].quota",
     ];
     assert_eq!(snapshot.not_in_force, expected);
 }

@@ -65,6 +65,7 @@ impl Counts {
             prompt,
             completion: self.completion.unwrap_or(0),
             cached: self.cached.unwrap_or(0).min(prompt),
+            units: 0,
             estimated: false,
         })
     }

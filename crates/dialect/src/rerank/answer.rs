@@ -58,12 +58,15 @@ pub fn answer(ask: &Ask, view: &View, target: &Target<'_>, counted: Option<u64>,
         || Usage { prompt: estimate(ask, view), estimated: true, ..Usage::default() },
         |prompt| Usage { prompt, ..Usage::default() },
     );
+    let search_units = path(root, &["meta", "billed_units", "search_units"])
+        .filter(|count| *count <= Usage::CEILING)
+        .unwrap_or_else(|| view.documents.len().div_ceil(100) as u64);
+    let usage = Usage { units: search_units, ..usage };
     let said = Said {
         id: id(ask, root, body),
         model: root.get("model").and_then(Value::as_str).unwrap_or(Cow::Borrowed(target.model)),
         prompt: usage.prompt,
-        search_units: path(root, &["meta", "billed_units", "search_units"])
-            .unwrap_or_else(|| view.documents.len().div_ceil(100) as u64),
+        search_units,
         warnings: warnings(root, usage.estimated),
         degraded: false,
     };

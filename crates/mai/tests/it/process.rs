@@ -211,6 +211,10 @@ impl Gateway {
 
     /// The same for a gateway that is not asked in plain HTTP.
     pub async fn start_unasked(dir: Dir, command: &mut Command) -> Self {
+        // Wherever its data goes, it is the test's own.
+        if !command.get_envs().any(|(name, _)| name == "MAI_DATA_DIR") {
+            command.env("MAI_DATA_DIR", dir.path("data"));
+        }
         Self::of(dir, Program::start(command)).await
     }
 

@@ -66,7 +66,7 @@ fn errors_that_say_nothing_are_none() {
 
 #[test]
 fn usage_is_read_by_every_name_and_nonsense_is_ignored() {
-    let known = |prompt, completion, cached| Some(Usage { prompt, completion, cached, estimated: false });
+    let known = |prompt, completion, cached| Some(Usage { prompt, completion, cached, units: 0, estimated: false });
     for (usage, expected) in [
         (r#"{"prompt_tokens":10,"completion_tokens":2,"prompt_tokens_details":{"cached_tokens":4}}"#, known(10, 2, 4)),
         (r#"{"prompt_tokens":10,"completion_tokens":2,"prompt_tokens_details":null}"#, known(10, 2, 0)),
@@ -182,7 +182,7 @@ fn other_endpoints_pass_through() {
     let responses = ask(Endpoint::Responses, r#"{"model":"m","input":"x"}"#);
     let done = r#"{"object":"response","error":null,"usage":{"input_tokens":4,"output_tokens":1,"input_tokens_details":{"cached_tokens":2}}}"#;
     let known = answer(&responses, done).unwrap();
-    assert_eq!(known.usage, Some(Usage { prompt: 4, completion: 1, cached: 2, estimated: false }));
+    assert_eq!(known.usage, Some(Usage { prompt: 4, completion: 1, cached: 2, units: 0, estimated: false }));
     assert_eq!(known.body, done);
     assert!(answer(&responses, "<html>").is_err());
     assert_eq!(

@@ -148,6 +148,7 @@ pub(super) fn usage(root: Value<'_>, request: &[u8]) -> Usage {
         prompt: prompt.unwrap_or_else(guess),
         completion: completion.unwrap_or(0),
         cached: 0,
+        units: 0,
         estimated: prompt.is_none() || completion.is_none(),
     }
 }

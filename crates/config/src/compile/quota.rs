@@ -1,0 +1,69 @@
+//! What clients may use in a period.
+
+use std::sync::Arc;
+
+use rules::quota::{Per, Terms, Zone};
+
+use super::Compiler;
+use crate::snapshot::{Client, Route};
+use crate::view::View;
+
+/// What a client may use in a period.
+pub(super) fn terms(compiler: &mut Compiler<'_>, client: &View<'_>) -> Option<Terms> {
+    let quota = client.at("quota");
+    if !quota.is_written() {
+        return None;
+    }
+    let (tokens, cost) = (quota.at("tokens"), quota.at("cost"));
+    if !tokens.is_written() && !cost.is_written() {
+        compiler.report(&quota, "bounds nothing; write `tokens` or `cost`");
+    }
+    if quota.at("currency").is_written() && !cost.is_written() {
+        compiler.report(&quota.at("currency"), "is about `cost`, which is not written");
+    }
+    let zone_view = quota.at("timezone");
+    let Some(zone) = Zone::named(zone_view.text_or_preset()) else {
+        let shown = zone_view.shown();
+        compiler.report(&zone_view, format!("{shown} is no time zone; write one such as `Asia/Shanghai` or `UTC`"));
+        return None;
+    };
+    Some(Terms {
+        tokens: tokens.integer(),
+        cost: cost.number().and_then(base::nanos),
+        currency: quota.at("currency").text_or_preset().into(),
+        per: if quota.at("per").text_or_preset() == "day" { Per::Day } else { Per::Month },
+        zone,
+        warn: quota.at("warn").numbers(),
+    })
+}
+
+/// A quota of money cannot count what costs an unknown price, or one in another currency: who sets it is
+/// told, once for each upstream.
+pub(super) fn check_costs(
+    compiler: &mut Compiler<'_>,
+    views: &[View<'_>],
+    routes: &[Arc<Route>],
+    clients: &[Arc<Client>],
+) {
+    for view in views {
+        let Some(route) = routes.iter().find(|route| Some(&*route.name) == view.at("name").text()) else { continue };
+        for upstream in &route.upstreams {
+            let currency = upstream.price.as_ref().map(|price| &*price.currency);
+            let is_uncounted = |client: &&Arc<Client>| {
+                let terms = client.quota.as_ref().filter(|terms| terms.cost.is_some() && client.may_use(route));
+                terms.is_some_and(|terms| currency != Some(&*terms.currency))
+            };
+            let Some(client) = clients.iter().find(is_uncounted) else { continue };
+            let wanted = client.quota.as_ref().map_or("", |terms| &*terms.currency);
+            let what = match currency {
+                None => "has no known price".to_owned(),
+                Some(other) => format!("is priced in {other}, and not in {wanted}"),
+            };
+            let text = format!(
+                "`{}` {what}: what it answers does not count against `quota.cost` of client `{}`; write `prices` for it",
+                upstream.label, client.name
+            );
+            compiler.warn(&view.at("name"), text);
+        }
+    }
+}

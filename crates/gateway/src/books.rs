@@ -1,0 +1,136 @@
+//! What is written down of use: every call's in the ledger, and what the ledger knows of quotas that this
+//! process has just come to count.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use base::{Outcome, Period, Record};
+use state::{
+    Accounts, Amounts, Answer, Columns, Coming, Entry, InProcessAccounts, InProcessLedger, Ledger, Question, Row, Sums,
+    Unreadable,
+};
+use tokio::sync::watch;
+
+use crate::purse::{Owner, Unknown};
+
+/// Where state is kept that outlives the process, or is shared with others. By default nowhere: it is in
+/// this process alone.
+#[derive(Clone, Debug)]
+pub struct Stores {
+    /// What was used.
+    pub ledger: Arc<dyn Ledger>,
+    /// What clients have used of their quotas.
+    pub accounts: Arc<dyn Accounts>,
+}
+
+impl Default for Stores {
+    fn default() -> Self {
+        Self { ledger: Arc::new(InProcessLedger::default()), accounts: Arc::new(InProcessAccounts) }
+    }
+}
+
+/// The ledger, and the questions that it has not answered yet.
+#[derive(Debug)]
+pub struct Books {
+    /// What was used.
+    pub ledger: Arc<dyn Ledger>,
+    /// Bounded by the periods of one configuration's quotas, for each reload while the ledger is out.
+    openings: Mutex<Vec<Opening>>,
+    /// How many there are, those included that are awaited.
+    outstanding: watch::Sender<usize>,
+}
+
+/// What was used in a period before this process counted it.
+#[derive(Debug)]
+struct Opening {
+    coming: Coming<Result<Vec<Row>, Unreadable>>,
+    period: Period,
+    of: Vec<Owner>,
+}
+
+impl Books {
+    pub(crate) fn new(ledger: Arc<dyn Ledger>) -> Self {
+        Self { ledger, openings: Mutex::default(), outstanding: watch::Sender::new(0) }
+    }
+
+    /// Asks the ledger for what was used before. What is booked after this is not in the answer, and must
+    /// be counted by the process itself.
+    pub(crate) fn open(&self, unknown: Unknown) {
+        let by = Columns { client: true, ..Columns::default() };
+        for (period, of) in unknown {
+            let (from, to) = (Duration::from_secs(period.start), Some(Duration::from_secs(period.end)));
+            let question = Question { from, to, by, client: None };
+            match self.ledger.report(question) {
+                Answer::Ready(Ok(rows)) => add_up(&rows, period, &of),
+                answer => {
+                    let opening = Opening { coming: answer.into_future(), period, of };
+                    self.openings.lock().unwrap_or_else(PoisonError::into_inner).push(opening);
+                    self.outstanding.send_modify(|count| *count += 1);
+                }
+            }
+        }
+    }
+
+    /// Waits until the ledger has told all that was asked, at most `patience`; true where it has.
+    pub async fn opened(&self, patience: Duration) -> bool {
+        let mut outstanding = self.outstanding.subscribe();
+        tokio::time::timeout(patience, outstanding.wait_for(|count| *count == 0)).await.is_ok_and(|seen| seen.is_ok())
+    }
+
+    /// Adds what the ledger tells to the accounts as it comes, for ever.
+    pub async fn keep_opening(&self) {
+        let mut outstanding = self.outstanding.subscribe();
+        // An error means that the process is gone, and this task with it.
+        while outstanding.wait_for(|count| *count > 0).await.is_ok() {
+            let openings = std::mem::take(&mut *self.openings.lock().unwrap_or_else(PoisonError::into_inner));
+            for Opening { coming, period, of } in openings {
+                match coming.await {
+                    Ok(rows) => add_up(&rows, period, &of),
+                    Err(error) => {
+                        tracing::error!(
+                            "quotas begin without what was used before, the usage ledger does not tell it: {error}"
+                        );
+                    }
+                }
+                self.outstanding.send_modify(|count| *count -= 1);
+            }
+        }
+    }
+}
+
+fn add_up(rows: &[Row], period: Period, of: &[Owner]) {
+    for Owner { client, currency, account } in of {
+        let spent = rows.iter().filter(|row| row.client == *client).fold(Amounts::default(), |sum, row| {
+            let tokens = row.sums.tokens_in.saturating_add(row.sums.tokens_out);
+            sum.plus(Amounts { tokens, cost: if row.currency == *currency { row.sums.cost } else { 0 } })
+        });
+        account.settle(period, Amounts::default(), spent);
+    }
+}
+
+/// What the ledger has of a request: those of known clients on known routes that were let in.
+pub(crate) fn entry(record: Record) -> Option<Entry> {
+    let was_let_in = !record.attempts.is_empty() || matches!(record.outcome, Outcome::Ok | Outcome::UpstreamDegraded);
+    let (Some(client), Some(route), true) = (record.client, record.route, was_let_in) else { return None };
+    let usage = record.usage.unwrap_or_default();
+    let unpriced = record.usage.is_some() && record.cost.is_none();
+    let (cost, currency) = record.cost.map_or((0, Arc::default()), |cost| (cost.nanos, cost.currency));
+    Some(Entry {
+        at: record.time,
+        client,
+        route,
+        upstream: record.upstream.unwrap_or_default(),
+        model: record.model.unwrap_or_default(),
+        currency,
+        sums: Sums {
+            requests: 1,
+            tokens_in: usage.prompt,
+            tokens_out: usage.completion,
+            tokens_cached: usage.cached,
+            cost,
+            unpriced: u64::from(unpriced),
+            cache_hits: 0,
+            tokens_saved: 0,
+        },
+    })
+}

@@ -1,0 +1,109 @@
+//! A call puts aside what it may come to use of its client's quota.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use base::{Code, Refusal, Usage, decimal};
+use config::{Client, Route, Upstream};
+use dialect::{Ask, View};
+use rules::quota::Answer;
+use state::{Amounts, Standing, Wish};
+
+use crate::purse::{Purse, Stake};
+use crate::running::Running;
+use crate::trail::Trail;
+
+/// Puts aside, for a client that has a quota, what the call may come to use: its prompt as estimated, its
+/// answer as the caller bounds it, else as guessed. A guess need not be there whole; see [`Answer`].
+/// `first` is the upstream that a split has chosen.
+///
+/// # Errors
+/// `insufficient_quota`, which names the quota and says when it begins anew.
+pub async fn stake(
+    running: &Running,
+    client: &Client,
+    (route, first): (&Route, Option<usize>),
+    ask: &Ask,
+    trail: &mut Trail,
+) -> Result<(), Refusal> {
+    let Some(purse) = running.purses.of(client) else { return Ok(()) };
+    // The period in which a call arrives is the one that it is charged to, in the ledger too.
+    let period = purse.period(trail.record.time);
+    let wish = wish(purse, dearest(route, first), ask);
+    match purse.account().reserve(period, wish, purse.limits()).await {
+        Ok(reserved) => {
+            trail.stake = Some(Stake::new(purse.clone(), period, reserved));
+            Ok(())
+        }
+        Err(standing) => Err(refusal(client, purse, (standing, wish), trail.record.time)),
+    }
+}
+
+/// The upstreams that may come first: the split's, else those of the lowest tier.
+fn dearest(route: &Route, first: Option<usize>) -> impl Iterator<Item = &Arc<Upstream>> {
+    let tier = route.upstreams.first().map(|upstream| upstream.tier);
+    let may_be_first = move |(at, upstream): &(usize, &Arc<Upstream>)| match first {
+        Some(first) => *at == first,
+        None => Some(upstream.tier) == tier,
+    };
+    route.upstreams.iter().enumerate().filter(may_be_first).map(|(_, upstream)| upstream)
+}
+
+fn wish<'a>(purse: &Purse, upstreams: impl Iterator<Item = &'a Arc<Upstream>>, ask: &Ask) -> Wish {
+    let is_text = ask.chat().is_some() || matches!(ask.view, View::Pass) && ask.content_type.is_none();
+    let answer = match ask.chat() {
+        Some(chat) => Answer::of(chat.most_written()),
+        None if is_text => Answer::of(None),
+        None => Answer { least: 0, most: 0 },
+    };
+    let units = match &ask.view {
+        View::Rerank(view) => view.documents.len().div_ceil(100) as u64,
+        _ => 0,
+    };
+    let prompt = ask.prompt_estimate();
+    let usage = |completion| Usage { prompt, completion, units, ..Usage::default() };
+    let (least, most) = (usage(answer.least), usage(answer.most));
+    let mut wish = Wish { least: purse.weigh(least, None), most: purse.weigh(most, None) };
+    if purse.terms.cost.is_some() {
+        for price in upstreams.filter_map(|upstream| upstream.price.as_ref()) {
+            let cost = |usage| purse.weigh(usage, price.of(usage).as_ref()).cost;
+            wish.least.cost = wish.least.cost.max(cost(least));
+            wish.most.cost = wish.most.cost.max(cost(most));
+        }
+    }
+    wish
+}
+
+/// A period that ends sooner than this is worth waiting for.
+const WORTH_WAITING: Duration = Duration::from_secs(60);
+
+fn refusal(client: &Client, purse: &Purse, (standing, wish): (Standing, Wish), now: Duration) -> Refusal {
+    let terms = &purse.terms;
+    let Amounts { tokens, cost } = standing.spent.plus(standing.reserved);
+    let is_short =
+        |limit: Option<u64>, taken: u64, wanted: u64| limit.filter(|limit| *limit <= taken || limit - taken < wanted);
+    let money = |nanos| format!("{} {}", decimal(nanos), terms.currency);
+    let (used, limit, held, wanted) = match is_short(terms.tokens, tokens, wish.least.tokens) {
+        Some(limit) => {
+            let words = [standing.spent.tokens, limit, standing.reserved.tokens, wish.least.tokens];
+            let [used, limit, held, wanted] = words.map(|count| format!("{count} tokens"));
+            (used, limit, (standing.reserved.tokens > 0).then_some(held), wanted)
+        }
+        None => {
+            let limit = is_short(terms.cost, cost, wish.least.cost).unwrap_or_default();
+            let held = (standing.reserved.cost > 0).then(|| money(standing.reserved.cost));
+            (money(standing.spent.cost), money(limit), held, money(wish.least.cost))
+        }
+    };
+    let held = held.map_or_else(String::new, |held| format!(", {held} put aside by calls under way"));
+    let period = purse.period(now);
+    let message = format!(
+        "the quota of client `{}` has no room for this call: of {limit} a {}, {used} used{held}; it needs {wanted}; the quota begins anew at {}",
+        client.name,
+        terms.per.as_str(),
+        terms.zone.shown(period.end),
+    );
+    let refusal = Refusal::new(Code::InsufficientQuota, message);
+    let left = Duration::from_secs(period.end).saturating_sub(now);
+    if left <= WORTH_WAITING { refusal.after(left) } else { refusal }
+}
