@@ -46,6 +46,7 @@ pub mod mirror;
 pub mod models;
 pub mod net;
 pub mod nudge;
+pub mod outbox;
 pub mod pass;
 pub mod patience;
 pub mod plan;

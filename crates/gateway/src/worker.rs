@@ -21,6 +21,7 @@ use tokio::sync::{mpsc, watch};
 use crate::caller_io::{CallerIo, Presence};
 use crate::live::Live;
 use crate::net::Transport;
+use crate::outbox::{Outbox, Posted};
 use crate::patience::Patience;
 use crate::seat::Seat;
 use crate::serve::{Connection, Gone, Serving, serve};
@@ -109,7 +110,9 @@ impl Worker {
         mut handed: mpsc::Receiver<std::net::TcpStream>,
         open: Arc<AtomicUsize>,
         tls: TlsSwitch,
+        outbox: Outbox,
     ) {
+        spawn(outbox.clone().carry());
         let sweeping = self.clone();
         spawn(async move { sweeping.sweep().await });
         // Apart from the sweep: a resolver that does not answer must not hold that up.
@@ -121,6 +124,7 @@ impl Worker {
             let _ = stream.set_nodelay(true);
             let worker = self.clone();
             let config = tls.load_full();
+            let stream = Posted::new(stream, outbox.clone());
             spawn(async move {
                 match config {
                     None => worker.converse(stream).await,
@@ -140,7 +144,7 @@ impl Worker {
         self.talk(CallerIo::new(stream, presence.clone(), WRITE_STALL), presence).await;
     }
 
-    async fn converse_tls(self: Arc<Self>, stream: TcpStream, config: Arc<rustls::ServerConfig>) {
+    async fn converse_tls(self: Arc<Self>, stream: Posted, config: Arc<rustls::ServerConfig>) {
         let accepting = tokio_rustls::TlsAcceptor::from(config).accept(stream);
         let Ok(Ok(stream)) = tokio::time::timeout(HANDSHAKE_PATIENCE, accepting).await else { return };
         let presence = Presence::default();

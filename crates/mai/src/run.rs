@@ -12,6 +12,7 @@ use drivers::SqliteLedger;
 use gateway::books::Stores;
 use gateway::live::Live;
 use gateway::log::AccessLog;
+use gateway::outbox::Outbox;
 use gateway::worker::{Desk, Worker, desk};
 use tokio::net::TcpListener;
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -152,8 +153,10 @@ fn workers(live: &Arc<Live>, shared: &Arc<Shared>, count: Option<u16>) -> Result
         let run = move || {
             let built = tokio::runtime::Builder::new_current_thread().enable_all().build();
             let Ok(runtime) = built else { return tracing::error!("a worker got no runtime") };
-            let worker = Arc::new(Worker::new(live, shared.transport(shared.places.clone())));
-            runtime.block_on(worker.run(handed, open, shared.tls.clone()));
+            let outbox = Outbox::default();
+            let transport = shared.transport(shared.places.clone(), Some(outbox.clone()));
+            let worker = Arc::new(Worker::new(live, transport));
+            runtime.block_on(worker.run(handed, open, shared.tls.clone(), outbox));
         };
         std::thread::Builder::new()
             .name(format!("worker-{number}"))
@@ -198,7 +201,10 @@ impl Gateway {
         let gathering = self.live.clone();
         background(async move { gathering.keep_gathering().await });
         // Probes have places of their own: they take none from calls.
-        background(gateway::probe::keep_probing(self.live.clone(), self.reloader.shared.transport(Arc::default())));
+        background(gateway::probe::keep_probing(
+            self.live.clone(),
+            self.reloader.shared.transport(Arc::default(), None),
+        ));
         let watching = self.reloader.clone();
         background(async move { watching.watch(hangup).await });
         stop.asked().await;
@@ -212,8 +218,11 @@ async fn drain(live: &Live, grace: Duration, again: &mut Stop) {
     tracing::info!(running = live.requests(), grace_s = grace.as_secs(), "draining");
     live.drain();
     let ended = async {
-        while live.requests() > 0 || live.unwritten() > 0 {
+        // At two looks in a row: between a write that is put off and one that waits, a worker shows neither for a moment.
+        let mut quiet = 0;
+        while quiet < 2 {
             tokio::time::sleep(Duration::from_millis(20)).await;
+            quiet = if live.requests() > 0 || live.unwritten() > 0 { 0 } else { quiet + 1 };
         }
     };
     let done = tokio::select! {

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use base::{Clock, Secret};
 use config::Snapshot;
 use gateway::net::{Dialer, Places, Resolver, Roots, Transport, server_config};
+use gateway::outbox::Outbox;
 use gateway::worker::TlsSwitch;
 
 /// One for the process.
@@ -35,10 +36,15 @@ impl Shared {
         Ok(shared)
     }
 
-    /// A way to the upstreams of its own, whose connections count among `places`.
+    /// A way to the upstreams of its own, whose connections count among `places` and write through
+    /// `outbox`, where there is one.
     #[must_use]
-    pub fn transport(&self, places: Arc<Places>) -> Transport {
+    pub fn transport(&self, places: Arc<Places>, outbox: Option<Outbox>) -> Transport {
         let dialer = Dialer::new(self.resolver.clone(), self.roots.clone());
+        let dialer = match outbox {
+            Some(outbox) => dialer.through(outbox),
+            None => dialer,
+        };
         Transport::new(Clock, Arc::new(dialer), self.resolver.clone(), places)
     }
 

@@ -23,6 +23,7 @@ const SUPPORT: &[&str] = &[
     "metrics",
     "net",
     "nudge",
+    "outbox",
     "pass",
     "patience",
     "purse",

@@ -16,6 +16,7 @@ use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 
 use super::{Resolver, Roots};
+use crate::outbox::{Outbox, Posted};
 
 /// Anything that HTTP can be spoken on.
 pub trait Io: AsyncRead + AsyncWrite + Send + Unpin {}
@@ -51,13 +52,20 @@ pub trait Connect: Send + Sync {
 pub struct Dialer {
     resolver: Arc<Resolver>,
     roots: Arc<Roots>,
+    outbox: Option<Outbox>,
 }
 
 impl Dialer {
     /// Real sockets by that resolver, trusting those roots.
     #[must_use]
     pub fn new(resolver: Arc<Resolver>, roots: Arc<Roots>) -> Self {
-        Self { resolver, roots }
+        Self { resolver, roots, outbox: None }
+    }
+
+    /// The same for a worker, whose short writes wait in its outbox for the end of its turn.
+    #[must_use]
+    pub fn through(self, outbox: Outbox) -> Self {
+        Self { outbox: Some(outbox), ..self }
     }
 
     async fn open(&self, provider: &Provider) -> Result<Dialed, Fault> {
@@ -65,7 +73,10 @@ impl Dialer {
         let stream = self.tcp(first_hop, provider).await?;
         let peer = if provider.proxy.is_some() { None } else { stream.peer_addr().ok().map(|addr| addr.ip()) };
         let probe = probe_of(&stream)?;
-        let mut io: Box<dyn Io> = Box::new(stream);
+        let mut io: Box<dyn Io> = match &self.outbox {
+            Some(outbox) => Box::new(Posted::new(stream, outbox.clone())),
+            None => Box::new(stream),
+        };
         if provider.origin.tls {
             if let Some(proxy) = &provider.proxy {
                 tunnel(&mut io, &provider.origin, proxy).await?;
