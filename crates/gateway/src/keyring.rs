@@ -42,15 +42,21 @@ impl KeyRing {
     /// The ring of a provider after a reload: itself where its keys are what they were, else a new
     /// one in which the keys that stay keep their rests. Calls in flight go on with their own.
     pub(crate) fn fitting(self: &Arc<Self>, provider: &Provider) -> Arc<Self> {
-        let mut rests = self.rests.lock().unwrap_or_else(PoisonError::into_inner);
+        let rests = self.rests.lock().unwrap_or_else(PoisonError::into_inner);
         let is_same = rests.len() == provider.keys.len()
             && rests.iter().zip(&provider.keys).all(|(rest, key)| rest.key.as_ref() == Some(&key.value));
         if is_same {
             return self.clone();
         }
         let rest_of = |key: &HeaderValue| {
-            let known = rests.iter_mut().find(|rest| rest.key.as_ref() == Some(key)).map(std::mem::take);
-            Rest { key: Some(key.clone()), ..known.unwrap_or_default() }
+            // Copied, not moved: calls in flight go on with the old ring.
+            let known = rests.iter().find(|rest| rest.key.as_ref() == Some(key));
+            Rest {
+                key: Some(key.clone()),
+                throttled_until: known.and_then(|rest| rest.throttled_until),
+                refused_until: known.and_then(|rest| rest.refused_until),
+                refusals: AtomicU32::new(known.map_or(0, |rest| rest.refusals.load(Ordering::Relaxed))),
+            }
         };
         let fitted = provider.keys.iter().map(|key| &key.value).map(rest_of).collect();
         Arc::new(Self {

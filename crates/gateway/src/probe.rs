@@ -24,6 +24,9 @@ const LOOK: Duration = Duration::from_secs(1);
 /// No probe takes longer, nor longer than its `health.every`.
 const PATIENCE: Duration = Duration::from_secs(5);
 
+/// A verdict of probes that come more rarely holds no longer: then a call may try.
+const LONGEST_SILENCE: Duration = Duration::from_secs(60);
+
 /// Bytes of an answer's body that are read at most; whoever sends more is alive.
 const LARGEST_BODY: usize = 64 << 10;
 
@@ -131,7 +134,7 @@ fn probed(live: &Live, (provider, every): (&str, Duration), state: &mut ProbeSta
         // Between the two, one failed probe says nothing yet.
         match found {
             Ok(()) => standing.found_well(now),
-            Err(_) if state.is_sick() => standing.found_sick(now, now + every + PATIENCE),
+            Err(_) if state.is_sick() => standing.found_sick(now, now + every.min(LONGEST_SILENCE) + PATIENCE),
             Err(_) => {}
         }
     }

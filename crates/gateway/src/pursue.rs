@@ -112,13 +112,16 @@ pub async fn pursue(
                     drop(visit);
                 }
                 pursuit.failed(missed.fault, missed.facts, now);
+                if let (Some(Bar::Open(until)), _) = known.gate.standing().look(now) {
+                    pursuit.opened(until);
+                }
             }
         }
     }
 }
 
 /// An answer is here: the visit of a whole one is over, that of a stream goes on with it.
-fn arrived(visit: Visit, landed: &Landed, now: Instant) -> Option<Visit> {
+fn arrived(mut visit: Visit, landed: &Landed, now: Instant) -> Option<Visit> {
     visit.answered(now);
     match landed {
         Landed::Whole(..) => {
@@ -236,12 +239,15 @@ fn note(
     match fault.class {
         Class::Credential => {
             known.keys.refused(step.target.key, now, longest);
-            tracing::error!(
-                provider = %upstream.provider.name,
-                key = step.target.key,
-                status = fault.status,
-                "the provider refused the gateway's key"
-            );
+            // Where there is no key to rest, the same would be said with every call.
+            if step.target.key.is_some() {
+                tracing::error!(
+                    provider = %upstream.provider.name,
+                    key = step.target.key,
+                    status = fault.status,
+                    "the provider refused the gateway's key"
+                );
+            }
         }
         Class::Throttle => {
             let rest = route.retry.rest(fault.retry_after, longest);

@@ -233,7 +233,7 @@ impl Relay {
 
     fn shut_down(&mut self) -> std::io::Result<Bytes> {
         let refusal = Refusal::new(Code::ShuttingDown, "the gateway is stopping; send the call again");
-        self.give_up(&refusal, Outcome::GatewayShutdown, AttemptOutcome::Gone)
+        self.give_up(&refusal, Outcome::GatewayShutdown, AttemptOutcome::Cancelled)
     }
 
     fn give_up(&mut self, refusal: &Refusal, outcome: Outcome, attempt: AttemptOutcome) -> std::io::Result<Bytes> {

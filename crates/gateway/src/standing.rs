@@ -291,11 +291,20 @@ pub struct Visit {
 }
 
 impl Visit {
-    /// The answer is here, a stream's first content.
-    pub fn answered(&self, now: Instant) {
+    /// The answer is here, a stream's first content. A trial has succeeded with that: a stream may run for
+    /// many minutes, and others are not kept out for so long. Should it break later, that is a failure like
+    /// any other.
+    pub fn answered(&mut self, now: Instant) {
+        let standing = &self.gate.standing;
         if self.gate.is_measured {
             let took = now.saturating_duration_since(self.began);
-            self.gate.standing.latency.lock().unwrap_or_else(PoisonError::into_inner).observe(now, took);
+            standing.latency.lock().unwrap_or_else(PoisonError::into_inner).observe(now, took);
+        }
+        if let Some(trial) = self.trial.take() {
+            let mut state = standing.state();
+            state.breaker.succeeded(Some(trial), now);
+            standing.settle(&mut state, now);
+            self.began = now;
         }
     }
 

@@ -207,18 +207,14 @@ impl Breaker {
         }
     }
 
-    /// A probe found the upstream dead, and the next one will have found something by `next`. It opens,
-    /// or stays open for another `hold`, and until then at least; a trial that is out will find out by
-    /// itself.
+    /// A probe found the upstream dead, and the next one will have found something by `next`. It opens for
+    /// `hold`, or stays open, and until then at least; a trial that is out will find out by itself.
     pub fn trip(&mut self, now: Instant, next: Instant, terms: &Terms) -> Option<Change> {
         let before = self.stand(now);
         self.dead_until = Some(next);
         match (before, &mut self.state) {
             (Stand::HalfOpen { trial_out: true }, _) => None,
-            (Stand::Open { .. }, State::Open { until, .. }) => {
-                *until = end(now, terms).max(*until);
-                None
-            }
+            (Stand::Open { .. }, _) => None,
             _ => Some(self.open(now, terms)),
         }
     }

@@ -166,7 +166,7 @@ const FAILURE: &[Key] = &[
         "retry.when",
         Kind::Choice(&["idempotent", "always", "never"]),
         Is("idempotent"),
-        "Which calls may be repeated once they may have reached an upstream.",
+        "Which calls may be repeated once they may have reached an upstream; `never`: nothing waits, and every call has a new connection.",
     ),
     key(
         "retry.server_error",

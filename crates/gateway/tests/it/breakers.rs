@@ -460,10 +460,8 @@ async fn the_next_call_may_try(stage: &Stage, a: &Host) {
 
 #[test]
 fn a_trial_whose_caller_leaves_is_given_back() {
-    let words: Vec<String> = (0..100).map(|n| format!("w{n} ")).collect();
-    let slow = Reply::say(words).every(Duration::from_millis(200));
     let late = Reply::say(["late"]).cut(At::Bytes(20), How::Hang);
-    for (reply, streaming) in [(Reply::hang(), false), (Reply::hang(), true), (late, false), (slow, true)] {
+    for (reply, streaming) in [(Reply::hang(), false), (Reply::hang(), true), (late, false)] {
         story(async {
             let stage = alone();
             let a = stage.host("a", pleasant());
@@ -614,7 +612,7 @@ fn a_trial_that_the_gateways_end_cuts_off_is_given_back() {
 
 #[test]
 fn a_failed_trial_holds_it_again_for_as_long() {
-    for reply in [Reply::status(500), Reply::reset(), Reply::sse([role(), delta("Hel")]).cut(At::Events(2), How::Rst)] {
+    for reply in [Reply::status(500), Reply::reset(), Reply::sse([role()]).cut(At::Events(1), How::Rst)] {
         story(async {
             let stage = alone();
             let a = stage.host("a", pleasant());
@@ -681,24 +679,25 @@ fn one_failure_while_its_share_grows_back_takes_it_from_nobody() {
 }
 
 #[test]
-fn a_streaming_trial_ends_with_its_stream() {
+fn a_streaming_trial_has_succeeded_with_its_first_content() {
     story(async {
         let stage = Stage::set(&config(BEHIND, usual_terms()));
         let a = stage.host("a", pleasant());
         stage.host("b", Reply::say(["from b"]));
-        half_open(&stage, &a, Reply::say(["w"; 10]).every(Duration::from_millis(500))).await;
-        let before = a.calls().len();
+        half_open(&stage, &a, Reply::say(["w"; 60]).every(Duration::from_millis(500))).await;
         let mut caller = begun(&stage, ask().stream()).await;
         caller.head().await.unwrap();
-        for _ in 0..4 {
-            assert_eq!(stage.ask(ask()).await.said(), "from b", "no verdict before the last byte");
-            seconds(1).await;
-        }
-        assert_eq!((a.calls().len(), state(&stage)), (before + 1, State::HalfOpen));
+        assert_eq!(state(&stage), State::HalfOpen, "its share grows");
+        seconds(11).await;
+        a.play(Reply::say(["from a"]));
+        assert_eq!(
+            stage.ask(ask()).await.said(),
+            "from a",
+            "whoever comes meanwhile is not kept out for a whole stream"
+        );
+        assert_eq!(state(&stage), State::Closed);
         caller.rest().await;
         stage.comes_to_rest().await;
-        seconds(10).await;
-        assert_eq!(upstream(&stage.ask(ask()).await), Some("a/m"));
         assert_eq!(state(&stage), State::Closed);
     });
 }
@@ -802,7 +801,7 @@ fn a_hung_upstream_is_found_by_its_probes_and_its_recovery_costs_no_caller_anyth
             millis(500).await;
         }
         let held = Clock.now() - back;
-        assert!((24..=36).contains(&held.as_secs()), "the hold since the last failed probe is kept to: {held:?}");
+        assert!(held.as_secs() <= 11, "its hold was long over, and the next probe stands for the trial: {held:?}");
         for _ in 0..15 {
             let answer = stage.ask(ask()).await;
             assert_eq!((answer.status, answer.header("x-mai-attempts")), (200, Some("1")));

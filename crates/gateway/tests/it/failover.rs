@@ -81,8 +81,28 @@ fn a_fallbacks_own_refusal_does_not_hide_the_first_failure() {
             let answer = stage.ask(ask()).await;
             assert!(matches!(answer.status, 502 | 503), "{}: {}", answer.status, answer.text());
             assert_eq!(answer.code().as_deref(), Some("upstream_error"));
-            assert_eq!((a.calls().len(), b.calls().len(), attempts(&answer)), (1, 1, 2));
+            assert_eq!((a.calls().len(), b.calls().len(), attempts(&answer)), (3, 1, 4), "the first is waited for");
         }
+    });
+}
+
+#[test]
+fn what_a_fallback_alone_objects_to_another_may_still_answer() {
+    story(async {
+        let more = "  - { name: c, protocol: openai, base_url: \"http://c/v1\" }\nroutes:\n  - name: chat";
+        let config = usual_but("routes:\n  - name: chat", more).replace(
+            "model: model-b, tier: 1 }",
+            "model: model-b, tier: 1 }, { provider: c, model: model-c, tier: 2 }",
+        );
+        let stage = Stage::set(&config);
+        stage.host("a", Reply::status(500));
+        stage.host(
+            "b",
+            error(400, json!({"message": "maximum context length is 10", "code": "context_length_exceeded"})),
+        );
+        stage.host("c", Reply::say(["from c"]));
+        let answer = stage.ask(ask()).await;
+        assert_eq!((answer.said().as_str(), attempts(&answer)), ("from c", 3));
     });
 }
 

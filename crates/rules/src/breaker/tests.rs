@@ -215,11 +215,13 @@ fn a_probe_that_finds_it_dead_opens_it_and_keeps_it_open() {
     let until = now + TERMS.hold;
     assert_eq!(breaker.trip(now, now, &TERMS), Some(Change::Opened { until }));
     let later = now + seconds(10);
-    assert_eq!(breaker.trip(later, later, &TERMS), None);
-    assert_eq!(breaker.stand(later), Stand::Open { until: later + TERMS.hold });
-    let shorter = Terms { hold: seconds(1), ..TERMS };
-    breaker.trip(later, later, &shorter);
-    assert_eq!(breaker.stand(later), Stand::Open { until: later + TERMS.hold }, "no hold is cut short");
+    assert_eq!(breaker.trip(later, later + seconds(5), &TERMS), None);
+    assert_eq!(breaker.stand(later), Stand::Open { until }, "the hold is neither prolonged nor cut short");
+    let next = until + seconds(5);
+    breaker.trip(until - seconds(1), next, &TERMS);
+    assert_eq!(breaker.stand(until), Stand::Open { until: next }, "but while probes fail it stays shut");
+    breaker.well(next);
+    assert_eq!(breaker.stand(next), Stand::Growing { share: 0.05 }, "and an answered one stands for the trial");
 }
 
 #[test]

@@ -63,10 +63,16 @@ impl Retry {
     }
 
     /// How long a throttled upstream or key is left alone: as it asked for, else the first of
-    /// `throttled`, at most `longest`.
+    /// `throttled`, at most `longest`. Asking for no time at all says nothing.
     #[must_use]
     pub fn rest(&self, asked: Option<Duration>, longest: Duration) -> Duration {
-        asked.or_else(|| self.throttled.first().copied()).unwrap_or(DEFAULT_REST).min(longest)
+        self.wait(asked, 0).min(longest)
+    }
+
+    /// How long a call waits for a throttled upstream that it has already waited for `before` times.
+    fn wait(&self, asked: Option<Duration>, before: usize) -> Duration {
+        let written = || self.throttled.get(before).or(self.throttled.last()).copied();
+        asked.filter(|asked| !asked.is_zero()).or_else(written).unwrap_or(DEFAULT_REST)
     }
 }
 
@@ -199,7 +205,7 @@ pub struct Pursuit<'a> {
     is_owed: bool,
     /// Time has passed in a try or in a wait: what barred targets may be over.
     has_passed: bool,
-    /// The retry budget is spent.
+    /// There are no waits: the retry budget is spent, or nothing is to be repeated.
     forgone: bool,
     stopped: bool,
     first: Option<Fault>,
@@ -217,8 +223,8 @@ struct Place {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stands {
     Fresh,
-    /// It failed, and may be tried again after a wait.
-    Broken,
+    /// It failed, and may be tried again after a wait, but not before its breaker lets it.
+    Broken(Option<Instant>),
     Barred(Bar),
     /// Nothing more is to be had from it.
     Out,
@@ -241,7 +247,7 @@ impl<'a> Pursuit<'a> {
             waited: (0, 0),
             is_owed: false,
             has_passed: false,
-            forgone: false,
+            forgone: terms.retry.when == Repeats::Never,
             stopped: false,
             first: None,
             terms,
@@ -293,7 +299,7 @@ impl<'a> Pursuit<'a> {
     /// The one that has waited longest of those that may be tried again now, where a wait has been paid for.
     fn owed(&self, now: Instant) -> Option<usize> {
         let is_ready = |place: &Place| match place.stands {
-            Stands::Broken => true,
+            Stands::Broken(shut) => shut.is_none_or(|until| until <= now),
             Stands::Barred(Bar::Resting(until)) => until <= now,
             _ => false,
         };
@@ -314,9 +320,9 @@ impl<'a> Pursuit<'a> {
             return None;
         }
         let Terms { retry, deadline, .. } = self.terms;
-        let is_broken = self.places.iter().any(|place| place.stands == Stands::Broken);
-        let broken = retry.server_error.get(self.waited.0).filter(|_| is_broken);
-        let broken = broken.map(|wait| (now + *wait, After::ServerError));
+        let broken = retry.server_error.get(self.waited.0).map(|wait| (now + *wait, After::ServerError));
+        let is_ready = |place: &Place, then| matches!(place.stands, Stands::Broken(shut) if shut.is_none_or(|until| until <= then));
+        let broken = broken.filter(|(then, _)| self.places.iter().any(|place| is_ready(place, *then)));
         let rested = self.soonest(|stands| matches!(stands, Stands::Barred(Bar::Resting(_))));
         let rested = rested.filter(|_| self.waited.1 < retry.throttled.len());
         let rested = rested.map(|until| (until.max(now), After::Throttled));
@@ -359,6 +365,15 @@ impl<'a> Pursuit<'a> {
         }
     }
 
+    /// The failure that was told has opened its upstream's breaker: no wait that ends before `until` helps.
+    pub fn opened(&mut self, until: Instant) {
+        if let Some(place) = self.places.get_mut(self.at)
+            && matches!(place.stands, Stands::Broken(_))
+        {
+            place.stands = Stands::Broken(Some(until));
+        }
+    }
+
     /// The try that was named has failed.
     pub fn failed(&mut self, fault: Fault, facts: Circumstances, now: Instant) {
         if self.again(&fault, facts) {
@@ -370,9 +385,14 @@ impl<'a> Pursuit<'a> {
         self.manner = self.first_manner();
         let Terms { retry, longest_rest, may_repeat, .. } = self.terms;
         let stands = match fault.class {
-            Class::Throttle => Stands::Barred(Bar::Resting(now + retry.rest(fault.retry_after, longest_rest))),
+            Class::Throttle => {
+                // Not before its rest is over for everybody, whatever the later waits are.
+                let rest = retry.rest(fault.retry_after, longest_rest);
+                let wait = retry.wait(fault.retry_after, self.waited.1).min(longest_rest);
+                Stands::Barred(Bar::Resting(now + wait.max(rest)))
+            }
             Class::Upstream if is_lasting(&fault) => Stands::Out,
-            Class::Upstream => Stands::Broken,
+            Class::Upstream => Stands::Broken(None),
             Class::Caller | Class::Credential => Stands::Out,
         };
         if let Some(place) = self.places.get_mut(self.at) {
@@ -386,7 +406,10 @@ impl<'a> Pursuit<'a> {
             }
         }
         let once_only = !may_repeat && fault.maybe_processed;
-        self.stopped = fault.class == Class::Caller || (once_only && fault.class != Class::Credential);
+        // What only a fallback objects to need not be the caller's fault: others may take the call.
+        let is_callers = fault.class == Class::Caller && self.first.is_none();
+        let may_move_on = matches!(fault.class, Class::Caller | Class::Credential);
+        self.stopped = is_callers || (once_only && !may_move_on);
         // The first failure is the one to tell, for a later upstream may lack what the call needs.
         self.first.get_or_insert(fault);
     }

@@ -136,8 +136,44 @@ fn a_fallbacks_refusal_does_not_hide_the_first_failure() {
     let mut case = Case::of(&[target(0, 0), target(1, 0)], &retry);
     case.fails(broken());
     case.fails(told(400, "too long"));
+    case.wait();
+    assert_eq!(case.next(), Some(target(0, 0)), "the fallback may lack what the call needs, the first does not");
+    case.fails(broken());
     assert!(case.is_over());
     assert_eq!(case.verdict().code, Code::UpstreamError);
+}
+
+#[test]
+fn an_upstream_whose_breaker_has_just_opened_is_not_waited_for_in_vain() {
+    let retry = retry(&[1, 30], &[]);
+    let mut case = Case::of(&[target(0, 0)], &retry);
+    case.fails(broken());
+    case.pursuit.opened(case.now + seconds(10));
+    assert!(case.is_over());
+    let mut case = Case::of(&[target(0, 0)], &retry);
+    case.fails(broken());
+    case.pursuit.opened(case.now + seconds(1));
+    assert_eq!(case.wait(), seconds(1));
+    assert_eq!(case.next(), Some(target(0, 0)));
+}
+
+#[test]
+fn a_second_throttle_is_waited_out_as_the_second_wait_says() {
+    let retry = retry(&[], &[2, 7]);
+    let mut case = Case::of(&[target(0, 0)], &retry);
+    case.fails(throttled(None));
+    assert_eq!(case.wait(), seconds(2));
+    case.fails(throttled(Some(0)));
+    assert_eq!(case.wait(), seconds(7));
+}
+
+#[test]
+fn where_nothing_is_to_be_repeated_nothing_waits() {
+    let retry = Retry { when: Repeats::Never, ..retry(&[1], &[5]) };
+    let mut case = Case::with(&[target(0, 0), target(1, 0)], &retry, false);
+    case.fails(fault(Class::Upstream, Kind::Connect));
+    case.fails(throttled(Some(1)));
+    assert!(case.is_over());
 }
 
 #[test]
