@@ -3,6 +3,7 @@
 pub mod breaker;
 pub mod budget;
 pub mod ewma;
+pub mod knee;
 pub mod limits;
 pub mod order;
 pub mod params;
