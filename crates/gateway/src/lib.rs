@@ -61,6 +61,7 @@ pub mod seat;
 pub mod serve;
 pub mod shape;
 pub mod sheet;
+pub mod slots;
 pub mod stake;
 pub mod standing;
 pub mod trail;

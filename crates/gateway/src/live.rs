@@ -235,7 +235,7 @@ impl Live {
 
     /// Brings the depths of the queues up to date.
     fn show_queues(&self, running: &Running) {
-        let mut depths: BTreeMap<(Arc<str>, &str), usize> = BTreeMap::new();
+        let mut depths: BTreeMap<(Arc<str>, &'static str), usize> = BTreeMap::new();
         for route in &running.snapshot.routes {
             for class in Class::ALL {
                 depths.insert((route.name.clone(), class.as_str()), 0);
@@ -244,6 +244,11 @@ impl Live {
         for (route, depth) in running.lobby.depths() {
             *depths.entry((route, Class::Batch.as_str())).or_default() += depth;
         }
+        for dock in running.docks().values() {
+            dock.add_depths(&mut depths);
+        }
+        let docks = running.docks().iter().map(|(provider, dock)| (&**provider, dock.shown()));
+        self.metrics.show_concurrency(docks);
         self.metrics.show_queues(depths.iter().map(|((route, class), depth)| (&**route, *class, *depth)));
     }
 

@@ -53,6 +53,8 @@ metrics! {
         "Calls that wait in a queue: for a limit or for a place at an upstream.";
     QUEUE_WAIT: "histogram" "mai_queue_wait_seconds" ["priority"]
         "Time that calls spent in queues, of those that have waited in one.";
+    CONCURRENCY: "gauge" "mai_upstream_concurrency" ["provider", "kind"]
+        "Calls side by side of providers with `concurrency`: `in_use`, and the `limit`, which moves where it is adaptive.";
     REJECTED: "counter" "mai_rejected_total" ["client", "reason"]
         "Requests that the gateway refused before any upstream was tried, by outcome.";
     INFLIGHT: "gauge" "mai_inflight_requests" ["route"]
@@ -146,6 +148,7 @@ pub struct Metrics {
     tokens: IntCounterVec,
     queue_depth: IntGaugeVec,
     queue_wait: HistogramVec,
+    concurrency: IntGaugeVec,
     rejected: IntCounterVec,
     inflight: IntGaugeVec,
     overhead: Histogram,
@@ -209,6 +212,7 @@ impl Metrics {
             tokens: counter(&TOKENS)?,
             queue_depth: gauge(&QUEUE_DEPTH)?,
             queue_wait: histogram(&QUEUE_WAIT, CALLS)?,
+            concurrency: gauge(&CONCURRENCY)?,
             rejected: counter(&REJECTED)?,
             inflight: gauge(&INFLIGHT)?,
             overhead: histogram(&OVERHEAD, OWN)?.with_label_values::<&str>(&[]),
@@ -280,6 +284,15 @@ impl Metrics {
     /// A call has waited in queues so long.
     pub fn queue_wait(&self, priority: &str, waited: Duration) {
         self.queue_wait.with_label_values(&[priority]).observe(waited.as_secs_f64());
+    }
+
+    /// The places of every provider that has a number of them: those that there are, and those in use.
+    pub fn show_concurrency<'a>(&self, docks: impl Iterator<Item = (&'a str, (u32, u32))>) {
+        self.concurrency.reset();
+        for (provider, (limit, in_use)) in docks {
+            self.concurrency.with_label_values(&[provider, "limit"]).set(limit.into());
+            self.concurrency.with_label_values(&[provider, "in_use"]).set(in_use.into());
+        }
     }
 
     /// How many calls wait now, by route and priority. A route whose queue has emptied shows 0.

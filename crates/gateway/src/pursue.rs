@@ -4,13 +4,14 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
-use base::{AttemptOutcome, Class, Cost, Fault, Kind, Refusal};
-use config::{Route, Upstream};
+use base::{AttemptOutcome, Class, Code, Cost, Fault, Kind, Refusal};
+use config::{Client, Route, Upstream};
 use http::HeaderValue;
-use rules::pursuit::{Bar, LEAST, Next, Pause, Pursuit, Step, Target, Terms};
+use rules::pursuit::{Bar, LEAST, Next, Pause, Pursuit, Step, Target, Terms, deadline_exceeded};
 
 use crate::attempt::{Errand, Landed, Missed, attempt};
 use crate::running::{RouteState, UpstreamState};
+use crate::slots::Slot;
 use crate::standing::Visit;
 use crate::trail::Tries;
 use crate::worker::Worker;
@@ -20,6 +21,8 @@ use crate::worker::Worker;
 pub struct Call<'a> {
     /// Who does it.
     pub worker: &'a Worker,
+    /// Who wants it.
+    pub client: &'a Client,
     /// The route and its state.
     pub route: (&'a Route, &'a RouteState),
     /// What is sent.
@@ -64,33 +67,14 @@ pub async fn pursue(
         deadline: call.deadline,
     };
     let mut pursuit = Pursuit::new(plan, terms);
+    // Its place at the upstream that it tried last: another try there needs no other.
+    let mut held: Option<Slot> = None;
     state.budget.called(clock.now());
     loop {
-        let now = clock.now();
-        let step = match pursuit.next(now) {
-            Next::Try(step) => step,
-            Next::Wait(pause) => {
-                wait(call, &mut pursuit, &pause, tries).await;
-                continue;
-            }
-            Next::Over => return Err(pursuit.verdict(now)),
+        let Some((step, now, mut visit)) = approach(call, &mut pursuit, &mut held, tries).await else {
+            return Err(pursuit.verdict(clock.now()));
         };
-        let at = step.target.upstream;
-        let (Some(upstream), Some(known)) = (route.upstreams.get(at), state.upstreams.get(at)) else {
-            return Err(pursuit.verdict(now));
-        };
-        // Others may have found out since the plan was made.
-        let entered = match known.keys.bar(step.target.key, now) {
-            Some(bar) => Err(bar),
-            None => known.gate.enter(now),
-        };
-        let visit = match entered {
-            Ok(visit) => visit,
-            Err(bar) => {
-                pursuit.barred(bar);
-                continue;
-            }
-        };
+        let Some((upstream, known)) = target(call, &step) else { return Err(pursuit.verdict(now)) };
         tries.begin(&upstream.label);
         let until = until(call, &step, now);
         let tried = attempt(call.worker, call.errand, (upstream, known), &step, until).await;
@@ -106,6 +90,10 @@ pub async fn pursue(
                 let was_short = until.saturating_duration_since(now) * 2 < own_timeout(call);
                 note(call, tries, (upstream, known), &step, &missed.fault);
                 let now = clock.now();
+                held = visit.slot.take();
+                if let Some(slot) = held.as_ref().filter(|_| says_too_much(&missed.fault)) {
+                    slot.overloaded(now);
+                }
                 if charges(&missed, was_short) {
                     visit.failed(now);
                 } else {
@@ -118,6 +106,124 @@ pub async fn pursue(
             }
         }
     }
+}
+
+/// The upstream that a step names, and what is known of it.
+fn target<'a>(call: &Call<'a>, step: &Step) -> Option<(&'a Arc<Upstream>, &'a UpstreamState)> {
+    let (route, state) = call.route;
+    let at = step.target.upstream;
+    route.upstreams.get(at).zip(state.upstreams.get(at))
+}
+
+/// The way to the next try: waits, in line or for one more, and takes what the try needs. Nothing where the
+/// pursuit is over.
+async fn approach(
+    call: &Call<'_>,
+    pursuit: &mut Pursuit<'_>,
+    held: &mut Option<Slot>,
+    tries: &mut Tries,
+) -> Option<(Step, Instant, Visit)> {
+    let clock = call.worker.live.clock;
+    loop {
+        let mut now = clock.now();
+        let (step, slot) = match pursuit.next(now) {
+            Next::Try(step) => (step, held.take()),
+            Next::Queue(step) => {
+                *held = None;
+                let slot = Box::pin(line(call, &step, tries)).await;
+                now = clock.now();
+                match slot {
+                    Ok(slot) => (step, slot),
+                    Err((refusal, is_over)) => {
+                        pursuit.crowded(refusal, is_over);
+                        continue;
+                    }
+                }
+            }
+            Next::Wait(pause) => {
+                *held = None;
+                wait(call, pursuit, &pause, tries).await;
+                continue;
+            }
+            Next::Over => return None,
+        };
+        let (_, known) = target(call, &step)?;
+        match enter(known, &step, slot, call.client.class, now) {
+            Ok(visit) => return Some((step, now, visit)),
+            Err(Shut::Full) => pursuit.full(),
+            Err(Shut::Barred(bar)) => pursuit.barred(bar),
+        }
+    }
+}
+
+/// Why a target cannot be tried now.
+enum Shut {
+    /// It has no place free.
+    Full,
+    Barred(Bar),
+}
+
+/// Takes what a try needs: a place at the upstream, if it is not held already, and a visit.
+fn enter(
+    known: &UpstreamState,
+    step: &Step,
+    held: Option<Slot>,
+    class: rules::shares::Class,
+    now: Instant,
+) -> Result<Visit, Shut> {
+    let slot = match &known.dock {
+        None => None,
+        Some(dock) => {
+            let held = held.filter(|slot| slot.is_at(dock)).map(|slot| slot.anew(now));
+            Some(held.or_else(|| dock.take(class, now)).ok_or(Shut::Full)?)
+        }
+    };
+    // Others may have found out since the plan was made.
+    if let Some(bar) = known.keys.bar(step.target.key, now) {
+        return Err(Shut::Barred(bar));
+    }
+    let mut visit = known.gate.enter(now).map_err(Shut::Barred)?;
+    visit.slot = slot;
+    Ok(visit)
+}
+
+/// Waits in line for a place at an upstream. Nothing is needed where places are bounded no more.
+///
+/// # Errors
+/// What the caller is told, and whether its time is over: then no other line is tried.
+async fn line(call: &Call<'_>, step: &Step, tries: &mut Tries) -> Result<Option<Slot>, (Refusal, bool)> {
+    let Some((upstream, known)) = target(call, step) else { return Ok(None) };
+    let Some(dock) = &known.dock else { return Ok(None) };
+    let (client, provider, route) = (call.client, &upstream.provider, call.route.0);
+    let now = call.worker.live.clock.now();
+    let (longest, depth) = (client.queue.longest(provider.queue, client.class), provider.queue.depth(client.class));
+    let in_line = dock.join(client.class, (&client.name, &route.name), depth).filter(|_| !longest.is_zero());
+    let Some(in_line) = in_line else {
+        let text = format!("provider `{}` is busy, and {depth} calls wait for it already", provider.name);
+        return Err((Refusal::new(Code::QueueFull, text).after(COME_BACK), false));
+    };
+    let last = call.deadline.checked_sub(LEAST).unwrap_or(now);
+    tries.queue();
+    let slot = in_line.turn(last.min(now + longest)).await;
+    tries.queue_ends();
+    match slot {
+        Some(slot) => Ok(Some(slot)),
+        // A deadline as long as the patience began with the call, a moment before the wait.
+        None if last + 2 * LEAST < now + longest => Err((deadline_exceeded(), true)),
+        None => {
+            let seconds = longest.as_secs_f64();
+            let text = format!("provider `{}` was busy for {seconds} s", provider.name);
+            Err((Refusal::new(Code::QueueTimeout, text).after(COME_BACK), true))
+        }
+    }
+}
+
+/// Nobody knows when a place will be free.
+const COME_BACK: Duration = Duration::from_secs(1);
+
+/// Whether a fault says that the upstream has more to do than it can.
+fn says_too_much(fault: &Fault) -> bool {
+    fault.class == Class::Throttle || matches!(fault.kind, Kind::Timeout | Kind::FirstByte)
 }
 
 /// An answer is here: the visit of a whole one is over, that of a stream goes on with it.

@@ -11,12 +11,14 @@ use foldhash::{HashMap, HashMapExt as _};
 use http::{HeaderMap, HeaderValue, header};
 use rules::budget::RetryBudget;
 use rules::order::Strategy;
+use rules::shares::Class;
 
 use crate::head;
 use crate::keyring::KeyRing;
 use crate::lobby::Lobby;
 use crate::meters::{KeptMeters, Meters};
 use crate::purse::{KeptPurses, Purses};
+use crate::slots::Dock;
 use crate::standing::{Gate, Standing};
 
 /// One configuration in force, with the state of its objects at hand. A request holds one from its
@@ -34,6 +36,7 @@ pub struct Running {
     pub lobby: Arc<Lobby>,
     /// The quotas of its clients.
     pub purses: Purses,
+    docks: HashMap<Arc<str>, Arc<Dock>>,
 }
 
 /// What belongs to a configured route.
@@ -71,6 +74,8 @@ pub struct UpstreamState {
     pub keys: Arc<KeyRing>,
     /// Whose turn it is among them, on this worker.
     pub turn: AtomicUsize,
+    /// Its provider's places, where they are bounded.
+    pub dock: Option<Arc<Dock>>,
     /// Its label as a header shows it.
     pub shown: HeaderValue,
     /// What every call's head holds: one for each key, or one without.
@@ -154,6 +159,11 @@ impl Running {
         )
     }
 
+    /// The places of every provider whose calls side by side are bounded.
+    pub(crate) fn docks(&self) -> &HashMap<Arc<str>, Arc<Dock>> {
+        &self.docks
+    }
+
     /// How long a caller's body may take on an endpoint: the longest `body_timeout` of its routes,
     /// since the body itself says which route it is for.
     #[must_use]
@@ -166,6 +176,7 @@ impl Running {
 #[derive(Debug, Default)]
 pub(crate) struct Kept {
     keyrings: HashMap<Arc<str>, Arc<KeyRing>>,
+    docks: HashMap<Arc<str>, Arc<Dock>>,
     /// By route.
     budgets: HashMap<Arc<str>, Arc<RetryBudget>>,
     upstreams: HashMap<Identity, Known>,
@@ -187,6 +198,7 @@ impl Kept {
             let ring = self.keyrings.entry(provider.name.clone()).or_default();
             *ring = ring.fitting(provider);
         }
+        self.bind_docks(&snapshot);
         let mut routes = HashMap::with_capacity(snapshot.routes.len());
         for route in &snapshot.routes {
             let upstreams = route.upstreams.iter().map(|upstream| self.bind_upstream(route, upstream)).collect();
@@ -209,7 +221,27 @@ impl Kept {
         }
         let meters = self.meters.bind(&snapshot, Clock.now());
         let purses = self.purses.bind(&snapshot);
-        Running { snapshot, routes, patience, meters, lobby: self.lobby.clone(), purses }
+        let (lobby, docks) = (self.lobby.clone(), self.docks.clone());
+        Running { snapshot, routes, patience, meters, lobby, docks, purses }
+    }
+
+    fn bind_docks(&mut self, snapshot: &Snapshot) {
+        let now = Clock.now();
+        let bounded =
+            |name: &Arc<str>| snapshot.providers.iter().any(|one| one.name == *name && one.concurrency.is_some());
+        self.docks.retain(|provider, _| bounded(provider));
+        for provider in &snapshot.providers {
+            let Some(terms) = provider.concurrency else { continue };
+            let leads_there = |route: &Route| route.upstreams.iter().any(|one| one.provider.name == provider.name);
+            let comes = |class| {
+                let mut clients = snapshot.clients.iter().filter(|client| client.class == class);
+                clients.any(|client| snapshot.routes.iter().any(|route| leads_there(route) && client.may_use(route)))
+            };
+            let is_shared = Class::ALL.into_iter().all(comes);
+            let dock = self.docks.entry(provider.name.clone());
+            let dock = dock.or_insert_with(|| Arc::new(Dock::new(terms, is_shared, now)));
+            dock.comes_under(terms, is_shared, now);
+        }
     }
 
     fn bind_upstream(&mut self, route: &Route, upstream: &Upstream) -> UpstreamState {
@@ -228,6 +260,7 @@ impl Kept {
             dimension: self.dimensions.entry(space).or_default().clone(),
             keys: self.keyrings.entry(upstream.provider.name.clone()).or_default().clone(),
             turn: AtomicUsize::new(0),
+            dock: self.docks.get(&upstream.provider.name).cloned(),
             shown: head::named(&upstream.label),
             heads: heads(&upstream.provider),
         }

@@ -254,7 +254,7 @@ async fn seek(
     let used = || running.purses.of(client).map(|purse| purse.used(trail.record.time));
     let first = plan::branch(route, client, (headers, ask, &used), &worker.dice);
     stake::stake(running, client, (route, first), ask, trail).await?;
-    let call = Call { worker, route: (route, state), errand, is_idempotent, first, deadline };
+    let call = Call { worker, client, route: (route, state), errand, is_idempotent, first, deadline };
     let parts = batch::parts(ask, route)?;
     if let Some(mirror) = plan::mirror(route, client, is_idempotent, &worker.dice).filter(|_| parts.is_empty()) {
         let traceparent = errand.traceparent.cloned();

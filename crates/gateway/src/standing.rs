@@ -12,6 +12,8 @@ use rules::breaker::{Breaker, Stand, Terms, Trial};
 use rules::ewma::PeakEwma;
 use rules::pursuit::Bar;
 
+use crate::slots::Slot;
+
 /// What all workers know of one upstream of a route. Survives reloads.
 #[derive(Debug)]
 pub struct Standing {
@@ -276,7 +278,7 @@ impl Gate {
         if self.is_measured {
             self.standing.busy.fetch_add(1, Relaxed);
         }
-        Ok(Visit { gate: self.clone(), trial, began: now, is_settled: false })
+        Ok(Visit { gate: self.clone(), trial, began: now, is_settled: false, slot: None })
     }
 }
 
@@ -288,6 +290,8 @@ pub struct Visit {
     trial: Option<Trial>,
     began: Instant,
     is_settled: bool,
+    /// Its place among the calls side by side, where those are bounded.
+    pub slot: Option<Slot>,
 }
 
 impl Visit {
@@ -311,6 +315,9 @@ impl Visit {
     /// The answer has ended well.
     pub fn succeeded(mut self, now: Instant) {
         self.is_settled = true;
+        if let Some(slot) = self.slot.take() {
+            slot.succeeded(now);
+        }
         let standing = &self.gate.standing;
         if self.trial.is_none() && standing.is_quiet.load(Relaxed) {
             return;

@@ -73,6 +73,21 @@ impl<K: Clone + Eq + Hash, T> Slots<K, T> {
         }
     }
 
+    /// Whether calls of both classes come here.
+    #[must_use]
+    pub const fn is_shared(&self) -> bool {
+        self.is_shared
+    }
+
+    /// Everybody of a class who waits.
+    pub fn in_line(&self, class: Class) -> impl Iterator<Item = &T> {
+        let queue = match class {
+            Class::Online => &self.online,
+            Class::Batch => &self.batch,
+        };
+        queue.lanes().flat_map(|(_, lane)| lane.iter().map(|(_, call)| call))
+    }
+
     /// Whether a newcomer of the class would have a place at once. Takes nothing.
     #[must_use]
     pub fn is_free(&self, class: Class) -> bool {

@@ -31,6 +31,7 @@ const SUPPORT: &[&str] = &[
     "running",
     "seat",
     "sheet",
+    "slots",
     "standing",
     "trail",
     "wire",

@@ -1,7 +1,7 @@
 //! Who answers.
 
 use super::Preset::{Is, Nothing, Words};
-use super::{GOVERNANCE, HTTP, Key, Kind, Section, key, needed};
+use super::{HTTP, Key, Kind, Section, key, needed};
 
 pub(super) const SECTIONS: &[Section] = &[
     Section { under: &["providers[]."], keys: PROVIDER },
@@ -59,7 +59,12 @@ const PROVIDER: &[Key] = &[
         Is("auto"),
         "Embedding inputs that came as token ids: passed on, decoded to text, or passed until it refuses them.",
     ),
-    key("concurrency", Kind::Table, Nothing, "Calls in flight to this provider.").with(GOVERNANCE),
+    key(
+        "concurrency",
+        Kind::Table,
+        Nothing,
+        "Calls in flight to this provider, of all routes together; others wait in the `queue`, or go to another upstream.",
+    ),
     key("concurrency.max", Kind::Integer(1, 65_535), Words("unbounded"), "Calls in flight at most."),
     key(
         "concurrency.adaptive",

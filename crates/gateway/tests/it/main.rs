@@ -45,6 +45,8 @@ mod repeats;
 #[cfg(test)]
 mod rerank;
 #[cfg(test)]
+mod slots;
+#[cfg(test)]
 mod stage;
 #[cfg(test)]
 mod storms;

@@ -21,10 +21,10 @@ mod tests;
 
 use std::time::{Duration, Instant};
 
-use base::{Class, Fault, Kind};
+use base::{Class, Fault, Kind, Refusal};
 use smallvec::SmallVec;
 
-pub use verdict::refusal;
+pub use verdict::{deadline_exceeded, refusal};
 
 /// Which calls may be repeated once they may have reached an upstream: `retry.when`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -126,6 +126,8 @@ pub struct Circumstances {
 pub enum Next {
     /// Try this one now.
     Try(Step),
+    /// Wait in the line of this one for a place, then try it.
+    Queue(Step),
     /// Wait for one more try: take it out of the retry budget, say so to [`Pursuit::waits`], sleep.
     Wait(Pause),
     /// There is no more to be done.
@@ -209,6 +211,8 @@ pub struct Pursuit<'a> {
     forgone: bool,
     stopped: bool,
     first: Option<Fault>,
+    /// What the first line that could not be waited in has to say.
+    crowded: Option<Refusal>,
 }
 
 /// A target, and how it stands in this call.
@@ -226,6 +230,8 @@ enum Stands {
     /// It failed, and may be tried again after a wait, but not before its breaker lets it.
     Broken(Option<Instant>),
     Barred(Bar),
+    /// It has no place free now.
+    Full,
     /// Nothing more is to be had from it.
     Out,
 }
@@ -250,6 +256,7 @@ impl<'a> Pursuit<'a> {
             forgone: terms.retry.when == Repeats::Never,
             stopped: false,
             first: None,
+            crowded: None,
             terms,
         }
     }
@@ -265,8 +272,12 @@ impl<'a> Pursuit<'a> {
         }
         let again = self.manner != self.first_manner();
         let at = if again { Some(self.at) } else { self.fresh().or_else(|| self.owed(now)) };
-        match at {
-            Some(at) => self.step(at).map_or(Next::Over, Next::Try),
+        if let Some(at) = at {
+            return self.step(at).map_or(Next::Over, Next::Try);
+        }
+        // Only when nobody else has room.
+        match self.places.iter().position(|place| place.stands == Stands::Full) {
+            Some(at) => self.step(at).map_or(Next::Over, Next::Queue),
             None => self.pause(now).map_or(Next::Over, Next::Wait),
         }
     }
@@ -310,7 +321,9 @@ impl<'a> Pursuit<'a> {
     fn step(&mut self, at: usize) -> Option<Step> {
         let target = self.places.get(at)?.target;
         self.at = at;
-        let is_left = |place: &Place| place.stands == Stands::Fresh && place.target.upstream != target.upstream;
+        let is_left = |place: &Place| {
+            matches!(place.stands, Stands::Fresh | Stands::Full) && place.target.upstream != target.upstream
+        };
         Some(Step { target, manner: self.manner, more: self.places.iter().any(is_left) })
     }
 
@@ -374,6 +387,30 @@ impl<'a> Pursuit<'a> {
         }
     }
 
+    /// The upstream that was named has no place free: it is waited for if no other one has.
+    pub fn full(&mut self) {
+        self.manner = self.first_manner();
+        let Some(place) = self.places.get_mut(self.at) else { return };
+        place.stands = Stands::Full;
+        let upstream = place.target.upstream;
+        let others = self.places.iter_mut().filter(|other| other.target.upstream == upstream);
+        for other in others.filter(|other| other.stands == Stands::Fresh) {
+            other.stands = Stands::Full;
+        }
+    }
+
+    /// The line that was named cannot be waited in, or has been for too long: then the call `is_over`.
+    pub fn crowded(&mut self, refusal: Refusal, is_over: bool) {
+        let upstream = self.places.get(self.at).map(|place| place.target.upstream);
+        for place in self.places.iter_mut().filter(|place| Some(place.target.upstream) == upstream) {
+            if place.stands == Stands::Full {
+                place.stands = Stands::Out;
+            }
+        }
+        self.crowded.get_or_insert(refusal);
+        self.stopped |= is_over;
+    }
+
     /// The try that was named has failed.
     pub fn failed(&mut self, fault: Fault, facts: Circumstances, now: Instant) {
         if self.again(&fault, facts) {
@@ -401,7 +438,8 @@ impl<'a> Pursuit<'a> {
             let upstream = place.target.upstream;
             // Another key helps against a refusal or a throttle, not against a fault of the upstream.
             let other_keys = self.places.iter_mut().filter(|other| other.target.upstream == upstream);
-            for other in other_keys.filter(|other| fault.class == Class::Upstream && other.stands == Stands::Fresh) {
+            let is_left = |other: &Place| matches!(other.stands, Stands::Fresh | Stands::Full);
+            for other in other_keys.filter(|other| fault.class == Class::Upstream && is_left(other)) {
                 other.stands = Stands::Out;
             }
         }

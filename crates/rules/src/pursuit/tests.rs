@@ -430,6 +430,30 @@ fn another_upstream_is_left_only_while_it_takes_calls() {
     assert!(!Case { pursuit: Pursuit::new(barred, terms), now }.step().more);
 }
 
+fn crowd() -> Refusal {
+    Refusal::new(base::Code::QueueFull, "full")
+}
+
+#[test]
+fn a_full_upstream_is_waited_for_only_when_no_other_has_room() {
+    let retry = retry(&[], &[]);
+    let mut case = Case::with(&[target(0, 0), target(0, 1), target(1, 0)], &retry, true);
+    let Next::Try(first) = case.pursuit.next(case.now) else { panic!("there is one to try") };
+    assert_eq!(first.target, target(0, 0));
+    case.pursuit.full();
+    let Next::Try(second) = case.pursuit.next(case.now) else { panic!("the other upstream has room") };
+    assert_eq!((second.target, second.more), (target(1, 0), true));
+    case.pursuit.full();
+    let Next::Queue(third) = case.pursuit.next(case.now) else { panic!("all are full") };
+    assert_eq!(third.target, target(0, 0));
+    case.pursuit.crowded(crowd(), false);
+    let Next::Queue(fourth) = case.pursuit.next(case.now) else { panic!("there is another line") };
+    assert_eq!(fourth.target, target(1, 0));
+    case.pursuit.crowded(Refusal::new(base::Code::QueueTimeout, "late"), true);
+    assert_eq!(case.pursuit.next(case.now), Next::Over);
+    assert_eq!(case.pursuit.verdict(case.now).code, base::Code::QueueFull, "the first line's word");
+}
+
 /// How a try of the property below goes.
 #[derive(Clone, Copy, Debug)]
 enum Goes {
@@ -439,6 +463,7 @@ enum Goes {
     Refused,
     Stale,
     Barred(u64),
+    Full,
 }
 
 fn goes() -> impl Strategy<Value = Goes> {
@@ -449,6 +474,7 @@ fn goes() -> impl Strategy<Value = Goes> {
         Just(Goes::Refused),
         Just(Goes::Stale),
         (0..40_000u64).prop_map(Goes::Barred),
+        Just(Goes::Full),
     ]
 }
 
@@ -486,12 +512,31 @@ proptest! {
                     case.now = case.now.max(pause.wake(0.5));
                     continue;
                 }
+                Next::Queue(_) if matches!(goes.front(), Some(Goes::Full)) => {
+                    goes.pop_front();
+                    case.pursuit.crowded(crowd(), false);
+                    continue;
+                }
+                Next::Queue(step) => {
+                    case.now += Duration::from_millis(100);
+                    if matches!(goes.front(), Some(Goes::Barred(_))) || case.now + LEAST > deadline {
+                        goes.pop_front();
+                        case.pursuit.crowded(crowd(), true);
+                        continue;
+                    }
+                    step
+                }
+                Next::Try(_) if matches!(goes.front(), Some(Goes::Full)) => {
+                    goes.pop_front();
+                    case.pursuit.full();
+                    continue;
+                }
                 Next::Try(step) => step,
             };
             prop_assert!(case.now + LEAST <= deadline);
             prop_assert!(rests.iter().all(|(target, until)| *target != step.target || *until <= case.now));
             let (fault, facts) = match goes.pop_front().unwrap_or(Goes::Broken) {
-                Goes::Broken => (broken(), Circumstances::default()),
+                Goes::Broken | Goes::Full => (broken(), Circumstances::default()),
                 Goes::Hung(millis) => {
                     case.now = (case.now + Duration::from_millis(millis)).min(deadline);
                     (fault(Class::Upstream, Kind::Timeout), Circumstances::default())

@@ -18,6 +18,7 @@ impl Pursuit<'_> {
         match self.first {
             Some(fault) if fault.class == Class::Caller => refusal(fault),
             _ if is_throttled => throttled(soonest.unwrap_or_default().min(longest)),
+            None if self.crowded.is_some() => self.crowded.unwrap_or_else(deadline_exceeded),
             _ if is_spent => deadline_exceeded(),
             None => unavailable(soonest),
             Some(fault) => {
@@ -29,7 +30,9 @@ impl Pursuit<'_> {
     }
 }
 
-fn deadline_exceeded() -> Refusal {
+/// The whole call's clock ran out.
+#[must_use]
+pub fn deadline_exceeded() -> Refusal {
     Refusal::new(Code::DeadlineExceeded, "the call's deadline ran out before an upstream answered")
 }
 

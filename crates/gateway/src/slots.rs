@@ -1,0 +1,239 @@
+//! Places at upstreams: how many calls a provider has side by side, over all routes and workers.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
+
+use base::Clock;
+use rules::knee::Knee;
+use rules::shares::Class;
+use rules::slots::{Slots, Terms};
+use tokio::sync::Notify;
+
+/// The places at one provider, and the lines before them. Survives reloads.
+#[derive(Debug)]
+pub struct Dock {
+    state: Mutex<State>,
+}
+
+/// The line is bounded by the queue's depth.
+#[derive(Debug)]
+struct State {
+    slots: Slots<Arc<str>, Arc<Waiter>>,
+    /// Of a provider whose number of places is found out.
+    knee: Option<Knee>,
+    terms: Terms,
+    /// Of the last call that joined the line.
+    number: u64,
+}
+
+#[derive(Debug)]
+struct Waiter {
+    route: Arc<str>,
+    /// A place was taken for it.
+    is_granted: AtomicBool,
+    news: Notify,
+}
+
+/// A place at a provider. Dropped, it is free again.
+#[derive(Debug)]
+pub struct Slot {
+    dock: Arc<Dock>,
+    class: Class,
+    began: Instant,
+    /// No further call could have begun beside it.
+    was_full: bool,
+}
+
+/// A place in the line. Dropped, it is free again, and so is the slot that was granted meanwhile.
+#[derive(Debug)]
+pub struct InLine {
+    dock: Arc<Dock>,
+    waiter: Arc<Waiter>,
+    class: Class,
+    client: Arc<str>,
+    number: u64,
+    is_over: bool,
+}
+
+impl State {
+    fn settle(&mut self, is_shared: bool) {
+        let limit = self.knee.as_ref().map_or(self.terms.max, Knee::limit);
+        self.slots.resize(limit, is_shared);
+    }
+
+    /// Gives every place that is free to whoever has the next turn.
+    fn give(&mut self) {
+        if let Some(knee) = &self.knee {
+            self.slots.resize(knee.limit(), self.slots.is_shared());
+        }
+        while let Some((_, waiter)) = self.slots.give() {
+            waiter.is_granted.store(true, SeqCst);
+            waiter.news.notify_one();
+        }
+    }
+
+    fn is_full(&self) -> bool {
+        self.slots.in_use() >= self.slots.limit()
+    }
+}
+
+impl Dock {
+    /// All places free.
+    #[must_use]
+    pub fn new(terms: Terms, is_shared: bool, now: Instant) -> Self {
+        let knee = terms.adaptive.then(|| Knee::new(terms, now));
+        let mut state = State { slots: Slots::new(terms.max, is_shared), knee, terms, number: 0 };
+        state.settle(is_shared);
+        Self { state: Mutex::new(state) }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A reload has brought other terms. What was found out stays.
+    pub(crate) fn comes_under(&self, terms: Terms, is_shared: bool, now: Instant) {
+        let mut state = self.state();
+        state.knee = match state.knee.take() {
+            Some(mut knee) if terms.adaptive => {
+                knee.comes_under(terms);
+                Some(knee)
+            }
+            _ => terms.adaptive.then(|| Knee::new(terms, now)),
+        };
+        state.terms = terms;
+        state.settle(is_shared);
+        state.give();
+    }
+
+    /// A place, if one is free and nobody waits for it.
+    #[must_use]
+    pub fn take(self: &Arc<Self>, class: Class, now: Instant) -> Option<Slot> {
+        let mut state = self.state();
+        let is_taken = state.slots.take(class);
+        is_taken.then(|| Slot { dock: self.clone(), class, began: now, was_full: state.is_full() })
+    }
+
+    /// Whether half of the places are free: what is not a caller's own stays away otherwise.
+    #[must_use]
+    pub fn is_roomy(&self) -> bool {
+        let state = self.state();
+        state.slots.in_use() * 2 <= state.slots.limit()
+    }
+
+    /// Places that there are, and those that are taken.
+    #[must_use]
+    pub fn shown(&self) -> (u32, u32) {
+        let state = self.state();
+        (state.slots.limit(), state.slots.in_use())
+    }
+
+    /// Adds the calls that wait, by route and class.
+    pub fn add_depths(&self, depths: &mut BTreeMap<(Arc<str>, &'static str), usize>) {
+        let state = self.state();
+        for class in Class::ALL {
+            for waiter in state.slots.in_line(class) {
+                *depths.entry((waiter.route.clone(), class.as_str())).or_default() += 1;
+            }
+        }
+    }
+
+    /// A place in the line, if fewer than `depth` of the class wait.
+    #[must_use]
+    pub fn join(
+        self: &Arc<Self>,
+        class: Class,
+        (client, route): (&Arc<str>, &Arc<str>),
+        depth: usize,
+    ) -> Option<InLine> {
+        let mut state = self.state();
+        if state.slots.waiting(class) >= depth {
+            return None;
+        }
+        state.number += 1;
+        let number = state.number;
+        let waiter = Waiter { route: route.clone(), is_granted: AtomicBool::new(false), news: Notify::new() };
+        let waiter = Arc::new(waiter);
+        state.slots.join(class, client, number, waiter.clone());
+        // A place may have become free since it was asked for.
+        state.give();
+        Some(InLine { dock: self.clone(), waiter, class, client: client.clone(), number, is_over: false })
+    }
+
+    fn ended(&self, class: Class) {
+        let mut state = self.state();
+        state.slots.ended(class);
+        state.give();
+    }
+}
+
+impl Slot {
+    /// The call has ended well: how long it took says something about the upstream.
+    pub fn succeeded(self, now: Instant) {
+        if let Some(knee) = &mut self.dock.state().knee {
+            knee.ended(self.began, self.was_full, now);
+        }
+    }
+
+    /// The upstream has too much to do: it throttles, or does not answer in time.
+    pub fn overloaded(&self, now: Instant) {
+        if let Some(knee) = &mut self.dock.state().knee {
+            knee.overloaded(self.began, now);
+        }
+    }
+
+    /// The same place, for one more try that begins now.
+    #[must_use]
+    pub const fn anew(mut self, now: Instant) -> Self {
+        self.began = now;
+        self
+    }
+
+    /// Whether it is one of these places.
+    #[must_use]
+    pub fn is_at(&self, dock: &Arc<Dock>) -> bool {
+        Arc::ptr_eq(&self.dock, dock)
+    }
+}
+
+impl Drop for Slot {
+    fn drop(&mut self) {
+        self.dock.ended(self.class);
+    }
+}
+
+impl InLine {
+    /// Waits for a place, until `until` at the latest.
+    pub async fn turn(mut self, until: Instant) -> Option<Slot> {
+        let granted = async {
+            while !self.waiter.is_granted.load(SeqCst) {
+                self.waiter.news.notified().await;
+            }
+        };
+        tokio::select! {
+            biased;
+            () = granted => {}
+            () = tokio::time::sleep_until(until.into()) => return None,
+        }
+        self.is_over = true;
+        let was_full = self.dock.state().is_full();
+        Some(Slot { dock: self.dock.clone(), class: self.class, began: Clock.now(), was_full })
+    }
+}
+
+impl Drop for InLine {
+    fn drop(&mut self) {
+        if self.is_over {
+            return;
+        }
+        let left = self.dock.state().slots.leave(self.class, &self.client, self.number);
+        match left {
+            // Those behind it may be of a class that has room.
+            Some(_) => self.dock.state().give(),
+            // It had its turn just when it left.
+            None => self.dock.ended(self.class),
+        }
+    }
+}
