@@ -211,3 +211,6 @@ impl KeptPurses {
 fn with_quota(snapshot: &Snapshot) -> impl Iterator<Item = (&Arc<Client>, &Arc<Terms>)> {
     snapshot.clients.iter().filter_map(|client| Some((client, client.quota.as_ref()?)))
 }
+
+#[cfg(test)]
+mod tests;

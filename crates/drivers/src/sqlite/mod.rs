@@ -1,6 +1,6 @@
 //! The usage ledger in an SQLite file, written behind the traffic by one thread.
 //!
-//! **What is promised.** An entry is committed at most 60 ms after it was booked, as long as the disk
+//! **What is promised.** An entry is committed at most 50 ms after it was booked, as long as the disk
 //! takes a commit in a few milliseconds. What is committed survives the process whatever ends it, and,
 //! since every commit waits for `fsync` (WAL with `synchronous = FULL`), a power cut too, as far as the
 //! disk keeps its word. A disk that is slow, full or gone and a file that another process holds locked

@@ -12,7 +12,7 @@ use state::{Book, QUARTER, Question, Row, Sums};
 use super::failure::Failure;
 use super::schema;
 
-/// A database file; opened when it is first needed, and again after every failure.
+/// A database file; opened when it is first needed, and again after every failure if that can be.
 #[derive(Debug)]
 pub(super) struct Store {
     path: PathBuf,
@@ -87,7 +87,15 @@ impl Store {
             }
             done => done,
         }
-        .inspect_err(|_| self.open = None)
+        .inspect_err(|_| self.try_anew())
+    }
+
+    /// A connection may be at fault itself, as when a file system has come back. But where no new one can be
+    /// had, as on a full disk, the old one can still be read from.
+    fn try_anew(&mut self) {
+        if let Ok(fresh) = open(&self.path) {
+            self.open = Some(fresh);
+        }
     }
 
     fn try_with<T>(&mut self, act: impl Fn(&mut Connection) -> Result<T, Failure>) -> Result<T, Failure> {

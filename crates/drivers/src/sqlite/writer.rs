@@ -10,8 +10,8 @@ use super::desk::{Desk, Item, MOST_ENTRIES, Reply};
 use super::failure::Failure;
 use super::store::Store;
 
-/// Entries are gathered this long, so that a busy gateway commits some twenty times a second.
-const GATHER: Duration = Duration::from_millis(40);
+/// Entries are gathered this long, so that a busy gateway commits some thirty times a second at most.
+const GATHER: Duration = Duration::from_millis(30);
 /// The first wait after a failure, and the longest.
 const RETRY: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(1));
 /// A trouble shorter than this is nothing to tell.

@@ -37,6 +37,8 @@ mod probes;
 #[cfg(test)]
 mod queues;
 #[cfg(test)]
+mod quotas;
+#[cfg(test)]
 mod records;
 #[cfg(test)]
 mod reload;

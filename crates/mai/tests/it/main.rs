@@ -13,4 +13,5 @@ mod program;
 mod reload;
 mod scarcity;
 mod tls;
+mod usage;
 mod zero;

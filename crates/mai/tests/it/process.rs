@@ -151,6 +151,10 @@ impl Program {
         assert!(Command::new("kill").args(["-s", name, &pid]).status().unwrap().success());
     }
 
+    pub fn id(&self) -> u32 {
+        self.child.id()
+    }
+
     /// The exit code, once it has ended. `None` for a signal.
     pub async fn exit(&mut self) -> Option<i32> {
         let mut status = None;

@@ -1,0 +1,411 @@
+//! Budgets of tokens and money: what they let in, what each ending counts, and what it costs.
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use state::{Columns, Question, Sums};
+use testkit::{Answer, Ask, At, How, Reply, Scenario, Script, Storm, chat, embeddings, rerank, storms, story};
+
+use crate::stage::{KEY, Stage, pleasant, usual_but, without_breakers, without_waits};
+
+/// The usual gateway, whose first client has this quota.
+fn with_quota(quota: &str) -> String {
+    let app = "  - { name: app, keys: [sk-app], routes: [\"*\"] }";
+    without_breakers(&without_waits(&usual_but(
+        app,
+        &format!("  - {{ name: app, keys: [sk-app], routes: [\"*\"], quota: {quota} }}"),
+    )))
+}
+
+/// A chat call whose answer may have so many tokens.
+fn hello(most: u64) -> Ask {
+    chat("chat").user("Hi").with("max_tokens", most)
+}
+
+/// Tokens that the gateway expects of its prompt.
+fn prompt_of(ask: &Ask) -> u64 {
+    base::estimate(&ask.bytes())
+}
+
+fn used(prompt: u64, completion: u64) -> Value {
+    json!({ "prompt_tokens": prompt, "completion_tokens": completion, "total_tokens": prompt + completion })
+}
+
+/// What the ledger has of the first client.
+async fn ledger(stage: &Stage) -> Sums {
+    stage.comes_to_rest().await;
+    stage.live.gather();
+    let question = Question { client: Some("app".into()), ..Question::default() };
+    let rows = stage.live.books.ledger.report(question).await.unwrap();
+    rows.iter().fold(Sums::default(), |sums, row| sums.plus(row.sums))
+}
+
+/// The share of its quota that the first client has used.
+fn ratio(stage: &Stage, kind: &str) -> f64 {
+    stage.metric(&format!("mai_quota_used_ratio{{client=\"app\",kind=\"{kind}\"}}"))
+}
+
+fn refused(answer: &Answer) -> String {
+    assert_eq!((answer.status, answer.code().as_deref()), (429, Some("insufficient_quota")), "{}", answer.text());
+    answer.json()["error"]["message"].as_str().unwrap().to_owned()
+}
+
+#[test]
+fn a_refusal_names_the_quota_says_when_it_begins_anew_and_costs_no_call() {
+    story(async {
+        let stage = Stage::set(&with_quota("{ tokens: 100, timezone: Asia/Shanghai }"));
+        let a = stage.host("a", Reply::say(["Hi"]).usage(used(60, 60)));
+        assert_eq!(stage.ask(hello(10)).await.status, 200);
+        let answer = stage.ask(hello(10)).await;
+        let message = refused(&answer);
+        assert!(message.contains("the quota of client `app`"), "{message}");
+        assert!(message.contains("of 100 tokens a month, 120 tokens used"), "{message}");
+        assert!(message.contains("-01T00:00:00+08:00"), "{message}");
+        assert_eq!(answer.json()["error"]["type"], "rate_limit_error");
+        assert_eq!(answer.header("x-should-retry"), Some("false"));
+        assert_eq!(answer.header("retry-after"), None, "nobody waits for a month");
+        assert_eq!(a.calls().len(), 1);
+        let line = stage.last_line().await;
+        assert_eq!(
+            (&line["outcome"], &line["attempts"], &line["tokens_in"]),
+            (&json!("policy_quota"), &json!([]), &Value::Null)
+        );
+        assert_eq!(stage.metric("mai_rejected_total{client=\"app\",reason=\"policy_quota\"}"), 1.0);
+        assert_eq!(ledger(&stage).await.requests, 1, "what was refused used nothing");
+    });
+}
+
+#[test]
+fn of_a_crowd_exactly_as_many_get_in_as_fit() {
+    story(async {
+        let each = prompt_of(&hello(80)) + 80;
+        let stage = Stage::set(&with_quota(&format!("{{ tokens: {} }}", 50 * each + each - 1)));
+        let a = stage.host("a", Reply::say(["Hi"]).usage(used(10, 10)).after(Duration::from_secs(1)));
+        let crowd = async |count: usize| {
+            let stage = &stage;
+            let calls = (0..count).map(|_| async move { stage.ask(hello(80)).await.status });
+            let statuses = futures(calls).await;
+            statuses.iter().filter(|status| **status == 200).count()
+        };
+        assert_eq!(crowd(1000).await, 50);
+        assert_eq!(a.calls().len(), 50);
+        // They used less than they had put aside: 1,000 tokens are spent.
+        let left = 51 * each - 1 - 1000;
+        assert_eq!(crowd(1000).await, usize::try_from(left / each).unwrap());
+    });
+}
+
+/// All of them side by side.
+async fn futures<T>(calls: impl Iterator<Item = impl Future<Output = T>>) -> Vec<T> {
+    let mut calls: Vec<_> = calls.map(|call| (Box::pin(call), None)).collect();
+    std::future::poll_fn(|cx| {
+        let mut is_done = true;
+        for (call, done) in &mut calls {
+            if done.is_none() {
+                match call.as_mut().poll(cx) {
+                    std::task::Poll::Ready(value) => *done = Some(value),
+                    std::task::Poll::Pending => is_done = false,
+                }
+            }
+        }
+        if is_done { std::task::Poll::Ready(()) } else { std::task::Poll::Pending }
+    })
+    .await;
+    calls.into_iter().filter_map(|(_, done)| done).collect()
+}
+
+#[test]
+fn a_caller_who_bounds_nothing_uses_a_small_quota_up() {
+    story(async {
+        let stage = Stage::set(&with_quota("{ tokens: 1000 }"));
+        stage.host("a", Reply::say(["Hi"]).usage(used(100, 300)));
+        for _ in 0..3 {
+            assert_eq!(stage.ask(chat("chat").user("Hi")).await.status, 200);
+        }
+        refused(&stage.ask(chat("chat").user("Hi")).await);
+        assert!((ratio(&stage, "tokens") - 1.2).abs() < 1e-9);
+    });
+}
+
+#[test]
+fn a_call_that_may_write_more_than_is_left_is_told_so() {
+    story(async {
+        let stage = Stage::set(&with_quota("{ tokens: 1000, per: day }"));
+        stage.host("a", pleasant());
+        let message = refused(&stage.ask(hello(5000)).await);
+        assert!(message.contains("of 1000 tokens a day, 0 tokens used; it needs 50"), "{message}");
+        assert_eq!(stage.ask(hello(500)).await.status, 200);
+    });
+}
+
+/// One call of every way to end, and the tokens that it must count for the caller.
+async fn ending(how: &str) -> (Stage, u64) {
+    let stage = Stage::set(&with_quota("{ tokens: 1000000, cost: 5 }"));
+    let words = || Reply::say(vec!["four"; 40]).usage(used(150, 250));
+    let mut expected = 400;
+    match how {
+        "whole" => drop(stage.host("a", words())),
+        "whole, nothing told" => {
+            stage.host("a", words().usage(Value::Null));
+            expected = 0;
+        }
+        "stream" | "stream, caller asks for usage" => drop(stage.host("a", words().every(Duration::from_millis(10)))),
+        "stream, nothing told" => {
+            stage.host("a", words().usage(Value::Null));
+            expected = 0;
+        }
+        "nonsense" => {
+            stage.host("a", words().usage(json!({ "prompt_tokens": -5, "completion_tokens": 1e18 })));
+            expected = 0;
+        }
+        "failover" => {
+            stage.host("a", words().cut(At::Events(0), How::Rst));
+            stage.host("b", words());
+        }
+        "caller leaves" | "cut" => {
+            let slow = words().every(Duration::from_secs(1));
+            stage.host("a", if how == "cut" { slow.cut(At::Events(20), How::Rst) } else { slow });
+            expected = 0;
+        }
+        "left before it began" => {
+            stage.host("a", Reply::hang());
+            expected = 1;
+        }
+        "failed" => {
+            stage.host("a", Reply::status(500));
+            stage.host("b", Reply::status(500));
+            expected = 1;
+        }
+        _ => {
+            stage.host("a", Reply::status(400));
+            expected = 1;
+        }
+    }
+    let is_stream =
+        how.starts_with("stream") || matches!(how, "failover" | "caller leaves" | "cut" | "left before it began");
+    let ask = if is_stream { hello(500).stream() } else { hello(500) };
+    let ask = if how == "stream, caller asks for usage" { ask.usage() } else { ask };
+    let mut caller = stage.caller();
+    caller.begin(&ask.key(KEY)).await;
+    match how {
+        "caller leaves" => {
+            caller.head().await.unwrap();
+            for _ in 0..10 {
+                let _ = caller.more().await;
+            }
+        }
+        "left before it began" => tokio::time::sleep(Duration::from_secs(1)).await,
+        _ => drop(caller.answer().await),
+    }
+    drop(caller);
+    (stage, expected)
+}
+
+#[test]
+fn ledger_metrics_log_and_quota_agree_however_a_call_ends() {
+    for how in [
+        "whole",
+        "whole, nothing told",
+        "stream",
+        "stream, caller asks for usage",
+        "stream, nothing told",
+        "nonsense",
+        "failover",
+        "caller leaves",
+        "cut",
+        "left before it began",
+        "failed",
+        "refused",
+    ] {
+        story(async {
+            let (stage, expected) = ending(how).await;
+            let sums = ledger(&stage).await;
+            let tokens = sums.tokens_in + sums.tokens_out;
+            match expected {
+                0 => assert!(tokens > 0, "{how}: an estimate above nothing"),
+                1 => assert_eq!(tokens, 0, "{how}"),
+                known => assert_eq!(tokens, known, "{how}"),
+            }
+            assert_eq!(sums.requests, 1, "{how}");
+            let line = stage.last_line().await;
+            let count = |name: &str| line[name].as_u64().unwrap_or_default();
+            assert_eq!((count("tokens_in"), count("tokens_out")), (sums.tokens_in, sums.tokens_out), "{how}: {line}");
+            let of_kind =
+                |kind| stage.metric(&format!("mai_tokens_total{{client=\"app\",kind=\"{kind}\",route=\"chat\"}}"));
+            assert_eq!(of_kind("prompt") + of_kind("completion"), tokens as f64, "{how}");
+            assert!(
+                (ratio(&stage, "tokens") - tokens as f64 / 1e6).abs() < 1e-12,
+                "{how}: {}",
+                ratio(&stage, "tokens")
+            );
+            // Nothing stays put aside: all that is left can be had at once.
+            let left = 1_000_000 - tokens - prompt_of(&hello(900_000));
+            stage.host("a", pleasant());
+            stage.host("b", pleasant());
+            tokio::time::sleep(Duration::from_secs(30)).await;
+            stage.sweep();
+            assert_eq!(stage.ask(hello(left)).await.status, 200, "{how}");
+        });
+    }
+}
+
+#[test]
+fn a_large_answer_in_small_pieces_is_counted_whole_and_parts_are_counted_together() {
+    story(async {
+        let config = with_quota("{ tokens: 1000000 }").replace(
+            "match: { path: /v1/embeddings }",
+            "match: { path: /v1/embeddings }\n    batch: { max_inputs: 2 }",
+        );
+        let stage = Stage::set(&config);
+        stage.host("a", Script::always(Reply::default().usage(json!({ "prompt_tokens": 70, "total_tokens": 70 }))));
+        let answer = stage.ask(embeddings("embedding", json!(["a", "b", "c", "d", "e"]))).await;
+        assert_eq!(answer.status, 200, "{}", answer.text());
+        assert_eq!(ledger(&stage).await.tokens_in, 210, "three parts");
+        assert!((ratio(&stage, "tokens") - 210e-6).abs() < 1e-12);
+    });
+}
+
+/// The usual gateway with prices: what `a` answers costs dollars, what `b` answers yuan.
+fn with_prices(quota: &str) -> String {
+    with_quota(quota)
+        .replace(
+            "{ provider: a, model: model-a }",
+            "{ provider: a, model: model-a, prices: { prompt: 1, cached: 0.5, completion: 10 } }",
+        )
+        .replace(
+            "{ provider: b, model: model-b, tier: 1 }",
+            "{ provider: b, model: model-b, tier: 1, prices: { prompt: 7, completion: 70, currency: CNY } }",
+        )
+        .replace("{ provider: a, model: rank }", "{ provider: a, model: rank, prices: { search_unit: 0.002 } }")
+}
+
+#[test]
+fn what_a_call_costs_is_in_log_metrics_ledger_and_quota() {
+    story(async {
+        let stage = Stage::set(&with_prices("{ cost: 0.01 }"));
+        let usage = json!({ "prompt_tokens": 1000, "completion_tokens": 100, "prompt_tokens_details": { "cached_tokens": 400 } });
+        stage.host("a", Reply::say(["Hi"]).usage(usage));
+        assert_eq!(stage.ask(hello(100)).await.status, 200);
+        // 600 fresh ones, 400 cached at half the price, 100 written.
+        let line = stage.last_line().await;
+        assert_eq!(line["cost"].to_string(), "0.0018");
+        assert_eq!(ledger(&stage).await.cost, 1_800_000);
+        assert!((stage.metric("mai_cost_total{client=\"app\",route=\"chat\"}") - 0.0018).abs() < 1e-12);
+        assert!((ratio(&stage, "cost") - 0.18).abs() < 1e-9);
+        let message = refused(&stage.ask(hello(1000)).await);
+        assert!(message.contains("of 0.01 USD a month, 0.0018 USD used; it needs 0.01"), "{message}");
+        let ranked = stage.ask(rerank("rerank", "q", vec!["d"; 150])).await;
+        assert_eq!(ranked.status, 200, "{}", ranked.text());
+        assert_eq!(stage.last_line().await["cost"].to_string(), "0.004");
+    });
+}
+
+#[test]
+fn currencies_stand_apart_and_unknown_prices_are_not_zero() {
+    story(async {
+        let stage = Stage::set(&with_prices("{ cost: 0.01 }"));
+        stage.host("b", Reply::say(["Hi"]).usage(used(1000, 100)));
+        assert_eq!(stage.ask(hello(10)).await.status, 200, "`a` is not there: `b` answers");
+        assert_eq!(stage.last_line().await["cost"].to_string(), "0.014");
+        assert_eq!(stage.metric("mai_cost_total{client=\"app\",route=\"chat\"}"), 0.0);
+        assert!(
+            (stage.metric("mai_cost_other_total{client=\"app\",currency=\"CNY\",route=\"chat\"}") - 0.014).abs()
+                < 1e-12
+        );
+        assert_eq!(ratio(&stage, "cost"), 0.0, "yuan are no dollars");
+        assert_eq!(stage.ask(embeddings("embedding", "text")).await.status, 200);
+        assert_eq!(stage.last_line().await["cost"], Value::Null);
+        let question = Question { by: Columns { model: true, ..Columns::default() }, ..Question::default() };
+        let mut rows = stage.live.books.ledger.report(question).await.unwrap();
+        rows.sort_by_key(|row| row.model.clone());
+        let seen: Vec<_> =
+            rows.iter().map(|row| (&*row.model, &*row.currency, row.sums.cost, row.sums.unpriced)).collect();
+        assert_eq!(seen, [("embed", "", 0, 1), ("model-b", "CNY", 14_000_000, 0)]);
+    });
+}
+
+#[test]
+fn a_share_is_warned_of_once() {
+    story(async {
+        let stage = Stage::set(&with_quota("{ tokens: 1000, warn: [0.3, 0.5] }"));
+        stage.host("a", Reply::say(["Hi"]).usage(used(50, 50)));
+        let warnings = "mai_quota_warnings_total{client=\"app\",kind=\"tokens\"}";
+        let mut seen = Vec::new();
+        for _ in 0..8 {
+            assert_eq!(stage.ask(hello(10)).await.status, 200);
+            stage.comes_to_rest().await;
+            seen.push(stage.metric(warnings));
+        }
+        assert_eq!(seen, [0.0, 0.0, 1.0, 1.0, 2.0, 2.0, 2.0, 2.0]);
+    });
+}
+
+#[test]
+fn a_client_that_has_used_its_share_lands_softly_on_the_cheaper_model() {
+    story(async {
+        let config = with_quota("{ tokens: 1000 }").replace(
+            "upstreams: [{ provider: a, model: model-a }, { provider: b, model: model-b, tier: 1 }]",
+            "upstreams: [{ provider: a, model: model-a }, { provider: b, model: model-b, tier: 1 }]\n    split: [{ when: { quota_used: 0.4 }, to: b }]",
+        );
+        let stage = Stage::set(&config);
+        let (a, b) = (stage.host("a", Reply::say(["Hi"]).usage(used(50, 150))), stage.host("b", pleasant()));
+        for _ in 0..3 {
+            assert_eq!(stage.ask(hello(10)).await.status, 200);
+        }
+        assert_eq!((a.calls().len(), b.calls().len()), (2, 1));
+    });
+}
+
+#[test]
+fn a_quota_that_a_reload_brings_counts_what_was_used_before_it_and_what_was_under_way() {
+    story(async {
+        let stage = Stage::set(&without_breakers(&without_waits(crate::stage::USUAL)));
+        stage.host("a", Reply::say(["Hi", "you"]).every(Duration::from_secs(5)).usage(used(100, 200)));
+        assert_eq!(stage.ask(hello(10).stream()).await.status, 200);
+        let mut caller = stage.caller();
+        caller.begin(&hello(10).stream().key(KEY)).await;
+        tokio::time::sleep(Duration::from_secs(2)).await;
+        stage.reload(&with_quota("{ tokens: 1000 }"));
+        assert!((ratio(&stage, "tokens") - 0.3).abs() < 1e-9);
+        caller.answer().await.unwrap();
+        stage.comes_to_rest().await;
+        assert!((ratio(&stage, "tokens") - 0.6).abs() < 1e-9);
+        // A change of its bounds keeps what it has counted, and counts nothing twice.
+        stage.reload(&with_quota("{ tokens: 2000, cost: 1 }"));
+        assert!((ratio(&stage, "tokens") - 0.3).abs() < 1e-9);
+        stage.reload(&without_breakers(&without_waits(crate::stage::USUAL)));
+        stage.reload(&with_quota("{ tokens: 2000 }"));
+        assert!((ratio(&stage, "tokens") - 0.3).abs() < 1e-9);
+    });
+}
+
+#[test]
+fn in_any_storm_the_quota_has_what_the_ledger_has_and_nothing_stays_put_aside() {
+    storms(0..40, |storm: Storm| async move {
+        let stage = std::rc::Rc::new(Stage::set(&with_quota("{ tokens: 100000000, cost: 1000 }")));
+        for host in ["a", "b"] {
+            let replies: Vec<Reply> = (0..20).map(|_| storm.reply(0.6)).collect();
+            stage.host(host, Scenario::from(Script::replies(replies)));
+        }
+        let local = tokio::task::LocalSet::new();
+        local
+            .run_until(async {
+                let mut callers = tokio::task::JoinSet::new();
+                for _ in 0..30 {
+                    let (stage, begin, patience) = (stage.clone(), storm.ms(0..3000), storm.ms(10..20_000));
+                    let ask = if storm.chance(0.5) { hello(500).stream() } else { hello(500) };
+                    callers.spawn_local(async move {
+                        tokio::time::sleep(begin).await;
+                        let _ = tokio::time::timeout(patience, stage.ask(ask)).await;
+                    });
+                }
+                while callers.join_next().await.is_some() {}
+            })
+            .await;
+        let sums = ledger(&stage).await;
+        let purse = stage.live.running().purses.named("app").unwrap().clone();
+        let standing = purse.account().standing(purse.period(base::Clock.wall()));
+        assert_eq!(standing.reserved, state::Amounts::default());
+        assert_eq!(standing.spent.tokens, sums.tokens_in + sums.tokens_out);
+    });
+}
