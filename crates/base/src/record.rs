@@ -5,6 +5,25 @@ use std::time::Duration;
 
 use crate::{Cost, Endpoint, Kind, Usage};
 
+/// What a token budget left out of a prompt. Written as headers and log show it:
+/// `history=4,retrieval=2,tokens=1830`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Truncated {
+    /// Messages of the conversation.
+    pub history: u64,
+    /// Retrieved passages.
+    pub retrieval: u64,
+    /// Tokens of both.
+    pub tokens: u64,
+}
+
+impl std::fmt::Display for Truncated {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Self { history, retrieval, tokens } = self;
+        write!(f, "history={history},retrieval={retrieval},tokens={tokens}")
+    }
+}
+
 /// How a request ended. A closed set; the first word names the domain at fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Outcome {
@@ -252,6 +271,8 @@ pub struct Record {
     pub queued: Duration,
     /// Why the answer was degraded.
     pub degraded: Option<Box<str>>,
+    /// What the token budget left out of the prompt.
+    pub truncated: Option<Truncated>,
     /// What tells the request from others on its endpoint: a hash of the caller's own request id and
     /// one of the body; 0 where there is none. Good for this process alone, and never written down.
     pub fingerprints: [u64; 2],

@@ -9,10 +9,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use base::{Endpoint, Glob, KeyHasher, KeyId, Secret};
-use dialect::{Dialect, Protocol, Score, TokenArrays};
+use dialect::chat::prompt::Retrieval;
+use dialect::{Dialect, Encoding, Protocol, Score, TokenArrays, Tokenizer};
 use foldhash::HashMap;
 use http::{HeaderName, HeaderValue};
 use rules::breaker;
+use rules::context::Terms;
 use rules::limits::Limit;
 use rules::order::Strategy;
 use rules::params::Policy;
@@ -251,6 +253,10 @@ pub struct Upstream {
     pub sent: Arc<str>,
     /// What the model costs there; `None` where nobody knows.
     pub price: Option<Arc<Price>>,
+    /// `context_window`, else as the model is known: tokens of the prompt at most.
+    pub context_window: Option<u64>,
+    /// `tokenizer`, else as the model is known; `None` where nobody knows how its tokens are counted.
+    pub tokenizer: Option<Counting>,
 }
 
 /// One route: the model name that callers write.
@@ -288,8 +294,28 @@ pub struct Route {
     pub on_failure: OnFailure,
     /// `params`
     pub params: Policy,
+    /// `context`
+    pub context: Option<Context>,
     /// `limit`
     pub limit: Limit,
+}
+
+/// How an upstream's tokens are counted.
+#[derive(Clone, Debug)]
+pub enum Counting {
+    /// As one of OpenAI's encodings does.
+    Encoding(Encoding),
+    /// As a `tokenizer.json` says.
+    File(Arc<Tokenizer>),
+}
+
+/// `context` of a route.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Context {
+    /// `budget` and `retrieval_share`; `None` where nothing is bounded.
+    pub terms: Option<Terms>,
+    /// `retrieval`
+    pub retrieval: Option<Retrieval>,
 }
 
 /// What callers get when nothing answered.

@@ -96,6 +96,8 @@ impl Route {
                 space: upstream.space.clone(),
                 sent: name(&upstream.sent),
                 price: upstream.price.as_ref().map(|price| Arc::new(twin_price(price))),
+                context_window: upstream.context_window,
+                tokenizer: upstream.tokenizer.clone(),
             })
         };
         Self {
@@ -119,6 +121,7 @@ impl Route {
             breaker: self.breaker,
             on_failure: self.on_failure,
             params: self.params.clone(),
+            context: self.context.clone(),
             limit: self.limit,
         }
     }

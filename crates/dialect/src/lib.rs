@@ -22,7 +22,7 @@ use base::{Endpoint, Fault, Refusal, Usage};
 use bytes::Bytes;
 
 pub use ask::{Ask, View};
-pub use tokens::load_vocabulary;
+pub use tokens::{Encoding, Tokenizer, load_vocabulary};
 
 /// The protocols that a provider can be configured with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -145,7 +145,7 @@ async fn pursue_part(
     let call = Call { errand: Errand { ask: part, ..call.errand }, ..call };
     let route = call.route.0;
     let worker = call.worker;
-    let mut plan = plan(call.route, call.first, worker.live.clock.now(), &worker.dice);
+    let mut plan = plan(call.route, (call.first, &[]), worker.live.clock.now(), &worker.dice);
     plan.retain(|(target, _)| route.upstreams.get(target.upstream).is_some_and(|upstream| may_serve(upstream)));
     let won = pursue(&call, plan, tries).await?;
     tries.end(AttemptOutcome::Ok, Some(200));

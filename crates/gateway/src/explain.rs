@@ -5,11 +5,14 @@ use base::Endpoint;
 use bytes::Bytes;
 use config::{Client, Route, Snapshot, Upstream};
 use dialect::Ask;
+use rules::context::Terms;
 use rules::split::{Branch, Case};
 use serde_json::{Value, json};
 
+use crate::shape::context;
 use crate::shape::params::{self, Change};
 use crate::understand;
+use crate::vocabularies::Vocabularies;
 
 /// The story, as far as it is told without an upstream.
 ///
@@ -28,7 +31,8 @@ pub fn explain(snapshot: &Snapshot, client: &str, endpoint: Endpoint, body: Byte
         let route = understand::route(snapshot, client, &ask)?;
         let policies = (&route.params, &client.params);
         let ask = params::apply(ask, policies, &mut |change| changes.push(told_change(&change)))?;
-        Ok((route.clone(), ask))
+        let job = context::Job::unlearned(ask, route);
+        Ok((route.clone(), context::work(job, &Vocabularies::default())?))
     });
     match told {
         Err(refusal) => {
@@ -39,7 +43,8 @@ pub fn explain(snapshot: &Snapshot, client: &str, endpoint: Endpoint, body: Byte
                 "message": refusal.message,
             });
         }
-        Ok((route, ask)) => {
+        Ok((route, done)) => {
+            let ask = &done.ask;
             let deadline = client.deadline.map_or(route.deadline, |own| own.min(route.deadline));
             story["route"] = json!(&*route.name);
             story["model"] = json!(ask.model);
@@ -49,12 +54,15 @@ pub fn explain(snapshot: &Snapshot, client: &str, endpoint: Endpoint, body: Byte
             story["query"] = json!(ask.query);
             story["params"] = json!(changes);
             story["prompt_tokens_guess"] = json!(ask.prompt_estimate());
+            if let Some(terms) = route.context.as_ref().and_then(|context| context.terms) {
+                story["context"] = budget(terms, &done);
+            }
             story["deadline_ms"] = json!(millis(deadline));
             story["attempt_ms"] = json!(millis(route.timeout.attempt));
             story["strategy"] = json!(route.strategy.as_str());
             story["on_failure"] = json!(client.on_failure.unwrap_or(route.on_failure).as_str());
             if !route.split.is_empty() {
-                story["split"] = route.split.iter().map(|branch| fork(&route, branch, client, &ask)).collect();
+                story["split"] = route.split.iter().map(|branch| fork(&route, branch, client, ask)).collect();
             }
             if let Some(mirror) = &route.mirror {
                 story["mirror"] = json!({ "to": label(&route, mirror.to), "percent": mirror.share.percent });
@@ -63,7 +71,11 @@ pub fn explain(snapshot: &Snapshot, client: &str, endpoint: Endpoint, body: Byte
                 "server_error": route.retry.server_error.iter().map(|wait| millis(*wait)).collect::<Vec<_>>(),
                 "throttled": route.retry.throttled.iter().map(|wait| millis(*wait)).collect::<Vec<_>>(),
             });
-            story["upstreams"] = route.upstreams.iter().map(|upstream| shown(upstream, endpoint)).collect();
+            let fits = route.upstreams.iter().enumerate().filter(|(at, _)| !done.too_small.contains(at));
+            story["upstreams"] = fits.map(|(_, upstream)| shown(upstream, endpoint)).collect();
+            if !done.too_small.is_empty() {
+                story["too_small"] = done.too_small.iter().map(|at| json!(label(&route, *at))).collect();
+            }
         }
     }
     if !snapshot.not_in_force.is_empty() {
@@ -78,6 +90,18 @@ fn told_change(change: &Change<'_>) -> Value {
         |json: Option<&str>| json.map_or(Value::Null, |json| serde_json::from_str(json).unwrap_or(json!(json)));
     let field = change.limit.map_or_else(|| change.path.join("."), str::to_owned);
     json!({ "field": field, "by": change.by.as_str(), "written": written(change.before), "sent": written(change.after) })
+}
+
+/// What a token budget comes to.
+fn budget(terms: Terms, done: &context::Done) -> Value {
+    let left_out = done.truncated.unwrap_or_default();
+    json!({
+        "budget": terms.budget,
+        "prompt_tokens": done.counted,
+        "history": left_out.history,
+        "retrieval": left_out.retrieval,
+        "left_out_tokens": left_out.tokens,
+    })
 }
 
 fn millis(duration: std::time::Duration) -> u64 {

@@ -17,6 +17,8 @@ pub const UPSTREAM: HeaderName = HeaderName::from_static("x-mai-upstream");
 pub const ATTEMPTS: HeaderName = HeaderName::from_static("x-mai-attempts");
 /// `x-mai-overhead-ms`
 pub const OVERHEAD: HeaderName = HeaderName::from_static("x-mai-overhead-ms");
+/// `x-mai-truncated`
+pub const TRUNCATED: HeaderName = HeaderName::from_static("x-mai-truncated");
 /// `x-mai-degraded`
 pub const DEGRADED: HeaderName = HeaderName::from_static("x-mai-degraded");
 /// `x-mai-queue-ms`

@@ -74,7 +74,7 @@ pub const RESPONSE: &[Header] = &[
     later("x-mai-cache-similarity", "How near the matched question was."),
     later("age", "Seconds since a cached answer was stored."),
     later("x-mai-degraded", "Why the answer is a weak one."),
-    later("x-mai-truncated", "What the token budget dropped: `history=4,retrieval=2,tokens=1830`."),
+    row("x-mai-truncated", "What the token budget dropped: `history=4,retrieval=2,tokens=1830`."),
     row("x-mai-queue-ms", "Whole milliseconds spent in queues, where the call has waited in one."),
     row(
         "x-ratelimit-{limit,remaining,reset}-{requests,tokens}",

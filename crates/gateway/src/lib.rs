@@ -7,7 +7,7 @@
 //! | [`identify`] | from a key to the client behind it |
 //! | [`understand`] | reads the body once; finds the route behind the model name |
 //! | [`admit`] | all limits that apply, as one decision; a [`pass`] that gives back |
-//! | [`shape`] | what the call may ask for: parameter policies |
+//! | [`shape`] | what the call may ask for, and how much of its prompt goes out |
 //! | [`stake`] | puts aside what the call may use of its client's quota |
 //! | [`plan`] | the route's upstreams in order |
 //! | [`pursue`] | try, judge, move on; [`attempt`] is one try up to the first content |
@@ -66,5 +66,6 @@ pub mod stake;
 pub mod standing;
 pub mod trail;
 pub mod understand;
+pub mod vocabularies;
 pub mod wire;
 pub mod worker;

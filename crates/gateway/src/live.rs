@@ -21,6 +21,7 @@ use crate::running::{Counts, Kept, Running};
 use crate::seat::Seat;
 use crate::sheet::{Put, Sheet};
 use crate::standing::Shown;
+use crate::vocabularies::Vocabularies;
 
 /// The process's state: the configuration in force, and what survives its change.
 #[derive(Debug)]
@@ -41,6 +42,8 @@ pub struct Live {
     seats: Mutex<Vec<Arc<Seat>>>,
     /// Tells calls apart.
     pub fingerprints: Fingerprints,
+    /// OpenAI's encodings, for counting.
+    pub vocabularies: Vocabularies,
     /// Held by whoever gathers.
     gathering: Mutex<Gathering>,
     /// What was used.
@@ -98,6 +101,7 @@ impl Live {
             kept: Mutex::new(kept),
             seats: Mutex::default(),
             fingerprints: Fingerprints::default(),
+            vocabularies: Vocabularies::default(),
             gathering: Mutex::default(),
             something_to_gather: Notify::new(),
             unwritten: Arc::default(),

@@ -163,7 +163,7 @@ fn line(out: &mut Vec<u8>, record: &Record) {
     push_ms(out, "ms", Some(record.took));
     push_ms(out, "overhead_ms", Some(record.overhead));
     push_ms(out, "queue_ms", Some(record.queued));
-    out.extend_from_slice(b",\"truncated\":null");
+    push_name(out, "truncated", record.truncated.map(|truncated| truncated.to_string()).as_deref());
     push_name(out, "degraded", record.degraded.as_deref());
     out.extend_from_slice(b"}\n");
 }
@@ -275,6 +275,7 @@ mod tests {
             overhead: Duration::from_micros(500),
             queued: Duration::ZERO,
             degraded: None,
+            truncated: None,
             fingerprints: [0; 2],
         }
     }

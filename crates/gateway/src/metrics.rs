@@ -65,6 +65,8 @@ metrics! {
         "Configuration reloads: ok, rejected.";
     DIMENSION: "counter" "mai_embedding_dimension_mismatch_total" ["route", "upstream"]
         "Answers withheld because their vectors have another dimension than the route's.";
+    TRUNCATED: "counter" "mai_truncated_tokens_total" ["route"]
+        "Tokens that the token budget left out of prompts.";
     RETRIES: "counter" "mai_retries_total" ["route", "result"]
         "Waits for one more try of a call: taken, or withheld because the route's retry budget was spent.";
     REPEATED: "counter" "mai_repeated_requests_total" ["client"]
@@ -154,6 +156,7 @@ pub struct Metrics {
     overhead: Histogram,
     reloads: IntCounterVec,
     dimension: IntCounterVec,
+    truncated: IntCounterVec,
     retries: IntCounterVec,
     repeated: IntCounterVec,
     mirrored: IntCounterVec,
@@ -218,6 +221,7 @@ impl Metrics {
             overhead: histogram(&OVERHEAD, OWN)?.with_label_values::<&str>(&[]),
             reloads: counter(&RELOADS)?,
             dimension: counter(&DIMENSION)?,
+            truncated: counter(&TRUNCATED)?,
             retries: counter(&RETRIES)?,
             repeated: counter(&REPEATED)?,
             mirrored: counter(&MIRRORED)?,
@@ -376,6 +380,9 @@ impl Metrics {
         }
         if let Some(first) = record.first_content {
             self.first_token.with_label_values(&[route]).observe(first.as_secs_f64());
+        }
+        if let Some(truncated) = record.truncated {
+            self.truncated.with_label_values(&[route]).inc_by(truncated.tokens);
         }
         let ok = record.status == 200 && record.outcome == base::Outcome::Ok;
         if let (true, Some(route), Some(client)) = (ok, &record.route, &record.client) {

@@ -17,16 +17,23 @@ use crate::running::RouteState;
 pub type Plan = SmallVec<[(Target, Option<Bar>); 4]>;
 
 /// Every target of the route: its upstreams by tier and strategy, `first` (the branch of a split)
-/// before all others, each with its provider's keys in turn.
+/// before all others, each with its provider's keys in turn. Those that are too small for the call
+/// are passed over.
 #[must_use]
-pub fn plan((route, state): (&Route, &RouteState), first: Option<usize>, now: Instant, dice: &Dice) -> Plan {
+pub fn plan(
+    (route, state): (&Route, &RouteState),
+    (first, too_small): (Option<usize>, &[usize]),
+    now: Instant,
+    dice: &Dice,
+) -> Plan {
     let mut plan = Plan::new();
     let looks: SmallVec<[(Option<Bar>, f64); 4]> =
         state.upstreams.iter().map(|known| known.gate.standing().look(now)).collect();
+    let first = first.filter(|first| !too_small.contains(first));
     let is_plain =
         route.strategy == Strategy::Ordered && first.is_none() && looks.iter().all(|(_, share)| *share >= 1.0);
     if is_plain {
-        for (at, (bar, _)) in looks.iter().enumerate() {
+        for (at, (bar, _)) in looks.iter().enumerate().filter(|(at, _)| !too_small.contains(at)) {
             add(&mut plan, (route, state), at, *bar, now);
         }
         return plan;
@@ -35,6 +42,9 @@ pub fn plan((route, state): (&Route, &RouteState), first: Option<usize>, now: In
     for (at, (upstream, (known, (_, share)))) in
         route.upstreams.iter().zip(state.upstreams.iter().zip(&looks)).enumerate()
     {
+        if too_small.contains(&at) {
+            continue;
+        }
         let standing = known.gate.standing();
         let (busy, cost) = match route.strategy {
             Strategy::LeastBusy => (standing.busy(), 0.0),

@@ -1,8 +1,8 @@
 //! A configuration in force, bound to the state that belongs to its objects.
 
 use std::collections::HashSet;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicUsize};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use base::{Clock, Endpoint};
@@ -12,6 +12,7 @@ use http::{HeaderMap, HeaderValue, header};
 use rules::budget::RetryBudget;
 use rules::order::Strategy;
 use rules::shares::Class;
+use rules::tokens::{Amounts, Worth};
 
 use crate::head;
 use crate::keyring::KeyRing;
@@ -124,6 +125,21 @@ pub struct Learned {
     pub refuses_stream_options: AtomicBool,
     /// It refused token ids: decoded from then on.
     pub refuses_token_arrays: AtomicBool,
+    /// What its model's tokens are worth, where nobody knows how it counts them.
+    worth: Mutex<Worth>,
+}
+
+impl Learned {
+    /// What its model's tokens are worth, as far as is known.
+    #[must_use]
+    pub fn worth(&self) -> Worth {
+        self.worth.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// A prompt made of these amounts was so many tokens to its model.
+    pub fn learn_worth(&self, amounts: Amounts, tokens: f64) {
+        self.worth.lock().unwrap_or_else(PoisonError::into_inner).learn(amounts, tokens);
+    }
 }
 
 /// For a body on an endpoint that no route serves: it is read only to answer it in good order.

@@ -21,6 +21,7 @@ use crate::mirror::Copy;
 use crate::pursue::{Call, Won, pursue};
 use crate::relay::{Passage, Relay};
 use crate::running::{RouteState, Running};
+use crate::shape::Shaped;
 use crate::trail::Trail;
 use crate::wire::{Reply, Unread, throw_away};
 use crate::worker::Worker;
@@ -177,11 +178,11 @@ async fn tell(connection: &Connection, parts: &Parts, mut body: Incoming, trail:
     trail.on_route(&route.name, state.shown.clone(), state.counts.inflight.clone());
     let deadline = trail.began() + deadline(&route, &client, &parts.headers)?;
     admit::admit(&running, (&client, &route), &ask, deadline, trail).await?;
-    let ask = shape::shape(ask, &route, &client)?;
+    let shaped = shape::shape(ask, (&route, state), &client, &worker.live, trail).await?;
     let caller = (&*client, &parts.headers, deadline);
-    match seek(&connection.worker, (&running, &route, state), caller, &ask, trail).await {
-        Ok(won) => Ok(Told::Won(Box::new(Answered { won, ask, route }))),
-        Err(refusal) => match degrade::soften(refusal, (&route, &client), &ask, trail) {
+    match seek(&connection.worker, (&running, &route, state), caller, &shaped, trail).await {
+        Ok(won) => Ok(Told::Won(Box::new(Answered { won, ask: shaped.ask, route }))),
+        Err(refusal) => match degrade::soften(refusal, (&route, &client), &shaped.ask, trail) {
             Softened::Answer(body) => Ok(Told::Whole(body, Outcome::UpstreamDegraded)),
             Softened::Error(refusal) => Err(refusal.into()),
         },
@@ -245,7 +246,7 @@ async fn seek(
     worker: &Arc<Worker>,
     (running, route, state): (&Arc<Running>, &Arc<Route>, &RouteState),
     (client, headers, deadline): (&Client, &HeaderMap, Instant),
-    ask: &Ask,
+    Shaped { ask, too_small }: &Shaped,
     trail: &mut Trail,
 ) -> Result<Won, Refusal> {
     let request_id = trail.request_id.clone();
@@ -263,7 +264,7 @@ async fn seek(
         mirror::send(copy, mirror);
     }
     if parts.is_empty() {
-        let plan = plan::plan(call.route, call.first, worker.live.clock.now(), &worker.dice);
+        let plan = plan::plan(call.route, (call.first, too_small), worker.live.clock.now(), &worker.dice);
         return pursue(&call, plan, &mut trail.tries).await;
     }
     Box::pin(batch::pursue_parts(&call, &parts, &mut trail.tries)).await

@@ -1,18 +1,50 @@
-//! What a call may ask for: the parameter policies of its route and its client.
+//! What a call may ask for, and how much of its prompt goes out: the parameter policies of its route
+//! and its client, the route's token budget, the context windows of its upstreams.
 
+pub mod context;
 pub mod params;
 
-use base::Refusal;
+use base::{Endpoint, Refusal};
 use config::{Client, Route};
 use dialect::Ask;
+use smallvec::SmallVec;
 
-/// The call as it is to be answered. One that no policy touches stays the very same bytes.
+use crate::live::Live;
+use crate::running::RouteState;
+use crate::trail::Trail;
+
+/// A call as it is to be answered.
+#[derive(Debug)]
+pub struct Shaped {
+    /// What goes out. What nothing touches stays the very same bytes.
+    pub ask: Ask,
+    /// Indexes of the route's upstreams whose context window is known to be too small for it.
+    pub too_small: SmallVec<[usize; 2]>,
+}
+
+/// Shapes a call.
 ///
 /// # Errors
-/// `parameter_denied`, or `invalid_request` for a field that a policy must be able to read.
-pub fn shape(ask: Ask, route: &Route, client: &Client) -> Result<Ask, Refusal> {
-    if route.params.is_empty() && client.params.is_empty() {
-        return Ok(ask);
+/// `parameter_denied`; `invalid_request` for a field that a policy must be able to read;
+/// `context_length_exceeded` where the prompt fits neither budget nor windows.
+pub async fn shape(
+    ask: Ask,
+    (route, state): (&Route, &RouteState),
+    client: &Client,
+    live: &Live,
+    trail: &mut Trail,
+) -> Result<Shaped, Refusal> {
+    let ask = match route.params.is_empty() && client.params.is_empty() {
+        true => ask,
+        false => params::apply(ask, (&route.params, &client.params), &mut |_| {})?,
+    };
+    if !matches!(ask.endpoint, Endpoint::Chat | Endpoint::Completions) || !context::is_bounded(route, &ask) {
+        return Ok(Shaped { ask, too_small: SmallVec::new() });
     }
-    params::apply(ask, (&route.params, &client.params), &mut |_| {})
+    let job = context::Job::new(ask, route, state);
+    // Boxed, for few calls are counted, and each would hold the room for it.
+    let done = Box::pin(context::run(job, live)).await?;
+    trail.record.truncated = done.truncated;
+    trail.lesson = done.lesson;
+    Ok(Shaped { ask: done.ask, too_small: done.too_small })
 }

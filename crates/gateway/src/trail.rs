@@ -10,11 +10,13 @@ use http::{HeaderMap, HeaderValue};
 use rules::limits::Allowance;
 use rules::prices::Price;
 use rules::shares::Class;
+use rules::tokens::Amounts;
 
 use crate::head;
 use crate::live::Live;
 use crate::pass::Pass;
 use crate::purse::Stake;
+use crate::running::Learned;
 use crate::seat::Seat;
 
 /// The only per-request mutable thing. Dropped without [`Trail::end`], it records a caller who left.
@@ -30,6 +32,8 @@ pub struct Trail {
     pub tries: Tries,
     /// `priority` of its client.
     pub class: Class,
+    /// What its usage will teach about the tokens of the model that answers.
+    pub lesson: Option<Box<Lesson>>,
     /// Its place within its limits, to the last byte.
     pub pass: Option<Pass>,
     /// What is left of the tightest of those.
@@ -42,6 +46,29 @@ pub struct Trail {
     running: Option<Arc<AtomicI64>>,
     overhead_is_known: bool,
     ended: bool,
+}
+
+/// A prompt whose tokens were guessed: what its upstream reports says how right the guess was.
+#[derive(Debug)]
+pub struct Lesson {
+    /// What the prompt is made of.
+    pub amounts: Amounts,
+    /// Tokens that are no text.
+    pub around: u64,
+    /// What is known of each upstream of unknown tokens, by its label.
+    pub pupils: Pupils,
+}
+
+/// Upstreams whose tokens nobody knows how to count, by label, and what each has taught.
+pub type Pupils = smallvec::SmallVec<[(Arc<str>, Arc<Learned>); 2]>;
+
+impl Lesson {
+    fn teach(&self, upstream: Option<&str>, prompt: u64) {
+        let pupil = self.pupils.iter().find(|(label, _)| Some(&**label) == upstream);
+        if let Some((_, learned)) = pupil {
+            learned.learn_worth(self.amounts, prompt.saturating_sub(self.around) as f64);
+        }
+    }
 }
 
 /// Tries at upstreams, one after the other, and the time they took. A call that is split into parts
@@ -180,6 +207,7 @@ impl Trail {
             stake: None,
             price: None,
             record,
+            lesson: None,
             began,
             running: None,
             overhead_is_known: false,
@@ -232,6 +260,9 @@ impl Trail {
         if let Some(why) = &self.record.degraded {
             headers.insert(head::DEGRADED, head::named(why));
         }
+        if let Some(truncated) = &self.record.truncated {
+            headers.insert(head::TRUNCATED, head::named(&truncated.to_string()));
+        }
         head::allowance(headers, &self.allowance);
         if !self.tries.queued().is_zero() {
             headers.insert(head::QUEUE, head::whole_millis(self.tries.queued()));
@@ -248,6 +279,9 @@ impl Trail {
 
     /// What the call consumed, of the upstream that answers.
     pub fn used(&mut self, usage: Usage) {
+        if let Some(lesson) = self.lesson.take().filter(|_| !usage.estimated) {
+            lesson.teach(self.record.upstream.as_deref(), usage.prompt);
+        }
         self.record.usage = Some(usage);
         self.record.cost = self.price.as_ref().and_then(|price| price.of(usage));
     }
@@ -323,6 +357,7 @@ fn blank() -> Record {
         overhead: Duration::ZERO,
         queued: Duration::ZERO,
         degraded: None,
+        truncated: None,
         fingerprints: [0; 2],
     }
 }

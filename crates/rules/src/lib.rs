@@ -2,6 +2,7 @@
 
 pub mod breaker;
 pub mod budget;
+pub mod context;
 pub mod ewma;
 pub mod knee;
 pub mod limits;
@@ -15,3 +16,4 @@ pub mod repeats;
 pub mod shares;
 pub mod slots;
 pub mod split;
+pub mod tokens;

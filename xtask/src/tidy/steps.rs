@@ -34,6 +34,7 @@ const SUPPORT: &[&str] = &[
     "slots",
     "standing",
     "trail",
+    "vocabularies",
     "wire",
     "worker",
 ];

@@ -12,11 +12,3 @@ pub(super) fn check_limit(compiler: &mut Compiler<'_>, owner: &View<'_>) {
         compiler.report(&limit.at("burst"), "is about `qps`, which is not written");
     }
 }
-
-pub(super) fn check_context(compiler: &mut Compiler<'_>, route: &View<'_>) {
-    let retrieval = route.at("context").at("retrieval");
-    let written = ["tag", "role", "name"].iter().filter(|key| retrieval.at(key).is_written()).count();
-    if retrieval.is_written() && written != 1 {
-        compiler.report(&retrieval, "must hold exactly one of `tag`, `role` and `name`");
-    }
-}

@@ -5,6 +5,7 @@
 
 mod caches;
 mod client;
+mod context;
 mod general;
 mod governance;
 mod limits;
@@ -64,9 +65,14 @@ impl Compiler<'_> {
 
     /// The file that a key names, read.
     fn file(&mut self, view: &View<'_>) -> Option<Vec<u8>> {
+        self.file_of(view, LONGEST_NAMED_FILE)
+    }
+
+    /// The same for a file of at most so many bytes.
+    fn file_of(&mut self, view: &View<'_>, most: u64) -> Option<Vec<u8>> {
         let folder = self.folders.get(&view.place().file).map_or(Path::new(""), PathBuf::as_path);
         let path = folder.join(view.text()?);
-        let read = read_capped(&path, LONGEST_NAMED_FILE);
+        let read = read_capped(&path, most);
         if let Err(error) = &read {
             let is_shown = view.scalar().is_some_and(|scalar| scalar.style != Style::Variable);
             let name =
@@ -127,7 +133,6 @@ fn check_whole(compiler: &mut Compiler<'_>, root: &View<'_>, routes: &[Arc<Route
     for view in root.at("routes").items() {
         resilience::check(compiler, &view, &client_names);
         governance::check_limit(compiler, &view);
-        governance::check_context(compiler, &view);
         let Some(route) = routes.iter().find(|route| Some(&*route.name) == view.at("name").text()) else { continue };
         resilience::check_spaces(compiler, &view, route);
         resilience::check_weights(compiler, &view, route.strategy);

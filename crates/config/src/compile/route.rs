@@ -9,7 +9,7 @@ use http::uri::PathAndQuery;
 use rules::queue::Patience;
 
 use super::provider::{base_url, pool};
-use super::{Compiler, Names, limits, params, prices, resilience, small};
+use super::{Compiler, Names, context, limits, params, prices, resilience, small};
 use crate::address::Address;
 use crate::problem::{Place, nearest};
 use crate::snapshot::{Pool, Provider, Route, Timeouts, Upstream};
@@ -83,6 +83,7 @@ fn route(
         breaker: resilience::breaker(view),
         on_failure: resilience::on_failure(view).unwrap_or_default(),
         params: params::policy(compiler, &view.at("params")),
+        context: context::context(compiler, &view.at("context")),
         limit: limits::limit(view),
         upstreams,
         timeout: timeouts(compiler, view, family),
@@ -215,6 +216,8 @@ fn upstream(
         space: space.map(str::to_owned),
         price: prices::of_upstream(&compiler.prices, Some(view), &provider, model.unwrap_or(scope.model)).map(Arc::new),
         sent: model.unwrap_or(scope.model).into(),
+        context_window: context::window(&view.at("context_window"), model.unwrap_or(scope.model)),
+        tokenizer: context::tokenizer(compiler, &view.at("tokenizer"), model.unwrap_or(scope.model)),
         provider,
     })
 }
@@ -317,6 +320,8 @@ fn short_form(
         weight: 1,
         paths,
         space: scope.endpoints.contains(&Endpoint::Embeddings).then(|| model.unwrap_or(scope.model).to_owned()),
+        context_window: context::known_window(model.unwrap_or(scope.model)),
+        tokenizer: context::known_tokenizer(model.unwrap_or(scope.model)),
         model: model.map(str::to_owned),
     })
 }

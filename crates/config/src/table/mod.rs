@@ -127,7 +127,6 @@ pub(crate) struct Section {
 /// The table.
 pub(crate) const SECTIONS: &[&[Section]] = &[general::SECTIONS, provider::SECTIONS, route::SECTIONS, client::SECTIONS];
 
-pub(crate) const GOVERNANCE: &str = "governance";
 pub(crate) const CACHES: &str = "caches";
 pub(crate) const ADMIN_API: &str = "admin API";
 pub(crate) const RECORDS: &str = "request records";

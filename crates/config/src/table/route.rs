@@ -1,7 +1,7 @@
 //! The model names that callers write, and what stands behind each.
 
 use super::Preset::{By, Is, Nothing, Words};
-use super::{CACHES, COUNT, GOVERNANCE, HTTP, Key, Kind, SHARE, Section, key, needed};
+use super::{CACHES, COUNT, HTTP, Key, Kind, SHARE, Section, key, needed};
 
 pub(super) const SECTIONS: &[Section] = &[
     Section { under: &["routes[]."], keys: ROUTE },
@@ -43,16 +43,14 @@ const ROUTE: &[Key] = &[
         "upstreams[].context_window",
         COUNT,
         Words("as the model is known"),
-        "Tokens of prompt and answer that it takes.",
-    )
-    .with(GOVERNANCE),
+        "Tokens that its prompt may be; an upstream with too few for a call is passed over.",
+    ),
     key(
         "upstreams[].tokenizer",
         Kind::Text,
         Words("as the model is known"),
-        "The tokenizer that counts its tokens: an encoding's name, or a `tokenizer.json`.",
-    )
-    .with(GOVERNANCE),
+        "What counts its tokens: `o200k_base`, `cl100k_base`, or a file `tokenizer.json`, relative to the file that names it.",
+    ),
     key(
         "upstreams[].prices",
         Kind::Table,
@@ -201,7 +199,7 @@ const FAILURE: &[Key] = &[
 ];
 
 const SHAPING: &[Key] = &[
-    key("context", Kind::Table, Nothing, "Bounds the prompt's tokens.").with(GOVERNANCE),
+    key("context", Kind::Table, Nothing, "Bounds the prompt's tokens."),
     key("context.budget", COUNT, Nothing, "Tokens of the prompt at most."),
     key("context.retrieval_share", SHARE, Is("0.5"), "The share of the budget that retrieved passages get."),
     key("context.retrieval", Kind::Table, Nothing, "How retrieved passages are known: one of `tag`, `role`, `name`."),

@@ -329,6 +329,23 @@ fn a_parameter_policy_names_fields_and_what_json_can_say() {
 }
 
 #[test]
+fn a_token_budget_bounds_something_and_counts_by_what_is_there() {
+    assert_problems(
+        &with_providers(
+            "routes:\n  - { name: r, upstreams: [{ provider: cloud, tokenizer: o300k }], context: {} }\n  - { name: s, upstreams: [{ provider: cloud, tokenizer: none/tokenizer.json }], context: { retrieval_share: 0.5 } }\n  - { name: t, upstreams: [{ provider: cloud }], context: { budget: 1, retrieval: { tag: <c> } } }\n  - { name: u, upstreams: [{ provider: cloud }], context: { budget: 1, retrieval: { role: user } } }\n",
+        ),
+        "gateway.yaml:5:58: routes[r].upstreams[0].tokenizer: `o300k` is no encoding; write `o200k_base`, `cl100k_base` or a file\n\
+         gateway.yaml:5:77: routes[r].context: bounds nothing; write `budget`, or remove it\n\
+         gateway.yaml:6:58: routes[s].upstreams[0].tokenizer: the file `none/tokenizer.json` cannot be read: No such file or \
+         directory (os error 2)\n\
+         gateway.yaml:6:110: routes[s].context.retrieval_share: is a share of `budget`, which is not written\n\
+         gateway.yaml:7:90: routes[t].context.retrieval.tag: is no tag's name; write it without brackets\n\
+         gateway.yaml:8:91: routes[u].context.retrieval.role: is a role of the conversation itself; mark passages by \
+         another role, `tag` or `name`",
+    );
+}
+
+#[test]
 fn headers_of_a_provider_leave_the_gateways_own_alone() {
     assert_problems(
         "providers:\n  - name: a\n    base_url: http://a\n    api_key: k\n    api_keys: [k]\n    headers: { Authorization: x, Host: y, 'a b': z, X-A: '1', x-a: '2', x-b: \"a\\nb\", Connection: close }\n",
@@ -365,9 +382,7 @@ fn keys_that_wait_for_a_capability_are_accepted_by_name() {
         warnings(&with_providers(
             "drills: disabled\nlimit: { qps: 5 }\nroutes:\n  - name: r\n    upstreams: [{ provider: cloud, context_window: 3 }]\n    context: { budget: 1 }\n    cache: { mode: off }\nclients:\n  - { name: c, routes: [{ name: r, limit: { qps: 1 } }, none-such], priority: batch }\n"
         )),
-        "gateway.yaml:8:36: routes[r].upstreams[0].context_window: accepted, but not in force in this version; it comes with governance\n\
-         gateway.yaml:9:5: routes[r].context: accepted, but not in force in this version; it comes with governance\n\
-         gateway.yaml:10:5: routes[r].cache: accepted, but not in force in this version; it comes with caches\n\
+        "gateway.yaml:10:5: routes[r].cache: accepted, but not in force in this version; it comes with caches\n\
          gateway.yaml:12:57: clients[c].routes[1]: fits no route of this configuration"
     );
 }

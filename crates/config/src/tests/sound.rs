@@ -214,6 +214,8 @@ clients:
     let paths =
         |policy: &rules::params::Policy| policy.fields().iter().map(|field| field.path.join(".")).collect::<Vec<_>>();
     assert_eq!(paths(&chat.params), ["n", "temperature", "response_format", "stop"]);
+    assert_eq!(chat.upstreams[0].context_window, Some(32_768));
+    assert!(matches!(chat.upstreams[0].tokenizer, Some(crate::Counting::Encoding(dialect::Encoding::O200k))));
     assert_eq!(paths(&snapshot.clients[0].params), ["logit_bias"]);
     assert_eq!(snapshot.routes[1].upstreams[0].space.as_deref(), Some("bge-m3"));
     let expected = [
@@ -222,8 +224,6 @@ clients:
         "telemetry",
         "records",
         "drills",
-        "routes[chat].upstreams[one].context_window",
-        "routes[chat].upstreams[one].tokenizer",
         "routes[chat].cache",
         "clients[c].on_failure: stale",
         "clients[c].cache",

@@ -6,6 +6,8 @@
 mod answer;
 mod choices;
 mod chunks;
+pub mod images;
+pub mod prompt;
 mod request;
 mod shape;
 mod typed;

@@ -20,7 +20,7 @@ use std::fmt;
 pub use patch::{Patch, cut};
 pub use paths::{Ambiguous, Found, Paths};
 use scan::Scanner;
-pub use text::{push_quoted, quoted};
+pub use text::{push_quoted, quoted, unescaped};
 
 /// How deeply arrays and objects may nest.
 pub const DEPTH: usize = 512;

@@ -54,6 +54,12 @@ pub(super) fn unescape(inside: &str) -> Result<Cow<'_, str>, LoneSurrogate> {
     if lone { Err(LoneSurrogate) } else { Ok(Cow::Owned(text)) }
 }
 
+/// The text behind a piece of a validated string's inside, with U+FFFD for what is no text.
+#[must_use]
+pub fn unescaped(inside: &str) -> Cow<'_, str> {
+    unescape_lossy(inside)
+}
+
 /// The same, with U+FFFD for what is no text.
 pub(super) fn unescape_lossy(inside: &str) -> Cow<'_, str> {
     if memchr::memchr(b'\\', inside.as_bytes()).is_none() {

@@ -5,6 +5,8 @@
 #[cfg(test)]
 mod breakers;
 #[cfg(test)]
+mod budget;
+#[cfg(test)]
 mod choice;
 #[cfg(test)]
 mod chunks;

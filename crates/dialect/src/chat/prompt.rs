@@ -1,0 +1,370 @@
+//! A prompt as what it is made of: messages, what counts in them, and what may be left out.
+
+use std::borrow::Cow;
+
+use base::Endpoint;
+use bytes::Bytes;
+use smallvec::SmallVec;
+
+use super::images::{self, Image};
+use crate::Ask;
+use crate::json::{self, Kind, Patch, Span, Value};
+
+/// How retrieved passages are known in a prompt.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Retrieval {
+    /// They stand in a text between `<tag>` and `</tag>`.
+    Tag(String),
+    /// They are messages of this role.
+    Role(String),
+    /// They are messages with this `name`.
+    Name(String),
+}
+
+/// A prompt.
+#[derive(Debug, Default)]
+pub struct Prompt<'a> {
+    /// In order. The prompt of a legacy completion is one of the user's.
+    pub messages: Vec<Message<'a>>,
+    /// What else the model reads, as it stands in the body: definitions of tools and of the answer's
+    /// form.
+    pub definitions: SmallVec<[&'a str; 2]>,
+}
+
+/// One message.
+#[derive(Debug)]
+pub struct Message<'a> {
+    /// Where it stands in the body; none for what cannot be left out.
+    span: Option<Span>,
+    /// Who speaks, in the API's words.
+    pub role: Cow<'a, str>,
+    /// `name`
+    pub name: Option<Cow<'a, str>>,
+    /// Texts that count.
+    pub texts: SmallVec<[Text<'a>; 1]>,
+    /// Images.
+    pub images: SmallVec<[Image; 1]>,
+    /// Sounds and files.
+    pub attachments: usize,
+    /// Ids of its tool calls; those of the deprecated `function_call` have none.
+    pub calls: Vec<Cow<'a, str>>,
+    /// The id of the call that it is the result of.
+    pub answers: Option<Cow<'a, str>>,
+    /// Marked as a retrieved passage by its role or its name.
+    pub is_passage: bool,
+    content: Option<Span>,
+}
+
+/// A text of a message.
+#[derive(Debug)]
+pub struct Text<'a> {
+    /// What stands outside of passages.
+    pub own: SmallVec<[Cow<'a, str>; 1]>,
+    /// Passages in it.
+    pub passages: Vec<Marked<'a>>,
+}
+
+/// A passage in a text, its tags included.
+#[derive(Debug)]
+pub struct Marked<'a> {
+    /// The text.
+    pub text: Cow<'a, str>,
+    span: Span,
+}
+
+impl<'a> Prompt<'a> {
+    /// Reads the prompt of a call that generates text; none for other calls.
+    #[must_use]
+    pub fn read(ask: &'a Ask, retrieval: Option<&Retrieval>) -> Option<Self> {
+        let is_text = matches!(ask.endpoint, Endpoint::Chat | Endpoint::Completions) && ask.content_type.is_none();
+        if !is_text {
+            return None;
+        }
+        let mut prompt = Self::default();
+        // The body was validated when it was read.
+        json::scan(&ask.body, |member| match &*member.key {
+            "messages" => {
+                prompt.messages.extend(member.value.elements().map(|message| Message::read(message, retrieval)));
+            }
+            "prompt" => {
+                let mut message = Message::of_user();
+                let texts = member.value.elements().filter(|text| text.kind() == Kind::String);
+                texts.chain(Some(member.value).filter(|one| one.kind() == Kind::String)).for_each(|text| {
+                    message.texts.push(Text::read(text, retrieval));
+                });
+                prompt.messages.push(message);
+            }
+            "tools" | "functions" | "response_format" if !member.value.is_empty() => {
+                prompt.definitions.push(member.value.raw());
+            }
+            _ => {}
+        })
+        .ok()?;
+        Some(prompt)
+    }
+
+    /// The body without these messages (by index) and these passages (by message, counted over its
+    /// texts). A marked message that is a tool's result leaves its place, empty, for its call must
+    /// have one.
+    #[must_use]
+    pub fn without(&self, body: &Bytes, messages: &[usize], passages: &[(usize, usize)]) -> Bytes {
+        let mut patch = Patch::new();
+        for message in messages.iter().filter_map(|at| self.messages.get(*at)) {
+            if let Some(span) = message.span {
+                patch.remove_span(span);
+            }
+        }
+        for (at, which) in passages {
+            let Some(message) = self.messages.get(*at) else { continue };
+            if message.is_emptied() {
+                message.content.into_iter().for_each(|content| patch.replace(content, r#""""#));
+            } else if let Some(marked) = message.texts.iter().flat_map(|text| &text.passages).nth(*which) {
+                patch.replace(marked.span, "");
+            }
+        }
+        patch.apply(body)
+    }
+}
+
+impl<'a> Message<'a> {
+    fn of_user() -> Self {
+        Self {
+            span: None,
+            role: Cow::Borrowed("user"),
+            name: None,
+            texts: SmallVec::new(),
+            images: SmallVec::new(),
+            attachments: 0,
+            calls: Vec::new(),
+            answers: None,
+            is_passage: false,
+            content: None,
+        }
+    }
+
+    fn read(value: Value<'a>, retrieval: Option<&Retrieval>) -> Self {
+        let mut message = Self { span: Some(value.span()), role: Cow::Borrowed(""), ..Self::of_user() };
+        for member in value.members() {
+            let value = member.value;
+            match &*member.key {
+                "role" => message.role = value.as_str_lossy().unwrap_or_default(),
+                "name" => message.name = value.as_str_lossy(),
+                "content" => {
+                    message.content = Some(value.span());
+                    message.read_content(value, retrieval);
+                }
+                "tool_call_id" => message.answers = value.as_str_lossy(),
+                "tool_calls" => value.elements().for_each(|call| {
+                    message.calls.extend(call.get("id").and_then(Value::as_str_lossy));
+                    call.get("function").into_iter().for_each(|function| message.read_function(function));
+                }),
+                "function_call" => message.read_function(value),
+                "reasoning_content" | "refusal" => message.text(value),
+                _ => {}
+            }
+        }
+        message.is_passage = match retrieval {
+            Some(Retrieval::Role(role)) => message.role == role.as_str(),
+            Some(Retrieval::Name(name)) => message.name.as_deref() == Some(name),
+            Some(Retrieval::Tag(_)) | None => false,
+        };
+        message
+    }
+
+    fn read_content(&mut self, content: Value<'a>, retrieval: Option<&Retrieval>) {
+        if content.kind() == Kind::String {
+            self.texts.push(Text::read(content, retrieval));
+        }
+        for part in content.elements() {
+            if part.kind() == Kind::String {
+                self.texts.push(Text::read(part, retrieval));
+            }
+            for member in part.members() {
+                match &*member.key {
+                    "text" => self.texts.push(Text::read(member.value, retrieval)),
+                    "image_url" => self.images.push(images::read(member.value)),
+                    "input_audio" | "file" | "video_url" | "audio_url" => self.attachments += 1,
+                    _ => {}
+                }
+            }
+        }
+    }
+
+    fn read_function(&mut self, function: Value<'a>) {
+        for member in function.members() {
+            if matches!(&*member.key, "name" | "arguments") {
+                self.text(member.value);
+            }
+        }
+    }
+
+    fn text(&mut self, value: Value<'a>) {
+        if let Some(text) = value.as_str_lossy() {
+            self.texts.push(Text { own: SmallVec::from_iter([text]), passages: Vec::new() });
+        }
+    }
+
+    /// Where it is left out as a passage its text goes and it stays: it is a tool's result.
+    #[must_use]
+    pub fn is_emptied(&self) -> bool {
+        self.is_passage && self.calls.is_empty() && self.is_held()
+    }
+
+    /// It may not leave its place: a call waits for it, or it has calls itself.
+    #[must_use]
+    pub fn is_held(&self) -> bool {
+        self.answers.is_some() || !self.calls.is_empty() || matches!(&*self.role, "tool" | "function")
+    }
+}
+
+impl<'a> Text<'a> {
+    fn read(value: Value<'a>, retrieval: Option<&Retrieval>) -> Self {
+        let mut text = Self { own: SmallVec::new(), passages: Vec::new() };
+        let Some(raw) = value.as_escaped() else { return text };
+        let start = value.span().start + 1;
+        let mut rest = 0;
+        if let Some(Retrieval::Tag(tag)) = retrieval {
+            for found in tagged(raw, tag) {
+                let (Some(own), Some(marked)) = (raw.get(rest..found.start), raw.get(found.range())) else { break };
+                text.own.extend((!own.is_empty()).then(|| json::unescaped(own)));
+                let span = Span { start: start + found.start, end: start + found.end };
+                text.passages.push(Marked { text: json::unescaped(marked), span });
+                rest = found.end;
+            }
+        }
+        let own = raw.get(rest..).unwrap_or_default();
+        text.own.extend((!own.is_empty()).then(|| json::unescaped(own)));
+        text
+    }
+}
+
+/// Where `<tag …>…</tag>` stands in a string as JSON writes it. What is not closed is none.
+fn tagged(raw: &str, tag: &str) -> Vec<Span> {
+    let mut found = Vec::new();
+    if memchr::memmem::find(raw.as_bytes(), tag.as_bytes()).is_none() {
+        return found;
+    }
+    let mut open = None;
+    let mut at = 0;
+    while let Some(place) = raw.get(at..).and_then(|rest| memchr::memchr2(b'<', b'\\', rest.as_bytes())) {
+        let start = at + place;
+        let Some((letter, behind)) = letter(raw, start) else { break };
+        at = behind;
+        if letter != '<' {
+            continue;
+        }
+        match (open, mark(raw, behind, tag)) {
+            (None, Some((false, end))) => (open, at) = (Some(start), end),
+            (Some(begin), Some((true, end))) => {
+                found.push(Span { start: begin, end });
+                (open, at) = (None, end);
+            }
+            _ => {}
+        }
+    }
+    found
+}
+
+/// The character at a place of a string as JSON writes it, and where the next one begins.
+fn letter(raw: &str, at: usize) -> Option<(char, usize)> {
+    let rest = raw.get(at..)?;
+    let first = rest.chars().next()?;
+    if first != '\\' {
+        return Some((first, at + first.len_utf8()));
+    }
+    match rest.as_bytes().get(1)? {
+        b'u' => {
+            let unit = u32::from_str_radix(rest.get(2..6)?, 16).ok()?;
+            Some((char::from_u32(unit).unwrap_or(char::REPLACEMENT_CHARACTER), at + 6))
+        }
+        other => Some((char::from(*other), at + 2)),
+    }
+}
+
+/// Whether what follows a `<` is the tag, closing or opening, and where it ends.
+fn mark(raw: &str, behind: usize, tag: &str) -> Option<(bool, usize)> {
+    let (mut next, mut at) = letter(raw, behind)?;
+    let is_closing = next == '/';
+    if is_closing {
+        (next, at) = letter(raw, at)?;
+    }
+    for wanted in tag.chars() {
+        if next != wanted {
+            return None;
+        }
+        (next, at) = letter(raw, at)?;
+    }
+    // Attributes may follow an opening tag.
+    if !(next == '>' || next.is_whitespace() || (next == '/' && !is_closing)) {
+        return None;
+    }
+    while next != '>' {
+        if next == '<' {
+            return None;
+        }
+        (next, at) = letter(raw, at)?;
+    }
+    Some((is_closing, at))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn passages(body: &str, tag: &str) -> Vec<String> {
+        let value = json::parse(body.as_bytes()).expect("valid JSON");
+        let text = Text::read(value, Some(&Retrieval::Tag(tag.into())));
+        text.passages.into_iter().map(|marked| marked.text.into_owned()).collect()
+    }
+
+    #[test]
+    fn passages_are_known_however_json_writes_them() {
+        for (body, expected) in [
+            (r#""a<context>b</context>c""#, vec!["<context>b</context>"]),
+            (r#""\u003ccontext\u003eb\u003c/context\u003e""#, vec!["<context>b</context>"]),
+            (r#""<context>b<\/context>""#, vec!["<context>b</context>"]),
+            (r#""<context id=\"1\">你\n好</context>""#, vec!["<context id=\"1\">你\n好</context>"]),
+            (
+                r#""<context>a</context> and <context>b</context>""#,
+                vec!["<context>a</context>", "<context>b</context>"],
+            ),
+            (r#""<context>a<context>b</context>""#, vec!["<context>a<context>b</context>"]),
+            (r#""<contexts>b</contexts>""#, vec![]),
+            (r#""\\u003ccontext>b</context>""#, vec![]),
+            (r#""<context>b""#, vec![]),
+            (r#""b</context>""#, vec![]),
+            (r#""<context""#, vec![]),
+            (r#""<\ud83d\ude42><context>\ud83d\ude42</context>""#, vec!["<context>🙂</context>"]),
+        ] {
+            assert_eq!(passages(body, "context"), expected, "{body}");
+        }
+    }
+
+    #[test]
+    fn what_is_left_out_leaves_the_rest_as_it_was() {
+        let body = concat!(
+            r#"{"model":"m", "messages" : [ {"role":"system","content":"s"} , {"role":"user","content":"old"},"#,
+            r#" {"role":"user","x":1.50,"content":[{"type":"text","text":"q <c>one</c><c>tw\u006f</c>"}]} ] }"#
+        );
+        let ask = Ask::read(Endpoint::Chat, None, Bytes::from(body)).expect("a call");
+        let tag = Retrieval::Tag("c".into());
+        let prompt = Prompt::read(&ask, Some(&tag)).expect("a prompt");
+        assert_eq!(prompt.without(&ask.body, &[], &[]), body);
+        let cut = prompt.without(&ask.body, &[1], &[(2, 1)]);
+        let expected = concat!(
+            r#"{"model":"m", "messages" : [ {"role":"system","content":"s"} , "#,
+            r#"{"role":"user","x":1.50,"content":[{"type":"text","text":"q <c>one</c>"}]} ] }"#
+        );
+        assert_eq!(String::from_utf8_lossy(&cut), expected);
+    }
+
+    #[test]
+    fn a_marked_result_of_a_tool_leaves_its_place() {
+        let body = r#"{"model":"m","messages":[{"role":"tool","tool_call_id":"a","content":"found"}]}"#;
+        let ask = Ask::read(Endpoint::Chat, None, Bytes::from(body)).expect("a call");
+        let role = Retrieval::Role("tool".into());
+        let prompt = Prompt::read(&ask, Some(&role)).expect("a prompt");
+        assert!(prompt.messages[0].is_passage && prompt.messages[0].is_held());
+        assert_eq!(prompt.without(&ask.body, &[], &[(0, 0)]), body.replace("found", ""));
+    }
+}

@@ -1,0 +1,398 @@
+//! The token budget of a route and the windows of its upstreams: a prompt is counted, and cut as
+//! `rules::context` says.
+
+use std::sync::Arc;
+
+use base::{Code, Endpoint, Refusal, Truncated};
+use bytes::Bytes;
+use config::{Counting, Route, Upstream};
+use dialect::chat::prompt::{Message, Prompt, Retrieval};
+use dialect::{Ask, Tokenizer};
+use rules::context::{self, Cut, Role, Terms};
+use rules::tokens::{Amounts, Worth};
+use smallvec::SmallVec;
+
+use crate::live::Live;
+use crate::running::RouteState;
+use crate::trail::{Lesson, Pupils};
+use crate::vocabularies::Vocabularies;
+
+/// Bytes of a prompt that are counted where they are; more would hold up the worker's other calls.
+const AT_ONCE: usize = 16 << 10;
+/// Tokens around a message: three and its role, as OpenAI documents it (the cookbook's "How to count
+/// tokens with tiktoken").
+const AROUND: u64 = 4;
+/// The same for models of others, whose templates are wordier.
+const AROUND_OTHERS: u64 = 5;
+/// Tokens that open the answer.
+const OPENING: u64 = 3;
+/// Tokens of a sound or a file, for want of a rule.
+const ATTACHMENT: u64 = 1_000;
+/// A count that is a guess errs high; an upstream is known to be too small only beyond this share of it.
+const SURELY: f64 = 0.6;
+
+/// Whether something bounds a prompt of this size.
+#[must_use]
+pub fn is_bounded(route: &Route, ask: &Ask) -> bool {
+    terms(route).is_some() || route.upstreams.iter().any(|upstream| may_be_too_small(upstream, ask))
+}
+
+fn terms(route: &Route) -> Option<Terms> {
+    route.context.as_ref()?.terms
+}
+
+/// No token is less than a byte of the body.
+fn may_be_too_small(upstream: &Upstream, ask: &Ask) -> bool {
+    upstream.context_window.is_some_and(|window| ask.body.len() as u64 > window)
+}
+
+/// A prompt to be counted, with all that it takes.
+#[derive(Debug)]
+pub struct Job {
+    ask: Ask,
+    terms: Option<Terms>,
+    retrieval: Option<Retrieval>,
+    /// The route's first upstream, by which the budget counts.
+    first: Gauge,
+    /// Upstreams that may be too small.
+    doubtful: SmallVec<[(usize, u64, Gauge); 2]>,
+    upstreams: usize,
+    pupils: Pupils,
+}
+
+/// How the tokens of one upstream are counted.
+#[derive(Clone, Debug)]
+struct Gauge {
+    counting: Option<Counting>,
+    worth: Worth,
+    model: String,
+}
+
+impl Gauge {
+    fn is_same(&self, other: &Self) -> bool {
+        match (&self.counting, &other.counting) {
+            (Some(Counting::Encoding(one)), Some(Counting::Encoding(other))) => one == other,
+            (Some(Counting::File(one)), Some(Counting::File(other))) => Arc::ptr_eq(one, other),
+            (None, None) => self.worth == other.worth,
+            _ => false,
+        }
+    }
+}
+
+/// What became of it.
+#[derive(Debug)]
+pub struct Done {
+    /// The call, with what is left of its prompt.
+    pub ask: Ask,
+    /// Indexes of the upstreams that are too small.
+    pub too_small: SmallVec<[usize; 2]>,
+    /// What was left out.
+    pub truncated: Option<Truncated>,
+    /// What the upstream's word on usage will teach.
+    pub lesson: Option<Box<Lesson>>,
+    /// Tokens of the prompt by the route's first upstream, before anything was left out; 0 where only
+    /// windows were looked at.
+    pub counted: u64,
+}
+
+impl Job {
+    /// What has to be counted of a call.
+    #[must_use]
+    pub fn new(ask: Ask, route: &Route, state: &RouteState) -> Self {
+        let worth = |at: usize| state.upstreams.get(at).map_or_else(Worth::default, |known| known.learned.worth());
+        let mut job = Self::with(ask, route, &worth);
+        let unknown = route.upstreams.iter().zip(&state.upstreams).filter(|(upstream, _)| upstream.tokenizer.is_none());
+        job.pupils = unknown.map(|(upstream, known)| (upstream.label.clone(), known.learned.clone())).collect();
+        job
+    }
+
+    /// The same where nothing has been learned yet.
+    #[must_use]
+    pub fn unlearned(ask: Ask, route: &Route) -> Self {
+        Self::with(ask, route, &|_| Worth::default())
+    }
+
+    fn with(ask: Ask, route: &Route, worth: &dyn Fn(usize) -> Worth) -> Self {
+        let gauge = |at: usize, upstream: &Upstream| Gauge {
+            counting: upstream.tokenizer.clone(),
+            worth: worth(at),
+            model: upstream.model.clone().unwrap_or_else(|| ask.model.clone()),
+        };
+        let doubtful = route.upstreams.iter().enumerate().filter(|(_, upstream)| may_be_too_small(upstream, &ask));
+        let doubtful =
+            doubtful.map(|(at, upstream)| (at, upstream.context_window.unwrap_or(u64::MAX), gauge(at, upstream)));
+        let nobody = || Gauge { counting: None, worth: Worth::default(), model: ask.model.clone() };
+        Self {
+            terms: terms(route),
+            retrieval: route.context.as_ref().and_then(|context| context.retrieval.clone()),
+            first: route.upstreams.first().map_or_else(nobody, |upstream| gauge(0, upstream)),
+            doubtful: doubtful.collect(),
+            upstreams: route.upstreams.len(),
+            pupils: SmallVec::new(),
+            ask,
+        }
+    }
+
+    fn is_ready(&self, vocabularies: &Vocabularies) -> bool {
+        let gauges = std::iter::once(&self.first).chain(self.doubtful.iter().map(|(_, _, gauge)| gauge));
+        gauges.into_iter().all(|gauge| match gauge.counting {
+            Some(Counting::Encoding(encoding)) => vocabularies.is_loaded(encoding),
+            Some(Counting::File(_)) | None => true,
+        })
+    }
+}
+
+/// Does a job: at once where that is soon done, else on a thread that nobody waits for.
+///
+/// # Errors
+/// `context_length_exceeded`
+pub async fn run(job: Job, live: &Live) -> Result<Done, Refusal> {
+    if job.ask.body.len() <= AT_ONCE && job.is_ready(&live.vocabularies) {
+        return work(job, &live.vocabularies);
+    }
+    let vocabularies = live.vocabularies.clone();
+    let lost = |_| Refusal::new(Code::InternalError, "counting the prompt failed; please report this");
+    tokio::task::spawn_blocking(move || work(job, &vocabularies)).await.map_err(lost)?
+}
+
+/// Does a job.
+///
+/// # Errors
+/// `context_length_exceeded`
+pub fn work(job: Job, vocabularies: &Vocabularies) -> Result<Done, Refusal> {
+    let Job { ask, terms, retrieval, first, doubtful, upstreams, pupils } = job;
+    let mut done = Done { ask, too_small: SmallVec::new(), truncated: None, lesson: None, counted: 0 };
+    let mut left = None;
+    if let Some(terms) = terms {
+        let scale = Scale::of(&first, vocabularies);
+        let Some(kept) = keep(&done.ask, (terms, retrieval.as_ref()), &scale, pupils)? else { return Ok(done) };
+        left = Some(kept.left);
+        (done.truncated, done.lesson, done.counted) = (kept.truncated, kept.lesson, kept.counted);
+        if kept.body != done.ask.body {
+            // Read again, so that what later steps know of the body is true of the bytes that go out.
+            let shaped = Ask::read(done.ask.endpoint, None, kept.body)?;
+            done.ask = Ask { tag: done.ask.tag, query: done.ask.query, ..shaped };
+        }
+    }
+    let mut largest = 0;
+    for (at, window, gauge) in doubtful {
+        let scale = Scale::of(&gauge, vocabularies);
+        let tokens = left.filter(|_| gauge.is_same(&first)).unwrap_or_else(|| count(&done.ask, &scale));
+        let surely = if scale.is_guess() { (tokens as f64 * SURELY) as u64 } else { tokens };
+        if surely > window {
+            done.too_small.push(at);
+            largest = largest.max(window);
+        }
+    }
+    if done.too_small.len() == upstreams && upstreams > 0 { Err(no_window(&done.ask, largest)) } else { Ok(done) }
+}
+
+/// What a budget keeps of a prompt.
+struct Kept {
+    body: Bytes,
+    truncated: Option<Truncated>,
+    lesson: Option<Box<Lesson>>,
+    /// Tokens before, and after.
+    counted: u64,
+    left: u64,
+}
+
+/// Cuts a prompt; none where the call has none.
+fn keep(
+    ask: &Ask,
+    (terms, retrieval): (Terms, Option<&Retrieval>),
+    scale: &Scale,
+    pupils: Pupils,
+) -> Result<Option<Kept>, Refusal> {
+    let Some(prompt) = Prompt::read(ask, retrieval) else { return Ok(None) };
+    let weighed = Weighed::new(&prompt, scale);
+    let cut = context::fit(terms, weighed.fixed, &weighed.messages());
+    let cut = cut.map_err(|over| too_long(ask, over.needed, terms))?.unwrap_or_default();
+    Ok(Some(Kept {
+        body: prompt.without(&ask.body, &cut.messages, &cut.passages),
+        truncated: truncated(&cut),
+        lesson: weighed.lesson(&cut, pupils).filter(|_| scale.is_guess()),
+        counted: weighed.total,
+        left: weighed.total.saturating_sub(cut.tokens),
+    }))
+}
+
+fn count(ask: &Ask, scale: &Scale) -> u64 {
+    let prompt = Prompt::read(ask, None).unwrap_or_default();
+    Weighed::new(&prompt, scale).total
+}
+
+fn truncated(cut: &Cut) -> Option<Truncated> {
+    let is_cut = cut.history + cut.retrieval > 0;
+    is_cut.then_some(Truncated { history: cut.history as u64, retrieval: cut.retrieval as u64, tokens: cut.tokens })
+}
+
+/// The field that holds the prompt.
+fn field(ask: &Ask) -> &'static str {
+    if ask.endpoint == Endpoint::Completions { "prompt" } else { "messages" }
+}
+
+fn too_long(ask: &Ask, needed: u64, terms: Terms) -> Refusal {
+    let message = format!(
+        "the prompt has {needed} tokens even without history and retrieved passages, more than the {} that are allowed here; shorten it",
+        terms.budget
+    );
+    Refusal { param: Some(field(ask).into()), ..Refusal::new(Code::ContextLengthExceeded, message) }
+}
+
+fn no_window(ask: &Ask, largest: u64) -> Refusal {
+    let message = format!("the prompt is longer than the {largest} tokens that this model takes; shorten it");
+    Refusal { param: Some(field(ask).into()), ..Refusal::new(Code::ContextLengthExceeded, message) }
+}
+
+/// What texts are weighed with.
+enum Scale {
+    Known { tokenizer: Arc<Tokenizer>, around: u64, model: String },
+    Guess { worth: Worth, model: String },
+}
+
+impl Scale {
+    fn of(gauge: &Gauge, vocabularies: &Vocabularies) -> Self {
+        let model = gauge.model.clone();
+        let known = match &gauge.counting {
+            Some(Counting::Encoding(encoding)) => vocabularies.get(*encoding).map(|tokenizer| (tokenizer, AROUND)),
+            Some(Counting::File(tokenizer)) => Some((tokenizer.clone(), AROUND_OTHERS)),
+            None => None,
+        };
+        match known {
+            Some((tokenizer, around)) => Self::Known { tokenizer, around, model },
+            None => Self::Guess { worth: gauge.worth.clone(), model },
+        }
+    }
+
+    const fn is_guess(&self) -> bool {
+        matches!(self, Self::Guess { .. })
+    }
+
+    fn weigh(&self, text: &str) -> Weight {
+        match self {
+            Self::Known { tokenizer, .. } => Weight { tokens: tokenizer.count(text), amounts: Amounts::default() },
+            Self::Guess { worth, .. } => {
+                let amounts = Amounts::of(text);
+                Weight { tokens: worth.tokens(amounts).ceil().max(0.0) as u64, amounts }
+            }
+        }
+    }
+
+    const fn around(&self) -> u64 {
+        match self {
+            Self::Known { around, .. } => *around,
+            Self::Guess { .. } => AROUND_OTHERS,
+        }
+    }
+
+    fn model(&self) -> &str {
+        match self {
+            Self::Known { model, .. } | Self::Guess { model, .. } => model,
+        }
+    }
+}
+
+/// Tokens, and what they were guessed by.
+#[derive(Clone, Copy, Default)]
+struct Weight {
+    tokens: u64,
+    amounts: Amounts,
+}
+
+impl Weight {
+    fn plus(self, other: Self) -> Self {
+        Self { tokens: self.tokens.saturating_add(other.tokens), amounts: self.amounts.plus(other.amounts) }
+    }
+}
+
+/// A prompt with the weight of each of its parts.
+struct Weighed<'r, 'p> {
+    prompt: &'r Prompt<'p>,
+    each: Vec<(Weight, Vec<Weight>)>,
+    definitions: Weight,
+    around: u64,
+    /// Tokens of what is no message.
+    fixed: u64,
+    total: u64,
+    /// Images and the like, whose tokens teach nothing about text.
+    has_more_than_text: bool,
+}
+
+impl<'r, 'p> Weighed<'r, 'p> {
+    fn new(prompt: &'r Prompt<'p>, scale: &Scale) -> Self {
+        let each: Vec<(Weight, Vec<Weight>)> = prompt.messages.iter().map(|message| weigh(message, scale)).collect();
+        let definitions = prompt.definitions.iter().fold(Weight::default(), |sum, json| sum.plus(scale.weigh(json)));
+        let fixed = definitions.tokens.saturating_add(OPENING);
+        let sum = each.iter().fold(fixed, |sum, (own, passages)| {
+            passages.iter().fold(sum.saturating_add(own.tokens), |sum, passage| sum.saturating_add(passage.tokens))
+        });
+        let has_more_than_text =
+            prompt.messages.iter().any(|message| message.attachments > 0 || !message.images.is_empty());
+        Self { prompt, each, definitions, around: scale.around(), fixed, total: sum, has_more_than_text }
+    }
+
+    fn messages(&self) -> Vec<context::Message<'r>> {
+        let message = |(message, (own, passages)): (&'r Message<'p>, &(Weight, Vec<Weight>))| context::Message {
+            role: role(&message.role),
+            tokens: own.tokens,
+            calls: message.calls.iter().map(|id| &**id).collect(),
+            answers: message.answers.as_deref(),
+            is_passage: message.is_passage && !message.is_held(),
+            passages: passages.iter().map(|passage| passage.tokens).collect(),
+        };
+        self.prompt.messages.iter().zip(&self.each).map(message).collect()
+    }
+
+    /// What is left of the text after a cut, to be compared with what the upstream counts.
+    fn lesson(&self, cut: &Cut, pupils: Pupils) -> Option<Box<Lesson>> {
+        if self.has_more_than_text || pupils.is_empty() {
+            return None;
+        }
+        let mut amounts = self.definitions.amounts;
+        let mut messages = 0;
+        let (mut gone, mut cut_out) = (cut.messages.iter().peekable(), cut.passages.iter().peekable());
+        for (at, (own, passages)) in self.each.iter().enumerate() {
+            if gone.next_if(|gone| **gone == at).is_some() {
+                continue;
+            }
+            messages += 1;
+            amounts = amounts.plus(own.amounts);
+            for (which, passage) in passages.iter().enumerate() {
+                if cut_out.next_if(|cut_out| **cut_out == (at, which)).is_none() {
+                    amounts = amounts.plus(passage.amounts);
+                }
+            }
+        }
+        Some(Box::new(Lesson { amounts, around: messages * self.around + OPENING, pupils }))
+    }
+}
+
+/// A message's own weight, and that of its passages.
+fn weigh(message: &Message<'_>, scale: &Scale) -> (Weight, Vec<Weight>) {
+    let around = |tokens| Weight { tokens, amounts: Amounts::default() };
+    let mut own = around(scale.around());
+    if let Some(name) = &message.name {
+        own = own.plus(around(1)).plus(scale.weigh(name));
+    }
+    let images = message.images.iter().map(|image| image.tokens(scale.model())).sum::<u64>();
+    own = own.plus(around(images.saturating_add(ATTACHMENT.saturating_mul(message.attachments as u64))));
+    let mut texts = Weight::default();
+    let mut passages = Vec::new();
+    for text in &message.texts {
+        texts = text.own.iter().fold(texts, |sum, text| sum.plus(scale.weigh(text)));
+        passages.extend(text.passages.iter().map(|marked| scale.weigh(&marked.text)));
+    }
+    // A marked result of a tool keeps its place when its text goes.
+    if message.is_emptied() { (own, vec![texts]) } else { (own.plus(texts), passages) }
+}
+
+fn role(role: &str) -> Role {
+    match role {
+        "system" | "developer" => Role::System,
+        "user" => Role::User,
+        "assistant" => Role::Assistant,
+        "tool" | "function" => Role::Tool,
+        _ => Role::Other,
+    }
+}
