@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use base::{Outcome, Period, Record};
+use foldhash::HashMap;
 use state::{
     Accounts, Amounts, Answer, Columns, Coming, Entry, InProcessAccounts, InProcessLedger, Ledger, Question, Row, Sums,
     Unreadable,
@@ -99,12 +100,12 @@ impl Books {
 }
 
 fn add_up(rows: &[Row], period: Period, of: &[Owner]) {
-    for Owner { client, currency, account } in of {
-        let spent = rows.iter().filter(|row| row.client == *client).fold(Amounts::default(), |sum, row| {
-            let tokens = row.sums.tokens_in.saturating_add(row.sums.tokens_out);
-            sum.plus(Amounts { tokens, cost: if row.currency == *currency { row.sums.cost } else { 0 } })
-        });
-        account.settle(period, Amounts::default(), spent);
+    let owners: HashMap<&str, &Owner> = of.iter().map(|owner| (&*owner.client, owner)).collect();
+    for row in rows {
+        let Some(Owner { currency, account, .. }) = owners.get(&*row.client) else { continue };
+        let tokens = row.sums.tokens_in.saturating_add(row.sums.tokens_out);
+        let cost = if row.currency == *currency { row.sums.cost } else { 0 };
+        account.settle(period, Amounts::default(), Amounts { tokens, cost });
     }
 }
 

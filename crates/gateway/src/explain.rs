@@ -6,6 +6,8 @@ use bytes::Bytes;
 use config::{Client, Route, Snapshot, Upstream};
 use dialect::Ask;
 use rules::context::Terms;
+use rules::prices::{Price, Rate};
+use rules::quota::{self, Answer};
 use rules::split::{Branch, Case};
 use serde_json::{Value, json};
 
@@ -63,6 +65,9 @@ pub fn explain(snapshot: &Snapshot, client: &str, endpoint: Endpoint, body: Byte
             story["on_failure"] = json!(client.on_failure.unwrap_or(route.on_failure).as_str());
             if !route.split.is_empty() {
                 story["split"] = route.split.iter().map(|branch| fork(&route, branch, client, ask)).collect();
+            }
+            if let Some(terms) = &client.quota {
+                story["quota"] = quota(terms, ask);
             }
             if let Some(mirror) = &route.mirror {
                 story["mirror"] = json!({ "to": label(&route, mirror.to), "percent": mirror.share.percent });
@@ -122,6 +127,7 @@ fn fork(route: &Route, branch: &Branch, client: &Client, ask: &Ask) -> Value {
         [true, true] => "yes",
         // What is explained is a body; whoever sends it adds the headers.
         [false, false] if !branch.headers.is_empty() => "by header",
+        [false, false] if branch.quota_used.is_some() && client.quota.is_some() => "by quota",
         [false, false] => "no",
         _ => "by chance",
     };
@@ -139,5 +145,31 @@ fn shown(upstream: &Upstream, endpoint: Endpoint) -> Value {
         "host": provider.origin.authority(),
         "path": upstream.paths.get(&endpoint).map(|path| path.as_str()),
         "keys": provider.keys.len(),
+        "price": upstream.price.as_deref().map(price),
+    })
+}
+
+/// What a model costs: a million tokens, or a search unit. Null is not known.
+fn price(price: &Price) -> Value {
+    let first = price.tiers.first().copied().unwrap_or_default();
+    let million = |rate: Option<Rate>| rate.map(Rate::of_a_million);
+    json!({
+        "currency": &*price.currency,
+        "prompt": million(first.prompt),
+        "cached": million(first.cached.or(first.prompt)),
+        "completion": million(first.completion),
+        "search_unit": price.unit.map(Rate::of_one),
+    })
+}
+
+/// What bounds the client, and what the call would put aside of it.
+fn quota(terms: &quota::Terms, ask: &Ask) -> Value {
+    let answer = ask.chat().map_or(0, |chat| Answer::of(chat.most_written()).most);
+    json!({
+        "tokens": terms.tokens,
+        "cost": terms.cost.map(base::decimal),
+        "currency": &*terms.currency,
+        "per": terms.per.as_str(),
+        "aside_tokens": ask.prompt_estimate().saturating_add(answer),
     })
 }

@@ -25,6 +25,20 @@ impl Rate {
         Self::of_femtos(price * 1e15)
     }
 
+    /// The price of a million, to be shown.
+    #[must_use]
+    #[expect(clippy::cast_precision_loss, reason = "what is shown is a float")]
+    pub fn of_a_million(self) -> f64 {
+        self.0 as f64 / 1e9
+    }
+
+    /// The price of one, to be shown.
+    #[must_use]
+    #[expect(clippy::cast_precision_loss, reason = "what is shown is a float")]
+    pub fn of_one(self) -> f64 {
+        self.0 as f64 / 1e15
+    }
+
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "the range is checked before")]
     fn of_femtos(femtos: f64) -> Option<Self> {
         let femtos = femtos.round();

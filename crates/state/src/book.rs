@@ -1,10 +1,11 @@
 //! Entries in memory: added up by quarter of an hour and names, so that their number is bounded by the
 //! configuration and by time, not by traffic.
 
-use std::collections::HashMap;
 use std::collections::hash_map::Entry as Slot;
 use std::sync::Arc;
 use std::time::Duration;
+
+use foldhash::{HashMap, HashMapExt as _};
 
 use crate::{Entry, QUARTER, Question, Row, Sums};
 

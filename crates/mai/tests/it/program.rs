@@ -112,6 +112,7 @@ fn explain_tells_a_request_s_way_and_its_refusals() {
     let story: Value = serde_json::from_str(&explain(body, &["--json"]).out).unwrap();
     assert_eq!(story["route"], "chat");
     assert_eq!(story["upstreams"][0]["upstream"], "up/m");
+    assert_eq!(story["upstreams"][0]["price"], Value::Null, "nobody knows what `m` costs");
 
     for (body, code, status) in [
         (r#"{"model":"nobody","messages":[{"role":"user","content":"Hi"}]}"#, "model_not_found", 404),
@@ -187,7 +188,7 @@ async fn a_flag_beats_the_environment_which_beats_the_file() {
     dir.write("gateway.yaml", text);
     let serve = |configure: &dyn Fn(&mut std::process::Command)| {
         let mut program = program();
-        program.arg("serve").env("MAI_CONFIG", dir.path("gateway.yaml"));
+        program.arg("serve").env("MAI_CONFIG", dir.path("gateway.yaml")).env("MAI_DATA_DIR", dir.path("data"));
         configure(&mut program);
         program
     };

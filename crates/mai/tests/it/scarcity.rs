@@ -8,7 +8,7 @@ use tokio::net::TcpStream;
 fn serve(dir: &Dir, config: &str) -> Command {
     let path = dir.write("gateway.yaml", config);
     let mut command = program();
-    command.arg("serve").arg("-c").arg(path);
+    command.arg("serve").arg("-c").arg(path).env("MAI_DATA_DIR", dir.path("data"));
     command.args(["--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0", "--workers", "2"]);
     command
 }

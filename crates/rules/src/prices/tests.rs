@@ -53,6 +53,14 @@ fn rerankers_are_billed_by_search_units() {
 }
 
 #[test]
+fn rates_are_shown_as_they_were_written() {
+    for price in [0.0, 0.02, 0.15, 1.25, 15.0] {
+        assert_eq!(Rate::per_million(price).map(Rate::of_a_million), Some(price));
+        assert_eq!(Rate::per_one(price).map(Rate::of_one), Some(price));
+    }
+}
+
+#[test]
 fn nonsense_is_no_rate_and_no_sum_overflows() {
     assert_eq!([-1.0, f64::NAN, f64::INFINITY, 1e11].map(Rate::per_million), [None; 4]);
     let dear = price(vec![tier(0, 1e9, None, Some(1e9))], None);
