@@ -129,3 +129,19 @@ fn json_of_any_declared_type_is_read_as_json() {
     let body = Bytes::from_static(br#"{"model":"tts","input":"hi"}"#);
     assert_eq!(Ask::read(Endpoint::AudioSpeech, Some(&kind), body).unwrap().model, "tts");
 }
+
+#[test]
+fn an_image_in_the_body_weighs_what_an_image_weighs_and_not_what_its_bytes_do() {
+    let estimate = |bytes: usize| {
+        let url = format!("data:image/png;base64,{}", "A".repeat(bytes));
+        let body = format!(
+            r#"{{"model":"m","messages":[{{"role":"user","content":[{{"type":"text","text":"What is this?"}},{{"type":"image_url","image_url":{{"url":"{url}"}}}}]}}]}}"#
+        );
+        Ask::read(Endpoint::Chat, None, body.into()).unwrap().prompt_estimate()
+    };
+    assert_eq!(estimate(10), estimate(1_000_000));
+    assert!((ATTACHMENT..ATTACHMENT + 100).contains(&estimate(1_000_000)));
+    // A body that ends within the data is no JSON, but nothing here may panic on it.
+    let ask = Ask::read(Endpoint::Chat, None, r#"{"model":"m","messages":["a;base64,"]}"#.into()).unwrap();
+    assert!(ask.prompt_estimate() >= ATTACHMENT);
+}
