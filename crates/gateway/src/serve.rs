@@ -178,7 +178,7 @@ async fn tell(connection: &Connection, parts: &Parts, mut body: Incoming, trail:
     trail.on_route(&route.name, state.shown.clone(), state.counts.inflight.clone());
     let deadline = trail.began() + deadline(&route, &client, &parts.headers)?;
     admit::admit(&running, (&client, &route), &ask, deadline, trail).await?;
-    let shaped = shape::shape(ask, (&route, state), &client, &worker.live, trail).await?;
+    let shaped = shape::shape(ask, (&route, state), (&client, deadline), &worker.live.vocabularies, trail).await?;
     let caller = (&*client, &parts.headers, deadline);
     match seek(&connection.worker, (&running, &route, state), caller, &shaped, trail).await {
         Ok(won) => Ok(Told::Won(Box::new(Answered { won, ask: shaped.ask, route }))),

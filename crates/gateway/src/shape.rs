@@ -4,14 +4,16 @@
 pub mod context;
 pub mod params;
 
+use std::time::Instant;
+
 use base::{Endpoint, Refusal};
 use config::{Client, Route};
 use dialect::Ask;
 use smallvec::SmallVec;
 
-use crate::live::Live;
 use crate::running::RouteState;
 use crate::trail::Trail;
+use crate::vocabularies::Vocabularies;
 
 /// A call as it is to be answered.
 #[derive(Debug)]
@@ -26,12 +28,12 @@ pub struct Shaped {
 ///
 /// # Errors
 /// `parameter_denied`; `invalid_request` for a field that a policy must be able to read;
-/// `context_length_exceeded` where the prompt fits neither budget nor windows.
+/// `context_length_exceeded` where the prompt fits neither budget nor windows; `deadline_exceeded`.
 pub async fn shape(
     ask: Ask,
     (route, state): (&Route, &RouteState),
-    client: &Client,
-    live: &Live,
+    (client, deadline): (&Client, Instant),
+    vocabularies: &Vocabularies,
     trail: &mut Trail,
 ) -> Result<Shaped, Refusal> {
     let ask = match route.params.is_empty() && client.params.is_empty() {
@@ -41,9 +43,8 @@ pub async fn shape(
     if !matches!(ask.endpoint, Endpoint::Chat | Endpoint::Completions) || !context::is_bounded(route, &ask) {
         return Ok(Shaped { ask, too_small: SmallVec::new() });
     }
-    let job = context::Job::new(ask, route, state);
     // Boxed, for few calls are counted, and each would hold the room for it.
-    let done = Box::pin(context::run(job, live)).await?;
+    let done = Box::pin(context::bound(ask, (route, state), deadline, vocabularies)).await?;
     trail.record.truncated = done.truncated;
     trail.lesson = done.lesson;
     Ok(Shaped { ask: done.ask, too_small: done.too_small })

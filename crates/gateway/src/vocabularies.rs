@@ -3,18 +3,39 @@
 use std::sync::{Arc, OnceLock};
 
 use dialect::{Encoding, Tokenizer};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 /// OpenAI's encodings, each loaded when it is first asked for; some 10 MB each, and kept.
-#[derive(Clone, Debug, Default)]
-pub struct Vocabularies(Arc<[OnceLock<Option<Arc<Tokenizer>>>; 2]>);
+#[derive(Clone, Debug)]
+pub struct Vocabularies(Arc<Shelf>);
+
+#[derive(Debug)]
+struct Shelf {
+    o200k: OnceLock<Option<Arc<Tokenizer>>>,
+    cl100k: OnceLock<Option<Arc<Tokenizer>>>,
+    /// One for each core.
+    turns: Arc<Semaphore>,
+}
+
+impl Default for Vocabularies {
+    fn default() -> Self {
+        let cores = std::thread::available_parallelism().map_or(1, usize::from);
+        let (o200k, cl100k) = (OnceLock::new(), OnceLock::new());
+        Self(Arc::new(Shelf { o200k, cl100k, turns: Arc::new(Semaphore::new(cores)) }))
+    }
+}
 
 impl Vocabularies {
     fn place(&self, encoding: Encoding) -> &OnceLock<Option<Arc<Tokenizer>>> {
-        let [first, second] = &*self.0;
         match encoding {
-            Encoding::O200k => first,
-            Encoding::Cl100k => second,
+            Encoding::O200k => &self.0.o200k,
+            Encoding::Cl100k => &self.0.cl100k,
         }
+    }
+
+    /// A turn to count a large prompt: as many at a time as there are cores. `None` never comes.
+    pub async fn turn(&self) -> Option<OwnedSemaphorePermit> {
+        self.0.turns.clone().acquire_owned().await.ok()
     }
 
     /// Whether [`Vocabularies::get`] takes no time.

@@ -139,6 +139,9 @@ pub struct Worth {
 const AT_FIRST: [f64; 3] = [1.25, 1.5, 1.25];
 /// What no tokenizer is beyond.
 const BOUNDS: [(f64, f64); 3] = [(0.3, 4.0), (0.2, 4.0), (0.2, 4.0)];
+/// Between which shares of the first guess a report is believed.
+const FEWEST: f64 = 0.25;
+const MOST: f64 = 4.0;
 /// How much of what was known still counts after one more report.
 const MEMORY: f64 = 0.99;
 /// The doubt of what was never seen, and what doubt never exceeds.
@@ -169,7 +172,12 @@ impl Worth {
         const LEAST: f64 = 16.0;
         let amounts = row(amounts);
         let size: f64 = amounts.iter().sum();
-        if !(tokens.is_finite() && size.is_finite()) || tokens < LEAST || size < LEAST || tokens > size * 8.0 {
+        if !(tokens.is_finite() && size.is_finite()) || tokens < LEAST || size < LEAST {
+            return;
+        }
+        // Some servers tell only what was not in their cache: such a word says nothing of the text.
+        let first = dot(AT_FIRST, amounts);
+        if !(first * FEWEST..first * MOST).contains(&tokens) {
             return;
         }
         // Of one size, so that a long prompt says more but not everything.

@@ -46,6 +46,8 @@ pub struct Message<'a> {
     pub images: SmallVec<[Image; 1]>,
     /// Sounds and files.
     pub attachments: usize,
+    /// What came as token ids: how many.
+    pub ids: usize,
     /// Ids of its tool calls; those of the deprecated `function_call` have none.
     pub calls: Vec<Cow<'a, str>>,
     /// The id of the call that it is the result of.
@@ -92,6 +94,7 @@ impl<'a> Prompt<'a> {
                 texts.chain(Some(member.value).filter(|one| one.kind() == Kind::String)).for_each(|text| {
                     message.texts.push(Text::read(text, retrieval));
                 });
+                message.ids = ids(member.value);
                 prompt.messages.push(message);
             }
             "tools" | "functions" | "response_format" if !member.value.is_empty() => {
@@ -126,6 +129,12 @@ impl<'a> Prompt<'a> {
     }
 }
 
+/// Token ids in a prompt: an array of them, or of such arrays.
+fn ids(prompt: Value<'_>) -> usize {
+    let count = |list: Value<'_>| list.elements().filter(|one| one.kind() == Kind::Number).count();
+    count(prompt) + prompt.elements().map(count).sum::<usize>()
+}
+
 impl<'a> Message<'a> {
     fn of_user() -> Self {
         Self {
@@ -135,6 +144,7 @@ impl<'a> Message<'a> {
             texts: SmallVec::new(),
             images: SmallVec::new(),
             attachments: 0,
+            ids: 0,
             calls: Vec::new(),
             answers: None,
             is_passage: false,

@@ -17,6 +17,8 @@ use crate::json::{self, Kind, Value};
 
 /// GPT-2's pattern, which `ByteLevel` splits by.
 const GPT2: &str = r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+";
+/// Punctuation, with all of ASCII's signs.
+const SIGNS: &str = r"[\p{P}$+<=>^`|~]";
 /// The sign that stands for a space.
 const SPACE: &str = "\u{2581}";
 
@@ -94,8 +96,11 @@ fn split(value: Value<'_>, tokenizer: &mut Tokenizer, is_bytes: &mut bool) -> Re
         }
         "ByteLevel" => {
             *is_bytes = true;
-            if is_true(value, "use_regex") != Some(false) {
-                splits.push(Split::new(GPT2)?);
+            let opens_with_space = is_true(value, "add_prefix_space") != Some(false);
+            let uses_regex = is_true(value, "use_regex") != Some(false);
+            if uses_regex || opens_with_space {
+                let split = Split::new(if uses_regex { GPT2 } else { r"(?s).+" })?;
+                splits.push(if opens_with_space { split.opening_with_space() } else { split });
             }
         }
         "Split" => {
@@ -114,12 +119,12 @@ fn split(value: Value<'_>, tokenizer: &mut Tokenizer, is_bytes: &mut bool) -> Re
         }
         "Digits" if is_true(value, "individual_digits") == Some(true) => splits.push(Split::new(r"\p{N}")?),
         "Digits" => splits.push(Split::new(r"\p{N}+")?),
-        "Punctuation" => splits.push(Split::new(r"[\p{P}\p{S}]")?),
+        "Punctuation" => splits.push(Split::new(SIGNS)?),
         "Whitespace" => splits.push(Split::new(r"\w+|[^\w\s]+")?.into(Pieces::Matches)),
         "WhitespaceSplit" => splits.push(Split::new(r"\S+")?.into(Pieces::Matches)),
         "BertPreTokenizer" => {
             splits.push(Split::new(r"\S+")?.into(Pieces::Matches));
-            splits.push(Split::new(r"[\p{P}$+<=>^`|~]")?);
+            splits.push(Split::new(SIGNS)?);
         }
         "Metaspace" => {
             let sign = value.get("replacement").and_then(Value::as_str).unwrap_or(SPACE.into()).into_owned();
@@ -225,6 +230,8 @@ mod tests {
     fn byte_level_merges_are_counted() {
         let model = r#"{"type":"BPE","vocab":{"Ġ":0,"a":1,"b":2},"merges":["a b",["Ġ","ab"]]}"#;
         let tokenizer = of(model, "null", r#"{"type":"ByteLevel","add_prefix_space":false}"#);
+        let opening = of(model, "null", r#"{"type":"ByteLevel"}"#);
+        assert_eq!([opening.count("ab"), opening.count(" ab"), opening.count("b")], [1, 1, 2]);
         for (text, count) in [("", 0), ("ab", 1), (" ab", 1), ("ab ab", 2), ("abab", 2), ("ab  ab", 3), ("你", 3)] {
             assert_eq!(tokenizer.count(text), count, "{text:?}");
         }

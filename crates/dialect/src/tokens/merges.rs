@@ -9,9 +9,9 @@ use super::vocabulary::Vocabulary;
 
 /// A piece beyond so many bytes is counted in blocks. In a block all neighbours are searched for the next
 /// merge, which up to here is faster than anything clever.
-const BLOCK: usize = 512;
+const BLOCK: usize = 256;
 /// The end of a block that another cut might divide in other ways.
-const UNSURE: usize = 64;
+const UNSURE: usize = 48;
 /// The length of a block of white space, whose tokens are long.
 const BLANKS: usize = 4096;
 /// The rank of neighbours that are never merged.
@@ -114,7 +114,7 @@ impl Merges {
         };
         let mut ranks: SmallVec<[u32; 128]> = (0..starts.len()).map(|index| pair(&starts, index)).collect();
         // The least alone first: a search without places is one that the machine does by the dozen.
-        while let Some(rank) = ranks.iter().copied().min().filter(|rank| *rank != NEVER)
+        while let Some(rank) = Some(least(&ranks)).filter(|rank| *rank != NEVER)
             && let Some(best) = ranks.iter().position(|other| *other == rank)
         {
             starts.remove(best + 1);
@@ -145,6 +145,16 @@ impl Merges {
         }
         chain.count()
     }
+}
+
+/// The least of some ranks, in eight lanes at a time.
+fn least(ranks: &[u32]) -> u32 {
+    let (lanes, rest) = ranks.as_chunks::<8>();
+    let mut least = [NEVER; 8];
+    for lane in lanes {
+        least.iter_mut().zip(lane).for_each(|(least, rank)| *least = (*least).min(*rank));
+    }
+    least.iter().chain(rest).copied().min().unwrap_or(NEVER)
 }
 
 /// A piece as a chain of parts, with every pair of neighbours that would merge in a heap.

@@ -169,7 +169,11 @@ impl Tokenizer {
 
     fn count_split(&self, splits: &[Split], text: &str) -> u64 {
         let Some((split, rest)) = splits.split_first() else { return self.model.count(text) };
-        split.pieces(text).map(|piece| self.count_split(rest, piece)).sum()
+        let text = match split.opens_with_space && !text.starts_with(' ') && !text.is_empty() {
+            true => Cow::Owned(format!(" {text}")),
+            false => Cow::Borrowed(text),
+        };
+        split.pieces(&text).map(|piece| self.count_split(rest, piece)).sum()
     }
 }
 

@@ -29,6 +29,8 @@ pub(super) struct Split {
     regex: Regex,
     gives_last_space: bool,
     pieces: Pieces,
+    /// A space is put in front of what is split, unless it begins with one.
+    pub(super) opens_with_space: bool,
 }
 
 /// What of a text becomes pieces.
@@ -54,12 +56,17 @@ impl Split {
             .dfa_size_limit(LARGEST)
             .build()
             .map_err(|_| format!("splits texts in a way that is not known here: {pattern}"))?;
-        Ok(Self { regex, gives_last_space, pieces: Pieces::All })
+        Ok(Self { regex, gives_last_space, pieces: Pieces::All, opens_with_space: false })
     }
 
     /// The same split with other pieces.
     pub(super) fn into(self, pieces: Pieces) -> Self {
         Self { pieces, ..self }
+    }
+
+    /// The same split of texts that begin with a space.
+    pub(super) fn opening_with_space(self) -> Self {
+        Self { opens_with_space: true, ..self }
     }
 
     /// The pieces of a text, in order.

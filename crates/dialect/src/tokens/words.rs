@@ -4,8 +4,8 @@ use std::borrow::Cow;
 
 use super::vocabulary::Vocabulary;
 
-/// A word beyond so many bytes is one unknown token, as BERT has it (100 characters).
-const LONGEST: usize = 400;
+/// A word beyond so many characters is one unknown token, as BERT has it.
+const LONGEST: usize = 100;
 
 /// A vocabulary of beginnings and continuations.
 #[derive(Debug)]
@@ -32,7 +32,7 @@ impl Words {
         if word.is_empty() {
             return 0;
         }
-        if word.len() > LONGEST {
+        if word.chars().nth(LONGEST).is_some() {
             return 1;
         }
         let (mut rest, mut count) = (word, 0);

@@ -2,6 +2,7 @@
 //! `rules::context` says.
 
 use std::sync::Arc;
+use std::time::Instant;
 
 use base::{Code, Endpoint, Refusal, Truncated};
 use bytes::Bytes;
@@ -12,7 +13,6 @@ use rules::context::{self, Cut, Role, Terms};
 use rules::tokens::{Amounts, Worth};
 use smallvec::SmallVec;
 
-use crate::live::Live;
 use crate::running::RouteState;
 use crate::trail::{Lesson, Pupils};
 use crate::vocabularies::Vocabularies;
@@ -142,17 +142,34 @@ impl Job {
     }
 }
 
-/// Does a job: at once where that is soon done, else on a thread that nobody waits for.
+/// Bounds the prompt of a call: at once where that is soon done, else on a thread that no other call
+/// waits for. As many prompts are counted side by side as there are cores; others wait for their turn, no
+/// longer than until the call's deadline.
 ///
 /// # Errors
-/// `context_length_exceeded`
-pub async fn run(job: Job, live: &Live) -> Result<Done, Refusal> {
-    if job.ask.body.len() <= AT_ONCE && job.is_ready(&live.vocabularies) {
-        return work(job, &live.vocabularies);
+/// `context_length_exceeded`, `deadline_exceeded`
+pub async fn bound(
+    ask: Ask,
+    (route, state): (&Route, &RouteState),
+    deadline: Instant,
+    vocabularies: &Vocabularies,
+) -> Result<Done, Refusal> {
+    let job = Job::new(ask, route, state);
+    if job.ask.body.len() <= AT_ONCE && job.is_ready(vocabularies) {
+        return work(job, vocabularies);
     }
-    let vocabularies = live.vocabularies.clone();
-    let lost = |_| Refusal::new(Code::InternalError, "counting the prompt failed; please report this");
-    tokio::task::spawn_blocking(move || work(job, &vocabularies)).await.map_err(lost)?
+    let counted = async {
+        let turn = vocabularies.turn().await;
+        let vocabularies = vocabularies.clone();
+        let work = move || {
+            let _turn = turn;
+            work(job, &vocabularies)
+        };
+        let lost = |_| Refusal::new(Code::InternalError, "counting the prompt failed; please report this");
+        tokio::task::spawn_blocking(work).await.map_err(lost)?
+    };
+    let late = |_| Refusal::new(Code::DeadlineExceeded, "the call's time was over before its prompt was counted");
+    tokio::time::timeout_at(deadline.into(), counted).await.map_err(late)?
 }
 
 /// Does a job.
@@ -328,7 +345,7 @@ impl<'r, 'p> Weighed<'r, 'p> {
             passages.iter().fold(sum.saturating_add(own.tokens), |sum, passage| sum.saturating_add(passage.tokens))
         });
         let has_more_than_text =
-            prompt.messages.iter().any(|message| message.attachments > 0 || !message.images.is_empty());
+            prompt.messages.iter().any(|one| one.attachments + one.ids > 0 || !one.images.is_empty());
         Self { prompt, each, definitions, around: scale.around(), fixed, total: sum, has_more_than_text }
     }
 
@@ -376,7 +393,8 @@ fn weigh(message: &Message<'_>, scale: &Scale) -> (Weight, Vec<Weight>) {
         own = own.plus(around(1)).plus(scale.weigh(name));
     }
     let images = message.images.iter().map(|image| image.tokens(scale.model())).sum::<u64>();
-    own = own.plus(around(images.saturating_add(ATTACHMENT.saturating_mul(message.attachments as u64))));
+    let attachments = ATTACHMENT.saturating_mul(message.attachments as u64);
+    own = own.plus(around(images.saturating_add(attachments).saturating_add(message.ids as u64)));
     let mut texts = Weight::default();
     let mut passages = Vec::new();
     for text in &message.texts {

@@ -411,3 +411,51 @@ fn explain_tells_what_would_be_left_out() {
     let refused = explain(&[says("user", SENTENCE.repeat(20))]);
     assert_eq!(refused["refused"]["code"], "context_length_exceeded");
 }
+
+/// A conversation of forty turns as a knowledge base's users have it: each call repeats all that was
+/// said, with the passages that were found for the last question.
+fn long_conversation() -> Vec<Vec<Value>> {
+    let mut said = vec![says("system", "Answer from the passages. Say so where they do not tell.")];
+    let mut calls = Vec::new();
+    for turn in 0..40 {
+        let mut question = format!("Question {turn}: {}", SENTENCE.repeat(1 + turn % 2));
+        let mut call = said.clone();
+        said.push(says("user", question.clone()));
+        for passage in 0..5 {
+            write!(question, "<context>{turn}.{passage} {}</context>", SENTENCE.repeat(2 + passage % 3)).unwrap();
+        }
+        call.push(says("user", question));
+        calls.push(call);
+        said.push(says("assistant", format!("{turn}: {}", SENTENCE.repeat(2 + turn % 3))));
+    }
+    calls
+}
+
+#[test]
+fn a_long_conversation_spends_a_third_less_with_a_budget() {
+    story(async {
+        let stage = stage(
+            &[
+                route("bounded", "gpt-4o", "{ budget: 2000, retrieval: { tag: context } }"),
+                route("unbounded", "gpt-4o", "{ retrieval: { tag: context } }"),
+            ]
+            .concat(),
+        );
+        let a = stage.host("a", model(tokenizer(), true));
+        let mut spent = [0.0, 0.0];
+        for messages in long_conversation() {
+            for (name, spent) in ["bounded", "unbounded"].into_iter().zip(&mut spent) {
+                let answer = stage.ask(ask(name, &messages)).await;
+                assert_eq!(answer.status, 200, "{}", answer.text());
+                *spent += answer.json()["usage"]["prompt_tokens"].as_f64().unwrap();
+            }
+        }
+        assert_eq!(a.calls().len(), 80);
+        let saved = 1.0 - spent[0] / spent[1];
+        assert!(saved >= 0.35, "{:.1} % of {} tokens", saved * 100.0, spent[1]);
+        // What was saved is what the gateway says that it saved.
+        stage.comes_to_rest().await;
+        assert_eq!(stage.metric(r#"mai_truncated_tokens_total{route="bounded"}"#), spent[1] - spent[0]);
+        println!("{:.1} % of {} prompt tokens saved", saved * 100.0, spent[1]);
+    });
+}

@@ -72,6 +72,16 @@ fn mixed_prompts_tell_the_scripts_apart() {
 }
 
 #[test]
+fn a_word_that_leaves_out_what_was_cached_is_not_believed() {
+    let mut worth = Worth::default();
+    let amounts = Amounts::of(&ENGLISH.repeat(40));
+    worth.learn(amounts, amounts.plain * 0.8);
+    let learned = worth.clone();
+    worth.learn(amounts, 20.0);
+    assert_eq!(worth, learned);
+}
+
+#[test]
 fn a_model_that_is_exchanged_is_learned_anew() {
     let mut worth = Worth::default();
     let amounts = Amounts::of(&CHINESE.repeat(10));
