@@ -11,8 +11,9 @@ use super::vocabulary::Vocabulary;
 /// merge, which up to here is faster than anything clever.
 const BLOCK: usize = 256;
 /// The end of a block that another cut might divide in other ways.
-const UNSURE: usize = 48;
-/// The length of a block of white space, whose tokens are long.
+const UNSURE: usize = 32;
+/// The length of a block of white space, whose tokens are long; other pieces beyond it, which no text has,
+/// are counted in halves of a block.
 const BLANKS: usize = 4096;
 /// The rank of neighbours that are never merged.
 const NEVER: u32 = u32::MAX;
@@ -53,15 +54,18 @@ impl Merges {
         if piece.starts_with(char::is_whitespace) {
             return self.count_blanks(piece);
         }
+        let most = if piece.len() > BLANKS { BLOCK / 2 } else { BLOCK };
         let (mut rest, mut count) = (piece, 0);
         // Long runs are mostly of one kind: what was counted just before need not be counted again.
         let mut last = ("", 0, 0);
-        while rest.len() > BLOCK {
-            let (block, _) = rest.split_at(rest.floor_char_boundary(BLOCK));
+        while rest.len() > most {
+            let (block, _) = rest.split_at(rest.floor_char_boundary(most));
             if block != last.0 {
                 let starts = self.merge(block);
-                // Where a token ends that the cut behind it cannot have changed, the next block begins.
-                let sure = starts.iter().rposition(|start| usize::from(*start) + UNSURE <= block.len());
+                // Where a token ends that the cut behind it cannot have changed, the next block begins; not
+                // within a character, which may be several tokens.
+                let is_sure = |start: usize| start + UNSURE <= block.len() && block.is_char_boundary(start);
+                let sure = starts.iter().rposition(|start| is_sure(usize::from(*start)));
                 let sure = sure.filter(|sure| *sure > 0).unwrap_or(starts.len() - 1);
                 let end = starts.get(sure).map_or(block.len(), |end| usize::from(*end));
                 last = (block, end, self.weigh(block.as_bytes(), starts.get(..=sure).unwrap_or_default()));

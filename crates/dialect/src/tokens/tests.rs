@@ -47,7 +47,10 @@ fn openai_counts_are_those_of_tiktoken() {
 #[test]
 fn a_piece_of_any_length_is_counted_within_a_percent() {
     for (ours, theirs) in both() {
-        for text in ["a".repeat(20_000), "abcdefghij".repeat(1500), " ".repeat(10_000), "，".repeat(5000)] {
+        let rare: String = (0..4000u32).filter_map(|at| char::from_u32(0x4e00 + at * 7919 % 20_000)).collect();
+        let letters: String = (0..9000u32).map(|at| char::from(b'a' + (at * at % 101 % 26) as u8)).collect();
+        let runs = ["a".repeat(20_000), "abcdefghij".repeat(1500), " ".repeat(10_000), "，".repeat(5000)];
+        for text in runs.into_iter().chain([rare, letters]) {
             let (ours, theirs) = (ours.count(&text), theirs.encode_ordinary(&text).len() as u64);
             assert!(ours.abs_diff(theirs) * 100 <= theirs.max(100), "{ours} of {theirs}");
         }
