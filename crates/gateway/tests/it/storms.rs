@@ -18,7 +18,7 @@ const KEYS: usize = 2;
 /// Waits of a route in the storm's configurations, at most.
 const WAITS: usize = 3;
 
-fn configs() -> [String; 6] {
+fn configs() -> [String; 9] {
     let side_by_side = USUAL.replace(", tier: 1", "");
     let with_routes =
         |config: String, text: &str| config.replace("    match: {", &format!("    {text}\n    match: {{"));
@@ -45,7 +45,24 @@ fn configs() -> [String; 6] {
             with_a("api_key: sk-a-secret, health: { every: 2s }"),
             "breaker: { failures: 1, hold: 500ms, max_rest: 3s }\n    mirror: { to: a, percent: 20 }",
         ),
+        with_routes(
+            with_a("api_key: sk-a-secret, concurrency: { max: 2 }, queue: { max_wait: 500ms, max_depth: 3 }"),
+            "limit: { qps: 20, concurrency: 6, tokens_per_minute: 50000 }",
+        )
+        .replace("keys: [sk-app], routes: [\"*\"]", "keys: [sk-app], routes: [\"*\"], limit: { concurrency: 5 }"),
+        waiting(&with_a("api_keys: [sk-one, sk-two], concurrency: { max: 2, adaptive: true }"), "max_wait: 2s"),
+        waiting(&with_routes(side_by_side.clone(), "limit: { concurrency: 2 }"), "max_depth: 4"),
     ]
+}
+
+/// A configuration whose client waits for its limits, and for the gateway's.
+fn waiting(config: &str, queue: &str) -> String {
+    let patient = format!(
+        "keys: [sk-app], routes: [{{ name: chat, limit: {{ concurrency: 2 }} }}, \"*\"], priority: batch, queue: {{ {queue} }}, limit: {{ qps: 8, burst: 2, tokens_per_minute: 90000 }}"
+    );
+    config
+        .replace("keys: [sk-app], routes: [\"*\"]", &patient)
+        .replace("routes:\n  - name: chat", "limit: { qps: 15, concurrency: 3 }\nroutes:\n  - name: chat")
 }
 
 fn ask(storm: &Storm) -> Ask {
@@ -237,6 +254,16 @@ fn sum(stage: &Stage, series: &str) -> f64 {
 
 /// No trial is out, nobody visits an upstream, and copies end by themselves.
 async fn nothing_is_held(stage: &Stage) {
+    assert_eq!(sum(stage, "mai_upstream_concurrency{kind=\"in_use\""), 0.0, "no place at an upstream is taken");
+    assert_eq!(sum(stage, "mai_queue_depth{"), 0.0, "nobody waits");
+    let running = stage.live.running();
+    for client in &running.snapshot.clients {
+        for route in &running.snapshot.routes {
+            for meter in running.meters.of(client, route) {
+                assert_eq!(meter.running(), 0, "{}", meter.scope);
+            }
+        }
+    }
     for seconds in 0.. {
         if stage.copies() == 0 {
             break;
