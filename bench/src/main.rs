@@ -5,6 +5,7 @@
 
 mod book;
 mod clock;
+mod limits;
 mod load;
 mod measure;
 mod options;
@@ -32,6 +33,7 @@ fn main() -> ExitCode {
     };
     let outcome = match command {
         "run" => options::Options::parse(rest).and_then(|options| rounds::run(&options)),
+        "limits" => options::Options::parse(rest).and_then(|options| limits::run(&options)),
         "profile" => options::Options::parse(rest).and_then(|options| profile::run(&options)),
         "upstream" => port(rest, 0).and_then(upstream::serve),
         "relay" => port(rest, 0).and_then(|listen| relay::serve(listen, port(rest, 1)?)),

@@ -82,15 +82,25 @@ impl Target {
                 Started::start(dir, kind.name(), &words, &[])?
             }
             Kind::Gateway => {
-                let config = dir.join("gateway.yaml");
-                fs::write(&config, gateway_config(port, process::free_port()?, upstream_port))?;
-                let data = dir.join("gateway-data");
-                fs::create_dir_all(&data)?;
-                let words = [&text(gateway), "serve", "--config", &text(&config)].map(String::from);
-                Started::start(dir, kind.name(), &words, &[("MAI_DATA_DIR", text(&data))])?
+                let config = gateway_config(port, process::free_port()?, upstream_port);
+                serve(kind.name(), &config, gateway, dir)?
             }
         };
         Self { kind, port, process: Some(process), upstream_pids }.once_it_answers(dir).await
+    }
+
+    /// Starts a gateway of that name with a configuration of its own, given its two ports, and waits until it answers.
+    pub(crate) async fn gateway(
+        name: &str,
+        config: impl Fn(u16, u16) -> String,
+        upstream: &Self,
+        gateway: &Path,
+        dir: &Path,
+    ) -> io::Result<Self> {
+        let port = process::free_port()?;
+        let process = serve(name, &config(port, process::free_port()?), gateway, dir)?;
+        let upstream_pids = upstream.pids().to_vec();
+        Self { kind: Kind::Gateway, port, process: Some(process), upstream_pids }.once_it_answers(dir).await
     }
 
     pub(crate) fn cpu_ns(&self) -> u64 {
@@ -146,6 +156,15 @@ async fn first_calls(mut connection: Connection) -> io::Result<()> {
         }
     }
     Ok(())
+}
+
+/// Starts a gateway with this configuration and a data folder of its own.
+fn serve(name: &str, config: &str, gateway: &Path, dir: &Path) -> io::Result<Started> {
+    let (file, data) = (dir.join(format!("{name}.yaml")), dir.join(format!("{name}-data")));
+    fs::write(&file, config)?;
+    fs::create_dir_all(&data)?;
+    let words = [&text(gateway), "serve", "--config", &text(&file)].map(String::from);
+    Started::start(dir, name, &words, &[("MAI_DATA_DIR", text(&data))])
 }
 
 fn ours(words: &[&str]) -> io::Result<Vec<String>> {

@@ -10,9 +10,10 @@ use rules::limits::{Denial, Kind, Limit, Want};
 use rules::pursuit::LEAST;
 use rules::queue::Patience;
 use rules::shares::Class;
+use state::Meter;
 
 use crate::lobby::{Full, Waiter};
-use crate::meters::{self, Concerned, Meter};
+use crate::meters::Concerned;
 use crate::pass::Pass;
 use crate::running::Running;
 use crate::trail::Trail;
@@ -38,7 +39,7 @@ pub async fn admit(
     let now = Clock.now();
     let tokens = if meters.iter().any(|meter| meter.counts_tokens()) { ask.tokens_estimate() } else { 0 };
     let want = Want { tokens, class: client.class, is_turn: false };
-    let decision = meters::take(meters.iter().map(|meter| &***meter), &want, now);
+    let decision = running.meters.counters.take(&meters, want, now).await;
     trail.allowance = decision.allowance;
     if let Some(denial) = decision.denial {
         let refusal = refusal(&meters, &denial);
@@ -47,7 +48,7 @@ pub async fn admit(
             return Err(refusal);
         }
         let lane = (client.name.clone(), route.name.clone());
-        let waiter = Waiter::new(lane, meters.iter().map(|meter| Arc::clone(meter)).collect(), tokens);
+        let waiter = Waiter::new(lane, running.meters.counters.clone(), &meters, tokens);
         let place = running.lobby.join(waiter, &denial, queue.depth, now).map_err(|Full| queue.is_full(&refusal))?;
         trail.tries.queue();
         // Boxed, for few calls ever wait, and each holds the room for it.
@@ -110,7 +111,7 @@ pub fn peek(running: &Running, client: &Client, now: Instant, trail: &mut Trail)
     let Some(meter) = running.meters.of_client(client).filter(|_| client.class == Class::Online) else {
         return Ok(());
     };
-    let Some((limit, wait)) = meter.is_empty(now) else { return Ok(()) };
+    let Some((limit, wait)) = running.meters.counters.peek(meter, now) else { return Ok(()) };
     trail.allowance = meter.account().allowance(now);
     Err(exceeded(meter, limit, wait))
 }

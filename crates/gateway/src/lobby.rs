@@ -1,14 +1,14 @@
 //! Where batch calls wait until their limits have room, instead of a 429.
 //!
 //! A call waits with the others of its client on its route, in a lane, and the lane stands in the ring of
-//! the meter that refused its first call. When that meter may have room again (a call has ended, or its
-//! clock has come round) its ring is asked in turn: each first call is decided upon anew, by all its
-//! meters at once. Refused by another meter, the lane moves to that one's ring. So nothing is looked
-//! at in vain but once, and nothing is held by those who wait.
+//! the meter that refused its first call. Whoever is first in a ring asks for himself when the meter may have
+//! room again: its clock has come round, or a call has ended. All his meters decide at once. Let in, he
+//! hands the turn to the next lane; refused by another meter, his lane moves to that one's ring. So
+//! one waiter asks at a time, nothing is asked in vain but once, and nothing is held by those who wait.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use base::Clock;
@@ -16,11 +16,10 @@ use rules::limits::{Allowance, Denial, Want};
 use rules::queue::Queue;
 use rules::shares::Class;
 use smallvec::SmallVec;
+use state::{Counters, Meter, Scope};
 use tokio::sync::Notify;
 
-use crate::meters::{Meter, Scope, give_back, take};
-
-/// Whoever is first in a ring looks for himself so often at least.
+/// Whoever is first in a ring asks so often at least.
 const PATROL: Duration = Duration::from_secs(1);
 
 /// Client and route.
@@ -45,51 +44,56 @@ struct Hall {
     number: u64,
 }
 
-/// Those who wait for one meter.
+/// Those who wait for one meter; never empty.
 #[derive(Debug)]
 struct Ring {
     meter: Arc<Meter>,
     queue: Queue<Lane, Arc<Waiter>>,
-    /// When the meter will have room, as far as it knows.
-    wake: Option<Instant>,
+    /// Before then it does not help to ask.
+    wake: Instant,
+    /// Something was given back since the first one asked last.
+    has_news: bool,
 }
 
 impl Ring {
-    fn at(meter: &Arc<Meter>) -> Self {
-        Self { meter: meter.clone(), queue: Queue::default(), wake: None }
+    fn at(meter: &Arc<Meter>, wake: Instant) -> Self {
+        Self { meter: meter.clone(), queue: Queue::default(), wake, has_news: false }
+    }
+
+    /// Somebody else is first, or has reason to ask at once.
+    fn turns(&mut self, now: Instant) {
+        let first = self.queue.front().map(|(_, _, waiter)| waiter);
+        self.meter.account().waits(first.map(|waiter| waiter.tokens));
+        if let Some(first) = first {
+            self.wake = now;
+            self.has_news = true;
+            first.news.notify_one();
+        }
     }
 }
 
 /// A call that waits.
 #[derive(Debug)]
 pub struct Waiter {
-    /// Its client and its route.
-    pub lane: (Arc<str>, Arc<str>),
+    lane: Lane,
+    counters: Arc<dyn Counters>,
     /// Those that have to let it pass.
-    pub meters: SmallVec<[Arc<Meter>; 4]>,
+    meters: SmallVec<[Arc<Meter>; 4]>,
     /// Tokens that it is likely to use at most.
-    pub tokens: u64,
-    /// Set when it is its turn: its meters have been charged.
-    granted: OnceLock<Allowance>,
+    tokens: u64,
     news: Notify,
 }
 
 impl Waiter {
-    /// One that has not joined yet.
+    /// One that has not joined yet: a client's call on a route.
     #[must_use]
-    pub fn new(lane: (Arc<str>, Arc<str>), meters: SmallVec<[Arc<Meter>; 4]>, tokens: u64) -> Self {
-        Self { lane, meters, tokens, granted: OnceLock::new(), news: Notify::new() }
-    }
-
-    /// Decides upon it, now that it is its turn.
-    fn decide(&self, now: Instant) -> Result<Allowance, Denial> {
-        let want = Want { tokens: self.tokens, class: Class::Batch, is_turn: true };
-        let decision = take(self.meters.iter().map(Arc::as_ref), &want, now);
-        decision.denial.map_or(Ok(decision.allowance), Err)
+    pub fn new(lane: (Arc<str>, Arc<str>), counters: Arc<dyn Counters>, meters: &[&Arc<Meter>], tokens: u64) -> Self {
+        let meters = meters.iter().map(|meter| Arc::clone(meter)).collect();
+        Self { lane, counters, meters, tokens, news: Notify::new() }
     }
 }
 
-/// A place in the lobby. Dropped, it is free again, and what was granted meanwhile is given back.
+/// A place in the lobby. Dropped, it is free again.
 #[derive(Debug)]
 pub struct Place {
     lobby: Arc<Lobby>,
@@ -134,122 +138,105 @@ impl Lobby {
             return Err(Full);
         }
         *count += 1;
-        // Before the meters are asked once more: who gives back after that looks whether anybody waits.
+        // Before its meters are asked once more: who gives back after that looks whether anybody waits.
         self.waiting.fetch_add(1, SeqCst);
         hall.number += 1;
         let (waiter, number) = (Arc::new(waiter), hall.number);
         let scope = hall.stands.entry(waiter.lane.clone()).or_insert_with(|| meter.scope.clone()).clone();
-        let ring = hall.rings.entry(scope.clone()).or_insert_with(|| Ring::at(&meter));
+        let ring = hall.rings.entry(scope).or_insert_with(|| Ring::at(&meter, now));
         ring.queue.join(&waiter.lane, number, waiter.clone());
-        let place = Place { lobby: self.clone(), waiter, number, is_over: false };
-        self.ask(&mut hall, &scope, now);
+        if ring.queue.len() == 1 {
+            ring.turns(now);
+        }
         drop(hall);
-        Ok(place)
+        Ok(Place { lobby: self.clone(), waiter, number, is_over: false })
     }
 
     /// Something was given back to these meters.
-    pub fn has_news<'a>(&self, meters: impl Iterator<Item = &'a Meter>, now: Instant) {
+    pub fn has_news(&self, meters: &[&Arc<Meter>], now: Instant) {
         if self.waiting.load(SeqCst) == 0 {
             return;
         }
         let mut hall = self.hall();
         for meter in meters {
-            self.ask(&mut hall, &meter.scope, now);
-        }
-    }
-
-    /// Lets everybody pass whose turn it is in one ring.
-    fn ask(&self, hall: &mut Hall, scope: &Scope, now: Instant) {
-        loop {
-            let Some(ring) = hall.rings.get_mut(scope) else { return };
-            let Some((_, _, waiter)) = ring.queue.front() else { break };
-            let waiter = waiter.clone();
-            let denial = match waiter.decide(now) {
-                Ok(allowance) => {
-                    ring.queue.pop();
-                    hall.parts(&waiter.lane);
-                    self.waiting.fetch_sub(1, SeqCst);
-                    // Nobody else sets it, and nobody twice: it is in the queue no more.
-                    let _ = waiter.granted.set(allowance);
-                    waiter.news.notify_one();
-                    continue;
-                }
-                Err(denial) => denial,
-            };
-            let Some(meter) = waiter.meters.get(denial.at) else { return };
-            let wake = (!denial.wait.is_zero()).then(|| now.checked_add(denial.wait)).flatten();
-            if meter.scope == *scope {
-                ring.wake = wake;
-                meter.account().waits(Some(waiter.tokens));
-                waiter.news.notify_one();
-                return;
+            if let Some(ring) = hall.rings.get_mut(&meter.scope) {
+                ring.turns(now);
             }
-            hall.moves(scope, meter, wake);
-        }
-        if let Some(ring) = hall.rings.remove(scope) {
-            ring.meter.account().waits(None);
         }
     }
 
-    /// How a call stands: when it should look again, if at all.
-    fn stands(&self, place: &Place, now: Instant) -> Option<Instant> {
-        let hall = self.hall();
-        let ring = hall.rings.get(hall.stands.get(&place.waiter.lane)?)?;
-        let is_first = ring.queue.front().is_some_and(|(_, number, _)| number == place.number);
-        is_first.then(|| ring.wake.unwrap_or(now + PATROL).min(now + PATROL))
-    }
-
-    fn leaves(&self, place: &Place, now: Instant) {
+    /// When a call should ask, if it is the first one in its ring; from then on news are noted.
+    fn asks(&self, place: &Place, now: Instant) -> Option<Instant> {
         let mut hall = self.hall();
+        let scope = hall.stands.get(&place.waiter.lane)?.clone();
+        let ring = hall.rings.get_mut(&scope)?;
+        let is_first = ring.queue.front().is_some_and(|(_, number, _)| number == place.number);
+        ring.has_news &= !is_first || ring.wake > now;
+        is_first.then_some(ring.wake)
+    }
+
+    /// The first one in a ring has been refused: it waits on, there or in another ring.
+    fn refused(&self, place: &Place, denial: &Denial, now: Instant) {
         let waiter = &place.waiter;
-        let scope = hall.stands.get(&waiter.lane).cloned();
-        let ring = scope.as_ref().and_then(|scope| hall.rings.get_mut(scope));
-        if ring.is_some_and(|ring| ring.queue.leave(&waiter.lane, place.number).is_some()) {
-            hall.parts(&waiter.lane);
-            self.waiting.fetch_sub(1, SeqCst);
-            if let Some(scope) = scope {
-                // Whoever comes next is woken, or the ring closed.
-                self.ask(&mut hall, &scope, now);
+        let mut hall = self.hall();
+        let (Some(meter), Some(scope)) = (waiter.meters.get(denial.at), hall.stands.get(&waiter.lane).cloned()) else {
+            return;
+        };
+        let wait = if denial.wait.is_zero() { PATROL } else { denial.wait.min(PATROL) };
+        let Some(ring) = hall.rings.get_mut(&scope) else { return };
+        if meter.scope == scope {
+            ring.wake = if ring.has_news { now } else { now + wait };
+            return;
+        }
+        let Some((key, lane)) = ring.queue.pop_lane() else { return };
+        hall.stands.insert(key.clone(), meter.scope.clone());
+        let other = hall.rings.entry(meter.scope.clone()).or_insert_with(|| Ring::at(meter, now));
+        let is_first = other.queue.is_empty();
+        other.queue.add(&key, lane);
+        if is_first {
+            other.turns(now);
+            other.wake = now + wait;
+            other.has_news = false;
+        }
+        hall.goes_on(&scope, now);
+    }
+
+    /// A call waits no more: it was let in, or it leaves.
+    fn parts(&self, place: &Place, now: Instant) {
+        let lane = &place.waiter.lane;
+        let mut hall = self.hall();
+        let Some(scope) = hall.stands.get(lane).cloned() else { return };
+        let Some(ring) = hall.rings.get_mut(&scope) else { return };
+        let was_first = ring.queue.front().is_some_and(|(_, number, _)| number == place.number);
+        if was_first && place.is_over {
+            // Its lane goes behind the others.
+            ring.queue.pop();
+        } else {
+            ring.queue.leave(lane, place.number);
+        }
+        if !ring.queue.has(lane) {
+            hall.stands.remove(lane);
+        }
+        if let Some(count) = hall.of_client.get_mut(&lane.0) {
+            *count = count.saturating_sub(1);
+            if *count == 0 {
+                hall.of_client.remove(&lane.0);
             }
         }
-        drop(hall);
-        if waiter.granted.get().is_some() {
-            // It was let in just when it left.
-            let meters = || waiter.meters.iter().map(Arc::as_ref);
-            give_back(meters(), Class::Batch, (waiter.tokens, 0), now);
-            self.has_news(meters(), now);
+        self.waiting.fetch_sub(1, SeqCst);
+        if was_first {
+            hall.goes_on(&scope, now);
         }
     }
 }
 
 impl Hall {
-    /// One of a lane waits no more.
-    fn parts(&mut self, lane: &Lane) {
-        if let Some(count) = self.of_client.get_mut(&lane.0) {
-            *count -= 1;
-            if *count == 0 {
-                self.of_client.remove(&lane.0);
-            }
-        }
-        let scope = self.stands.get(lane);
-        let is_left = scope.and_then(|scope| self.rings.get(scope)).is_some_and(|ring| ring.queue.has(lane));
-        if !is_left {
-            self.stands.remove(lane);
-        }
-    }
-
-    /// The lane whose turn it is in one ring goes to the ring of the meter that has refused it.
-    fn moves(&mut self, from: &Scope, meter: &Arc<Meter>, wake: Option<Instant>) {
-        let Some((key, lane)) = self.rings.get_mut(from).and_then(|ring| ring.queue.pop_lane()) else { return };
-        self.stands.insert(key.clone(), meter.scope.clone());
-        let ring = self.rings.entry(meter.scope.clone()).or_insert_with(|| Ring::at(meter));
-        let is_first = ring.queue.is_empty();
-        let first = lane.front().map(|(_, waiter)| waiter.clone());
-        ring.queue.add(&key, lane);
-        if let (true, Some(first)) = (is_first, first) {
-            ring.wake = wake;
-            meter.account().waits(Some(first.tokens));
-            first.news.notify_one();
+    /// Another one may be first in a ring, or none is left in it.
+    fn goes_on(&mut self, scope: &Scope, now: Instant) {
+        let Some(ring) = self.rings.get_mut(scope) else { return };
+        ring.turns(now);
+        if ring.queue.is_empty() {
+            self.rings.remove(scope);
         }
     }
 }
@@ -258,30 +245,33 @@ impl Place {
     /// Waits for the call's turn, until `until` at the latest. Its meters are charged then, and it is the
     /// caller's to give back what was charged.
     pub async fn turn(mut self, until: Instant) -> Option<Allowance> {
+        let waiter = self.waiter.clone();
+        let meters: SmallVec<[&Arc<Meter>; 4]> = waiter.meters.iter().collect();
+        let want = Want { tokens: waiter.tokens, class: Class::Batch, is_turn: true };
         loop {
-            if let Some(allowance) = self.waiter.granted.get() {
-                self.is_over = true;
-                return Some(*allowance);
-            }
             let now = Clock.now();
             if now >= until {
                 return None;
             }
-            let look = self.lobby.stands(&self, now);
-            let wake = look.map_or(until, |look| look.min(until));
-            tokio::select! {
-                biased;
-                () = self.waiter.news.notified() => {}
-                () = tokio::time::sleep_until(wake.into()) => self.looks(),
+            let wake = self.lobby.asks(&self, now);
+            if wake.is_none_or(|wake| wake > now) {
+                let wake = wake.map_or(until, |wake| wake.min(until));
+                tokio::select! {
+                    biased;
+                    () = waiter.news.notified() => {}
+                    () = tokio::time::sleep_until(wake.into()) => {}
+                }
+                continue;
             }
-        }
-    }
-
-    /// The meter's clock may have come round.
-    fn looks(&self) {
-        let mut hall = self.lobby.hall();
-        if let Some(scope) = hall.stands.get(&self.waiter.lane).cloned() {
-            self.lobby.ask(&mut hall, &scope, Clock.now());
+            let decision = waiter.counters.take(&meters, want, now).await;
+            match decision.denial {
+                Some(denial) => self.lobby.refused(&self, &denial, Clock.now()),
+                None => {
+                    self.is_over = true;
+                    self.lobby.parts(&self, Clock.now());
+                    return Some(decision.allowance);
+                }
+            }
         }
     }
 }
@@ -289,7 +279,7 @@ impl Place {
 impl Drop for Place {
     fn drop(&mut self) {
         if !self.is_over {
-            self.lobby.leaves(self, Clock.now());
+            self.lobby.parts(self, Clock.now());
         }
     }
 }

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use base::{Clock, Usage};
 use config::{Client, Route};
+use state::Settled;
 
-use crate::meters;
 use crate::running::Running;
 
 /// A call's place within every limit that applies to it, and the tokens put aside for it. Dropped, it
@@ -35,9 +35,9 @@ impl Pass {
 
 impl Drop for Pass {
     fn drop(&mut self) {
-        let concerned = self.running.meters.of(&self.client, &self.route);
-        let (meters, now) = (|| concerned.iter().map(|meter| &***meter), Clock.now());
-        meters::give_back(meters(), self.client.class, (self.aside, self.used), now);
-        self.running.lobby.has_news(meters(), now);
+        let meters = self.running.meters.of(&self.client, &self.route);
+        let (now, tokens) = (Clock.now(), Settled { aside: self.aside, used: self.used });
+        self.running.meters.counters.give_back(&meters, self.client.class, tokens, now);
+        self.running.lobby.has_news(&meters, now);
     }
 }

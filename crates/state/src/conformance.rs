@@ -1,11 +1,16 @@
 //! What every implementation must do, as functions that tests call with a fresh one.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use base::Period;
+use rules::limits::{Kind, Limit, Rate, Want};
+use rules::shares::Class;
 
-use crate::{Account, Amounts, Change, Columns, Entry, Ledger, Limits, QUARTER, Question, Row, Standing, Sums, Wish};
+use crate::{
+    Account, Amounts, Change, Columns, Counters, Entry, Ledger, Limits, Meter, QUARTER, Question, Row, Scope, Settled,
+    Standing, Sums, Wish,
+};
 
 /// An entry of one call: 10 tokens read, 5 written.
 fn entry(at: u64, client: &str, model: &str, currency: &str) -> Entry {
@@ -158,9 +163,47 @@ async fn money_and_tokens_are_one_decision(account: &dyn Account) {
     assert!(account.reserve(period, wish(1, 1), Limits { cost: None, ..limits }).await.is_ok());
 }
 
+/// Counters that have counted nothing yet keep all their promises, from `now` on.
+pub async fn counters(counters: &dyn Counters, now: Instant) {
+    let rate = |qps, burst| Limit { rate: Some(Rate { qps, burst }), ..Limit::default() };
+    let meter = |scope, limit| Arc::new(Meter::new(scope, limit, false, now));
+    let gateway = meter(Scope::Gateway, rate(1.0, 3));
+    let client = meter(Scope::Client("a".into()), Limit { concurrency: Some(1), ..rate(1.0, 2) });
+    let other = meter(Scope::Client("b".into()), Limit { tokens_per_minute: Some(600), ..Limit::default() });
+    let want = |tokens| Want { tokens, class: Class::Online, is_turn: false };
+    let denied = async |meters: &[&Arc<Meter>], tokens, now| {
+        let denial = counters.take(meters, want(tokens), now).await.denial;
+        denial.map(|denial| (denial.at, denial.limit, denial.wait.as_secs()))
+    };
+    // All are charged or none, and the one that refuses is named.
+    let both = [&gateway, &client];
+    assert_eq!(denied(&both, 0, now).await, None);
+    for _ in 0..5 {
+        assert_eq!(denied(&both, 0, now).await, Some((1, Kind::Concurrency, 0)));
+    }
+    counters.give_back(&both, Class::Online, Settled::default(), now);
+    assert_eq!(denied(&both, 0, now).await, None);
+    counters.give_back(&both, Class::Online, Settled::default(), now);
+    assert_eq!(denied(&both, 0, now).await, Some((1, Kind::Requests, 1)), "rates are never given back");
+    assert_eq!(counters.peek(&client, now).map(|(limit, _)| limit), Some(Kind::Requests));
+    assert_eq!(denied(&[&gateway], 0, now).await, None, "what the client refused took nothing of the gateway");
+    assert_eq!(denied(&[&gateway], 0, now).await, Some((0, Kind::Requests, 1)));
+    assert_eq!(denied(&both, 0, now + Duration::from_secs(1)).await, None, "who waits as told is let in");
+    // Tokens are put aside, and settled by what was used.
+    assert_eq!(denied(&[&other], 500, now).await, None);
+    assert_eq!(denied(&[&other], 200, now).await, Some((0, Kind::Tokens, 10)));
+    counters.give_back(&[&other], Class::Online, Settled { aside: 500, used: 900 }, now);
+    assert_eq!(denied(&[&other], 1, now).await, Some((0, Kind::Tokens, 30)), "what was used beyond them is owed");
+}
+
 #[cfg(test)]
 mod tests {
-    use crate::{InProcessAccount, InProcessLedger};
+    use crate::{InProcessAccount, InProcessCounters, InProcessLedger};
+
+    #[tokio::test]
+    async fn the_counters_in_memory_conform() {
+        super::counters(&InProcessCounters, base::Clock.now()).await;
+    }
 
     #[tokio::test]
     async fn the_ledger_in_memory_conforms() {

@@ -9,11 +9,13 @@ mod accounts;
 mod answer;
 mod book;
 pub mod conformance;
+mod counters;
 mod ledger;
 mod usage;
 
 pub use accounts::{Account, Accounts, Amounts, Change, InProcessAccount, InProcessAccounts, Limits, Standing, Wish};
 pub use answer::{Answer, Coming};
 pub use book::{Book, joined};
+pub use counters::{Counters, InProcessCounters, Meter, Scope, Settled};
 pub use ledger::{Health, InProcessLedger, Ledger, Trouble, Unreadable};
 pub use usage::{Columns, Entry, QUARTER, Question, Row, Sums};

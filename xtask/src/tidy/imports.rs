@@ -25,7 +25,7 @@ const ROOMS: [Room; 15] = [
     room("dialect", &["base"], PEERS),
     room("rules", &["base"], PEERS),
     room("config", &["base", "dialect", "rules"], PEERS),
-    room("state", &["base"], &[]),
+    room("state", &["base", "rules"], &[]),
     room("drivers", &["base", "state"], &[]),
     room("gateway", &["base", "dialect", "rules", "config", "state"], PEERS),
     room("admin", &["base", "config", "gateway", "state"], PEERS),

@@ -1,0 +1,130 @@
+//! Rates, tokens and calls side by side: what was used of each limit.
+
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use rules::limits::{Account, Decision, Kind, Limit, Want, decide};
+use rules::shares::Class;
+use smallvec::SmallVec;
+
+use crate::Answer;
+
+/// What is limited.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Scope {
+    /// The whole gateway.
+    Gateway,
+    /// A route, for all its callers together.
+    Route(Arc<str>),
+    /// A client, whichever of its keys it uses.
+    Client(Arc<str>),
+    /// A client on a route.
+    ClientOn(Arc<str>, Arc<str>),
+}
+
+impl std::fmt::Display for Scope {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Gateway => f.write_str("the whole gateway"),
+            Self::Route(route) => write!(f, "route `{route}`"),
+            Self::Client(client) => write!(f, "client `{client}`"),
+            Self::ClientOn(client, route) => write!(f, "client `{client}` on route `{route}`"),
+        }
+    }
+}
+
+/// What this process knows of one scope's account: all there is to know without a store, and what goes on
+/// being counted while a store is out.
+#[derive(Debug)]
+pub struct Meter {
+    /// What is limited; the name under which replicas share it.
+    pub scope: Scope,
+    account: Mutex<Account>,
+    counts_tokens: AtomicBool,
+}
+
+impl Meter {
+    /// One of which nothing has been used. `is_shared` where clients of both priorities come to it.
+    #[must_use]
+    pub fn new(scope: Scope, limit: Limit, is_shared: bool, now: Instant) -> Self {
+        let account = Mutex::new(Account::new(limit, is_shared, now));
+        Self { scope, account, counts_tokens: AtomicBool::new(limit.tokens_per_minute.is_some()) }
+    }
+
+    /// Another limit holds from now on. What has been used stays used.
+    pub fn comes_under(&self, limit: Limit, is_shared: bool, now: Instant) {
+        self.counts_tokens.store(limit.tokens_per_minute.is_some(), Relaxed);
+        self.account().comes_under(limit, is_shared, now);
+    }
+
+    /// The account, locked: for no longer than it takes to add up.
+    pub fn account(&self) -> MutexGuard<'_, Account> {
+        self.account.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether tokens are limited here.
+    #[must_use]
+    pub fn counts_tokens(&self) -> bool {
+        self.counts_tokens.load(Relaxed)
+    }
+
+    /// Calls side by side.
+    #[must_use]
+    pub fn running(&self) -> u32 {
+        self.account().running()
+    }
+}
+
+/// What is used of limits, over all scopes that a call concerns.
+///
+/// While a store is out, calls go on: each process holds them to the limits by its own [`Meter`]s alone.
+pub trait Counters: std::fmt::Debug + Send + Sync {
+    /// Charges every meter with a call, or none of them: one decision. What was charged is to be handed to
+    /// [`Counters::give_back`] exactly once. Everybody gives the meters in one order: the gateway's, the route's,
+    /// the client's, the client's on the route.
+    ///
+    /// A call that is dropped while a store's answer is on its way has been charged with nothing.
+    fn take(&self, meters: &[&Arc<Meter>], want: Want, now: Instant) -> Answer<Decision>;
+
+    /// A call has ended that was charged: its place is free again, and of the tokens that it had put aside
+    /// what it has not used; what it has used beyond them is owed. Rates are never given back. Never waits.
+    fn give_back(&self, meters: &[&Arc<Meter>], class: Class, tokens: Settled, now: Instant);
+
+    /// Whether any call would be refused now, whatever its size, and how long, as far as this process knows.
+    /// Takes nothing, and never waits.
+    fn peek(&self, meter: &Meter, now: Instant) -> Option<(Kind, Duration)>;
+}
+
+/// Tokens of a call that has ended.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Settled {
+    /// Put aside when it began.
+    pub aside: u64,
+    /// Used.
+    pub used: u64,
+}
+
+/// Counters in this process's memory.
+#[derive(Debug, Default)]
+pub struct InProcessCounters;
+
+impl Counters for InProcessCounters {
+    fn take(&self, meters: &[&Arc<Meter>], want: Want, now: Instant) -> Answer<Decision> {
+        // Locked in one order everywhere.
+        let mut accounts: SmallVec<[MutexGuard<'_, Account>; 4]> = meters.iter().map(|meter| meter.account()).collect();
+        Answer::Ready(decide(&mut accounts, &want, now))
+    }
+
+    fn give_back(&self, meters: &[&Arc<Meter>], class: Class, tokens: Settled, now: Instant) {
+        for meter in meters {
+            let mut account = meter.account();
+            account.ended(class);
+            account.settle(tokens.aside, tokens.used, now);
+        }
+    }
+
+    fn peek(&self, meter: &Meter, now: Instant) -> Option<(Kind, Duration)> {
+        meter.account().is_empty(now)
+    }
+}
