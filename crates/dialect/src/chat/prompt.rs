@@ -107,7 +107,7 @@ impl<'a> Prompt<'a> {
     }
 
     /// The body without these messages (by index) and these passages (by message, counted over its
-    /// texts). A marked message that is a tool's result leaves its place, empty, for its call must
+    /// texts), both ascending. A marked message that is a tool's result leaves its place, empty, for its call must
     /// have one.
     #[must_use]
     pub fn without(&self, body: &Bytes, messages: &[usize], passages: &[(usize, usize)]) -> Bytes {
@@ -117,12 +117,18 @@ impl<'a> Prompt<'a> {
                 patch.remove_span(span);
             }
         }
-        for (at, which) in passages {
-            let Some(message) = self.messages.get(*at) else { continue };
+        let of_one = passages.chunk_by(|(one, _), (next, _)| one == next);
+        for (message, out) in of_one.filter_map(|out| Some((self.messages.get(out.first()?.0)?, out))) {
             if message.is_emptied() {
                 message.content.into_iter().for_each(|content| patch.replace(content, r#""""#));
-            } else if let Some(marked) = message.texts.iter().flat_map(|text| &text.passages).nth(*which) {
-                patch.replace(marked.span, "");
+                continue;
+            }
+            // Both in order: a message may hold very many.
+            let mut out = out.iter().map(|(_, which)| *which).peekable();
+            for (which, marked) in message.texts.iter().flat_map(|text| &text.passages).enumerate() {
+                if out.next_if_eq(&which).is_some() {
+                    patch.replace(marked.span, "");
+                }
             }
         }
         patch.apply(body)

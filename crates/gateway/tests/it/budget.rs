@@ -398,6 +398,25 @@ fn an_upstream_that_is_too_small_is_passed_over() {
 }
 
 #[test]
+fn a_prompt_of_very_many_parts_is_cut_in_time() {
+    story(async {
+        let stage = stage(&route("chat", "unknown", "{ budget: 1000, retrieval: { tag: c } }"));
+        let a = stage.host("a", pleasant());
+        let passages = says("user", format!("Why? {}", "<c>x</c>".repeat(20_000)));
+        let mut turns: Vec<Value> = (0..5_000).flat_map(|_| [says("user", "a"), says("assistant", "b")]).collect();
+        turns.push(says("user", "Why?"));
+        let mut calls: Vec<Value> = (0..3_000).flat_map(|_| [self::calls(&["a"]), result("a", "b")]).collect();
+        calls.insert(0, says("user", "Why?"));
+        for messages in [vec![passages], turns, calls] {
+            let answer = stage.ask(ask("chat", &messages)).await;
+            assert_eq!(answer.status, 200, "{}", answer.text());
+            assert!(answer.header("x-mai-truncated").is_some());
+        }
+        assert_eq!(a.calls().len(), 3);
+    });
+}
+
+#[test]
 fn explain_tells_what_would_be_left_out() {
     let routes = route("chat", "gpt-4o", "{ budget: 200 }");
     let snapshot = snapshot(&config(&routes));
