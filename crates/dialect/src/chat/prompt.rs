@@ -374,6 +374,22 @@ mod tests {
         assert_eq!(String::from_utf8_lossy(&cut), expected);
     }
 
+    proptest::proptest! {
+        #[test]
+        fn no_text_is_too_strange_to_be_cut(text in r#"(<c>|</c>|<c |>|\\\\|\\u003c|\\u003C/c>|\\/|[a-z🙂知]){0,24}"#) {
+            let body = format!(r#"{{"model":"m","messages":[{{"role":"user","content":"{text}"}}]}}"#);
+            if let Ok(ask) = Ask::read(Endpoint::Chat, None, Bytes::from(body.clone())) {
+                let tag = Retrieval::Tag("c".into());
+                let prompt = Prompt::read(&ask, Some(&tag)).expect("a prompt");
+                let found: Vec<(usize, usize)> =
+                    (0..prompt.messages[0].texts[0].passages.len()).map(|which| (0, which)).collect();
+                let cut = prompt.without(&ask.body, &[], &found);
+                proptest::prop_assert!(json::parse(&cut).is_ok(), "{}", String::from_utf8_lossy(&cut));
+                proptest::prop_assert_eq!(found.is_empty(), cut == body.as_bytes());
+            }
+        }
+    }
+
     #[test]
     fn a_marked_result_of_a_tool_leaves_its_place() {
         let body = r#"{"model":"m","messages":[{"role":"tool","tool_call_id":"a","content":"found"}]}"#;
