@@ -222,6 +222,8 @@ impl Source {
         if self.ended {
             return Ok(None);
         }
+        // Pieces may be a byte each, and always there: the worker's other calls and this one's clock come in between.
+        tokio::task::consume_budget().await;
         match self.flow.piece().await {
             Some(Ok(piece)) => unfold(&mut self.inflate, piece).map(Some),
             Some(Err(_broken)) => Err(Fault::upstream(Kind::Reset, "the answer broke off")),

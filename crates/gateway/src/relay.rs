@@ -5,9 +5,9 @@
 //! connection with it.
 
 use std::future::Future;
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 use std::time::{Duration, Instant};
 
 use base::{AttemptOutcome, Class, Code, Fault, Kind, Outcome, Refusal, Usage};
@@ -103,6 +103,8 @@ impl Relay {
             if self.over {
                 return Poll::Ready(None);
             }
+            // Pieces may be a few bytes each, and always there: the worker's other calls come in between.
+            ready!(pin!(tokio::task::consume_budget()).poll(cx));
             let Some(flow) = self.opened.flow.as_mut() else {
                 // It ended with its first content.
                 self.conclude();

@@ -7,11 +7,12 @@
 //! how a caller who leaves cancels the upstream.
 
 use std::future::poll_fn;
+use std::io;
 use std::net::IpAddr;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::task::{Context, Poll, Waker};
+use std::task::{Context, Poll, Waker, ready};
 use std::time::Instant;
 
 use base::{Fault, Kind};
@@ -23,6 +24,7 @@ use hyper::body::Incoming;
 use hyper::client::conn::TrySendError;
 use hyper::client::conn::http1::{Connection, SendRequest};
 use hyper_util::rt::TokioIo;
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::sync::OwnedSemaphorePermit;
 
 use super::connect::{Dialed, Io};
@@ -57,7 +59,61 @@ impl SendFault {
     }
 }
 
-type Wire = Pin<Box<Connection<TokioIo<Box<dyn Io>>, Full<Bytes>>>>;
+type Wire = Pin<Box<Connection<TokioIo<Heard>, Full<Bytes>>>>;
+
+/// Bytes that are read at most before an answer's head is whole: that head, and interim responses (RFC 9110, section
+/// 15.2) before it. hyper skips those one after the other in one turn, so that an upstream which never ends
+/// them would keep a worker from all its other calls.
+const HEAD_BOUND: usize = 2 * READ_BUFFER;
+
+/// A byte stream of which no more is read than may be.
+struct Heard {
+    io: Box<dyn Io>,
+    /// Bytes that may still be read; `usize::MAX` while an answer's body comes.
+    left: Arc<AtomicUsize>,
+}
+
+impl AsyncRead for Heard {
+    fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        let left = self.left.load(Ordering::Relaxed);
+        if left == 0 {
+            return Poll::Ready(Err(io::Error::new(io::ErrorKind::InvalidData, "an answer's head without end")));
+        }
+        let before = buf.filled().len();
+        ready!(Pin::new(&mut self.io).poll_read(cx, buf))?;
+        if left != usize::MAX {
+            let read = buf.filled().len().saturating_sub(before);
+            self.left.store(left.saturating_sub(read), Ordering::Relaxed);
+        }
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl AsyncWrite for Heard {
+    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.io).poll_write(cx, buf)
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bufs: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.io).poll_write_vectored(cx, bufs)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.io.is_write_vectored()
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.io).poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.io).poll_shutdown(cx)
+    }
+}
 
 /// One connection's place among those that its provider may have.
 #[derive(Debug)]
@@ -83,6 +139,8 @@ pub struct Link {
     sender: SendRequest<Full<Bytes>>,
     /// `None` once hyper is through with it.
     wire: Option<Wire>,
+    /// Bytes that may still be read of it, see [`Heard`].
+    left: Arc<AtomicUsize>,
     nudge: Nudge,
     probe: Probe,
     /// The address it leads to; `None` through a proxy and in tests.
@@ -114,11 +172,13 @@ impl Link {
     /// Never in practice: HTTP/1.1 has no handshake; hyper's signature says it may.
     pub async fn start(dialed: Dialed, place: Place, now: Instant) -> Result<Box<Self>, hyper::Error> {
         let Dialed { io, probe, peer } = dialed;
-        let (sender, wire) =
-            hyper::client::conn::http1::Builder::new().max_buf_size(READ_BUFFER).handshake(TokioIo::new(io)).await?;
+        let left = Arc::new(AtomicUsize::new(HEAD_BOUND));
+        let io = TokioIo::new(Heard { io, left: left.clone() });
+        let (sender, wire) = hyper::client::conn::http1::Builder::new().max_buf_size(READ_BUFFER).handshake(io).await?;
         Ok(Box::new(Self {
             sender,
             wire: Some(Box::pin(wire)),
+            left,
             nudge: Nudge::default(),
             probe,
             peer,
@@ -144,6 +204,7 @@ impl Link {
         mut self: Box<Self>,
         request: Outgoing,
     ) -> impl Future<Output = Result<(Response<()>, Flow), SendFault>> + Send {
+        self.left.store(HEAD_BOUND, Ordering::Relaxed);
         // The request is with hyper before the first poll: the future need not hold it.
         let sent = self.sender.try_send_request(request);
         self.answered(sent)
@@ -170,6 +231,7 @@ impl Link {
         };
         match answer {
             Ok(response) => {
+                self.left.store(usize::MAX, Ordering::Relaxed);
                 let (head, body) = response.into_parts();
                 Ok((Response::from_parts(head, ()), Flow { link: Some(self), body, ended: false }))
             }
@@ -178,7 +240,7 @@ impl Link {
                     return Err(SendFault::NotSent);
                 }
                 let error = failed.into_error();
-                if error.is_parse() || error.is_parse_status() || error.is_parse_too_large() {
+                if error.is_parse() || error.is_parse_status() || error.is_parse_too_large() || is_endless(&error) {
                     Err(SendFault::NotHttp(error))
                 } else {
                     Err(SendFault::NoAnswer(error))
@@ -186,6 +248,12 @@ impl Link {
             }
         }
     }
+}
+
+/// Whether more came before an answer's head than [`Heard`] lets through.
+fn is_endless(error: &hyper::Error) -> bool {
+    let below = std::error::Error::source(error).and_then(|source| source.downcast_ref::<io::Error>());
+    below.is_some_and(|error| error.kind() == io::ErrorKind::InvalidData)
 }
 
 /// Lets the connection do what I/O it can.

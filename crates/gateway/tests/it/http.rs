@@ -1,5 +1,7 @@
 //! URLs and HTTP: paths, compressed and large bodies, connections that close at a bad moment.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use mock::{Coding, Slices};
@@ -716,6 +718,63 @@ fn a_connection_on_which_no_request_comes_is_closed_after_90_seconds() {
             caller.rest().await;
             assert_eq!(base::Clock.now().duration_since(began).as_secs(), 90, "{written:?}");
             caller = stage.caller();
+        }
+    });
+}
+
+#[test]
+fn interim_responses_without_end_are_no_answer() {
+    story(async {
+        let stage = Stage::set(&without_waits(&alone("openai", "http://a/v1")));
+        let few = "HTTP/1.1 100 Continue\r\n\r\n".repeat(1000);
+        let many = few.repeat(40);
+        let whole = r#"{"choices":[{"index":0,"message":{"role":"assistant","content":"Hi"},"finish_reason":"stop"}]}"#;
+        let answer = format!("{few}HTTP/1.1 200 OK\r\ncontent-length: {}\r\n\r\n{whole}", whole.len());
+        let a = stage.host("a", Script::new().on_call(1, Reply::raw([answer])).then(Reply::raw([many])));
+        assert_eq!(stage.ask(chat("chat").user("Hi")).await.said(), "Hi");
+        let answer = stage.ask(chat("chat").user("Hi")).await;
+        assert_eq!(
+            (answer.status, answer.code().as_deref()),
+            (502, Some("upstream_bad_response")),
+            "{}",
+            answer.text()
+        );
+        assert!(a.calls().len() >= 2);
+        stage.comes_to_rest().await;
+    });
+}
+
+#[test]
+fn answers_in_tiny_pieces_leave_turns_to_others() {
+    const PIECES: usize = 40_000;
+    story(async {
+        let whole = r#"{"choices":[{"index":0,"message":{"role":"assistant","content":"Hi"},"finish_reason":"stop"}]}"#;
+        let events = |events: &[String]| String::from_utf8(bytes(events)).unwrap();
+        let answers = [
+            ("application/json", String::new(), "1\r\n \r\n", whole.to_owned()),
+            ("text/event-stream", String::new(), "3\r\n:\n\n\r\n", events(&hello())),
+            ("text/event-stream", events(&hello()[..2]), "3\r\n:\n\n\r\n", events(&hello()[2..])),
+        ];
+        for (kind, first, tiny, last) in answers {
+            let stage = Stage::set(&without_waits(&alone("openai", "http://a/v1")));
+            let chunk = |text: String| if text.is_empty() { text } else { format!("{:x}\r\n{text}\r\n", text.len()) };
+            let head = format!("HTTP/1.1 200 OK\r\ncontent-type: {kind}\r\ntransfer-encoding: chunked\r\n\r\n");
+            let text = [head, chunk(first), tiny.repeat(PIECES), chunk(last), "0\r\n\r\n".to_owned()].concat();
+            stage.host("a", Reply::raw([text]));
+            let turns = Arc::new(AtomicUsize::new(0));
+            let counted = turns.clone();
+            let other = tokio::spawn(async move {
+                loop {
+                    counted.fetch_add(1, Ordering::Relaxed);
+                    tokio::task::yield_now().await;
+                }
+            });
+            let ask = chat("chat").user("Hi");
+            let answer = stage.ask(if kind == "application/json" { ask } else { ask.stream() }).await;
+            other.abort();
+            assert!(answer.said().starts_with('H'), "{}", answer.text());
+            let turns = turns.load(Ordering::Relaxed);
+            assert!(turns >= PIECES / 256, "{kind}: {turns}");
         }
     });
 }
