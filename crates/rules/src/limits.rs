@@ -231,13 +231,14 @@ impl Account {
 
     /// What the account refuses to a call, if anything.
     fn lacks(&self, want: &Want, now: Instant) -> Option<(Kind, Duration)> {
-        let is_due = self.is_batch_due();
-        let yields = self.yields(want.class, is_due);
+        let due = self.is_batch_due();
+        let yields = self.yields(want.class, due);
         let short = |bucket: Option<Bucket>, measure: Option<Measure>, amount: f64, kept: f64| {
             let (bucket, measure) = bucket.zip(measure)?;
             // Whoever stands behind a call that is due waits for it, be the bucket ever so small.
-            let is_behind = is_due && want.class == Class::Online;
-            let amount = if is_behind { measure.clamp(amount) + kept } else { measure.clamp(amount + kept) };
+            let is_behind = due.rate && want.class == Class::Online;
+            let amount =
+                if is_behind { measure.clamp(amount) + measure.clamp(kept) } else { measure.clamp(amount + kept) };
             bucket.lacks(measure, amount, now)
         };
         let requests = short(self.requests, self.limit.requests(), 1.0, yields.requests);
@@ -253,26 +254,42 @@ impl Account {
         places.into_iter().chain(turn).chain(requests).chain(tokens).max_by_key(|(_, wait)| *wait)
     }
 
-    fn is_batch_due(&self) -> bool {
-        self.is_shared && self.waits.is_some() && self.shares.is_batch_due(self.running.1, self.limit.concurrency)
+    /// What batch holds of the places says nothing about its share of a rate: many short calls hold none.
+    fn is_batch_due(&self) -> Due {
+        if !self.is_shared || self.waits.is_none() {
+            return Due::default();
+        }
+        let is_due = |most| self.shares.is_batch_due(self.running.1, most);
+        Due { rate: is_due(None), places: is_due(self.limit.concurrency) }
     }
 
     /// What a class leaves to the other.
-    fn yields(&self, class: Class, is_batch_due: bool) -> Yield {
+    fn yields(&self, class: Class, due: Due) -> Yield {
         let tenth = |most: f64| if most < 2.0 { 0.0 } else { (most / 10.0).ceil() };
+        let mut yields = Yield::default();
         match class {
-            // Its tenth is due: the next place is the waiting call's.
-            #[expect(clippy::cast_precision_loss, reason = "a guess of tokens need not be exact beyond 2^53")]
-            Class::Online if is_batch_due => {
-                Yield { requests: 1.0, tokens: self.waits.unwrap_or_default() as f64, places: 1 }
+            // Its tenth is due: the next share, or place, is the waiting call's.
+            Class::Online => {
+                if due.rate {
+                    yields.requests = 1.0;
+                    #[expect(clippy::cast_precision_loss, reason = "a guess of tokens need not be exact beyond 2^53")]
+                    let tokens = self.waits.unwrap_or_default() as f64;
+                    yields.tokens = tokens;
+                }
+                yields.places = u32::from(due.places);
             }
-            Class::Batch if self.is_shared && !is_batch_due => Yield {
-                requests: self.limit.requests().map_or(0.0, |measure| tenth(measure.most)),
-                tokens: self.limit.tokens().map_or(0.0, |measure| tenth(measure.most)),
-                places: self.limit.concurrency.map_or(0, spared),
-            },
-            Class::Online | Class::Batch => Yield::default(),
+            Class::Batch if self.is_shared => {
+                if !due.rate {
+                    yields.requests = self.limit.requests().map_or(0.0, |measure| tenth(measure.most));
+                    yields.tokens = self.limit.tokens().map_or(0.0, |measure| tenth(measure.most));
+                }
+                if !due.places {
+                    yields.places = self.limit.concurrency.map_or(0, spared);
+                }
+            }
+            Class::Batch => {}
         }
+        yields
     }
 
     fn charge(&mut self, want: &Want, now: Instant) {
@@ -304,6 +321,13 @@ impl Account {
         let requests = left(self.requests, self.limit.requests()).or_else(places);
         Allowance { requests, tokens: left(self.tokens, self.limit.tokens()) }
     }
+}
+
+/// Whether the next share of a rate, and the next place, is for a batch call that waits.
+#[derive(Clone, Copy, Debug, Default)]
+struct Due {
+    rate: bool,
+    places: bool,
 }
 
 /// What a class leaves untouched.

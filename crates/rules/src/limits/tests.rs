@@ -304,3 +304,36 @@ proptest! {
         }
     }
 }
+
+/// Short calls beside a limit of calls side by side: what batch holds says nothing about its share of a rate.
+#[test]
+fn a_waiting_batch_gets_a_tenth_of_a_rate_also_where_places_are_limited_too() {
+    let mut now = start();
+    let limit = Limit { concurrency: Some(50), ..burst(10.0, 1) };
+    let mut account = Account::new(limit, true, now);
+    account.waits(Some(0));
+    let (mut online, mut batch) = (0, 0);
+    for _ in 0..10_000 {
+        now += Duration::from_millis(10);
+        if take(&mut account, now).is_none() {
+            online += 1;
+            account.ended(Class::Online);
+        }
+        if turn(&mut account, now) {
+            batch += 1;
+            account.ended(Class::Batch);
+        }
+    }
+    assert!((99..=101).contains(&batch), "{batch}");
+    assert!((895..=905).contains(&online), "{online}");
+}
+
+#[test]
+fn who_stands_behind_a_huge_call_is_told_no_longer_wait_than_two_minutes() {
+    let now = start();
+    let mut account = Account::new(tokens(60), true, now);
+    account.waits(Some(1_000_000));
+    (0..9).for_each(|_| assert!(ask(&mut [&mut account], Class::Online, 1, now).denial.is_none()));
+    let wait = ask(&mut [&mut account], Class::Online, 60, now).denial.unwrap().wait;
+    assert!(wait <= Duration::from_secs(120), "{wait:?}");
+}

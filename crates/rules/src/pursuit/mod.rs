@@ -418,6 +418,10 @@ impl<'a> Pursuit<'a> {
         }
         self.tries += 1;
         self.is_owed = false;
+        // Who was to be tried again and had no place waits for the next wait: this one has been used up.
+        for place in self.places.iter_mut().filter(|place| place.stands == Stands::Full && place.tried > 0) {
+            place.stands = Stands::Broken(None);
+        }
         self.has_passed = true;
         self.manner = self.first_manner();
         let Terms { retry, longest_rest, may_repeat, .. } = self.terms;
