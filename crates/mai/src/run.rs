@@ -243,8 +243,12 @@ async fn drain(live: &Live, grace: Duration, again: &mut Stop) {
     tokio::time::sleep(Duration::from_millis(50)).await;
     live.gather();
     live.log.flush(Duration::from_secs(2));
-    // What cannot be written now is lost, and the ledger says so.
-    live.books.ledger.flush(Duration::from_secs(3));
+    let ledger = &live.books.ledger;
+    if !ledger.flush(Duration::from_secs(3)) {
+        let health = ledger.health();
+        let why = health.trouble.map_or_else(|| "it is slow".to_owned(), |trouble| trouble.what);
+        tracing::error!(entries = health.waiting, "stopping without having written these entries of usage: {why}");
+    }
     tracing::info!("stopped");
 }
 
