@@ -47,6 +47,15 @@ fn setting(compiler: &mut Compiler<'_>, view: &View<'_>, path: &str) -> Option<S
     json.map(Setting::new)
 }
 
+/// Names in a path at most: the scanner of bodies takes no nesting without end.
+const DEEPEST: usize = 32;
+
+/// What callers ask, as against how it is to be answered: a policy over it would fail every call.
+const ASKED: [&str; 5] = ["messages", "prompt", "input", "query", "documents"];
+
+/// A limit of the answer's tokens is a number, by whichever of its names.
+const NUMBERS: [&str; 3] = ["max_tokens", "max_completion_tokens", "max_output_tokens"];
+
 fn is_path(compiler: &mut Compiler<'_>, view: &View<'_>, path: &str) -> bool {
     if path.split('.').any(str::is_empty) {
         compiler.report(view, "is no path of a field; write names with a dot between them");
@@ -55,6 +64,19 @@ fn is_path(compiler: &mut Compiler<'_>, view: &View<'_>, path: &str) -> bool {
     // The name by which the route is found, and what the upstream's own name takes the place of.
     if path == "model" || path.starts_with("model.") {
         compiler.report(view, "is about `model`, which routes and their upstreams decide");
+        return false;
+    }
+    if path.split('.').count() > DEEPEST {
+        compiler.report(view, format!("is deeper than {DEEPEST} names"));
+        return false;
+    }
+    let (first, below) = path.split_once('.').map_or((path, None), |(first, below)| (first, Some(below)));
+    if ASKED.contains(&first) {
+        compiler.report(view, format!("is about `{first}`, which is what callers ask and no parameter; remove it"));
+        return false;
+    }
+    if below.is_some() && NUMBERS.contains(&first) {
+        compiler.report(view, format!("is a field of `{first}`, which is a number; write `{first}` alone"));
         return false;
     }
     true

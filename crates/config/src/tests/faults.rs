@@ -317,14 +317,16 @@ fn limits_budgets_and_quotas_must_bound_something() {
 fn a_parameter_policy_names_fields_and_what_json_can_say() {
     assert_problems(
         &with_providers(
-            "routes:\n  - name: r\n    upstreams: [{ provider: cloud }]\n    params: { force: { model: x, a..b: 1 }, default: { top_p: .inf }, deny: [\"x.\", \"\"], max: { n: many } }\n",
+            "routes:\n  - name: r\n    upstreams: [{ provider: cloud }]\n    params: { force: { model: x, a..b: 1, messages.0.content: x, max_tokens.x: 1 }, default: { top_p: .inf }, deny: [\"x.\", \"\"], max: { n: many } }\n",
         ),
         "gateway.yaml:7:31: routes[r].params.force.model: is about `model`, which routes and their upstreams decide\n\
          gateway.yaml:7:40: routes[r].params.force.a..b: is no path of a field; write names with a dot between them\n\
-         gateway.yaml:7:63: routes[r].params.default.top_p: holds a number that JSON cannot say\n\
-         gateway.yaml:7:78: routes[r].params.deny[0]: is no path of a field; write names with a dot between them\n\
-         gateway.yaml:7:84: routes[r].params.deny[1]: is empty; write text\n\
-         gateway.yaml:7:99: routes[r].params.max.n: `many` is not a number",
+         gateway.yaml:7:63: routes[r].params.force.messages.0.content: is about `messages`, which is what callers ask and no parameter; remove it\n\
+         gateway.yaml:7:80: routes[r].params.force.max_tokens.x: is a field of `max_tokens`, which is a number; write `max_tokens` alone\n\
+         gateway.yaml:7:103: routes[r].params.default.top_p: holds a number that JSON cannot say\n\
+         gateway.yaml:7:118: routes[r].params.deny[0]: is no path of a field; write names with a dot between them\n\
+         gateway.yaml:7:124: routes[r].params.deny[1]: is empty; write text\n\
+         gateway.yaml:7:139: routes[r].params.max.n: `many` is not a number",
     );
 }
 
