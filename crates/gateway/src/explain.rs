@@ -6,10 +6,12 @@ use bytes::Bytes;
 use config::{Client, Route, Snapshot, Upstream};
 use dialect::Ask;
 use rules::context::Terms;
+use rules::limits::Limit;
 use rules::prices::{Price, Rate};
 use rules::quota::{self, Answer};
 use rules::split::{Branch, Case};
 use serde_json::{Value, json};
+use state::Scope;
 
 use crate::shape::context;
 use crate::shape::params::{self, Change};
@@ -59,6 +61,8 @@ pub fn explain(snapshot: &Snapshot, client: &str, endpoint: Endpoint, body: Byte
             if let Some(terms) = route.context.as_ref().and_then(|context| context.terms) {
                 story["context"] = budget(terms, &done);
             }
+            story["priority"] = json!(client.class.as_str());
+            story["limits"] = limits(snapshot, client, &route);
             story["deadline_ms"] = json!(millis(deadline));
             story["attempt_ms"] = json!(millis(route.timeout.attempt));
             story["strategy"] = json!(route.strategy.as_str());
@@ -107,6 +111,27 @@ fn budget(terms: Terms, done: &context::Done) -> Value {
         "retrieval": left_out.retrieval,
         "left_out_tokens": left_out.tokens,
     })
+}
+
+/// Every limit that applies to a call of the client on the route.
+fn limits(snapshot: &Snapshot, client: &Client, route: &Route) -> Value {
+    let (of, at) = (client.name.clone(), route.name.clone());
+    let scopes = [
+        (Scope::Gateway, snapshot.general.limit),
+        (Scope::Route(at.clone()), route.limit),
+        (Scope::Client(of.clone()), client.limit),
+        (Scope::ClientOn(of, at), client.limit_on(route)),
+    ];
+    let told = |(scope, limit): (Scope, Limit)| {
+        json!({
+            "scope": scope.to_string(),
+            "qps": limit.rate.map(|rate| rate.qps),
+            "burst": limit.rate.map(|rate| rate.burst),
+            "tokens_per_minute": limit.tokens_per_minute,
+            "concurrency": limit.concurrency,
+        })
+    };
+    scopes.into_iter().filter(|(_, limit)| !limit.is_none()).map(told).collect()
 }
 
 fn millis(duration: std::time::Duration) -> u64 {

@@ -3,6 +3,7 @@
 mod faults;
 mod files;
 mod hostile;
+mod limits;
 mod pages;
 mod quota;
 mod resilience;

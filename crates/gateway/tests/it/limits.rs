@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde_json::json;
 use testkit::{Answer, Ask, At, How, Reply, Script, Storm, chat, embeddings, storms, story};
 
-use crate::stage::{KEY, Stage, pleasant, usual_but, without_breakers};
+use crate::stage::{KEY, Stage, pleasant, snapshot, usual_but, without_breakers};
 
 const OTHER: &str = "sk-other";
 
@@ -356,4 +356,14 @@ fn a_third_call_at_a_time_is_refused_and_names_the_limit() {
         }
         two_pass(&stage).await;
     });
+}
+
+#[test]
+fn explain_tells_every_limit_that_applies() {
+    let config = limited("{ qps: 2.5 }").replace("routes:\n", "limit: { concurrency: 7 }\nroutes:\n");
+    let body = r#"{"model":"chat","messages":[{"role":"user","content":"Hi"}]}"#;
+    let told = gateway::explain::explain(&snapshot(&config), "app", base::Endpoint::Chat, body.into()).unwrap();
+    let limit = |scope, qps: Option<f64>, burst: Option<u32>, concurrency: Option<u32>| json!({"scope": scope, "qps": qps, "burst": burst, "tokens_per_minute": null, "concurrency": concurrency});
+    let expected = [limit("the whole gateway", None, None, Some(7)), limit("client `app`", Some(2.5), Some(2), None)];
+    assert_eq!((&told["priority"], &told["limits"]), (&json!("online"), &json!(expected)));
 }
