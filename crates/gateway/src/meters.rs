@@ -14,22 +14,30 @@ use state::{Counters, InProcessCounters, Meter, Scope};
 /// The meters that one call concerns: the gateway's, the route's, the client's, the client's on the route.
 pub type Concerned<'a> = SmallVec<[&'a Arc<Meter>; 4]>;
 
-/// The meters of one configuration, at hand for its calls.
+/// The meters of one configuration, at hand for the calls of its own clients on its own routes.
 #[derive(Debug)]
 pub struct Meters {
     /// Who decides upon them.
     pub counters: Arc<dyn Counters>,
     gateway: Option<Arc<Meter>>,
-    routes: HashMap<Arc<str>, Arc<Meter>>,
-    clients: HashMap<Arc<str>, OfClient>,
+    routes: HashMap<At, Arc<Meter>>,
+    clients: HashMap<At, OfClient>,
+}
+
+/// An object of the configuration by its place in memory, where it stays as long as the configuration: to
+/// look it up by name would read the name twice, from memory that is cold where there are many.
+type At = usize;
+
+fn at<T>(object: &T) -> At {
+    std::ptr::from_ref(object).addr()
 }
 
 /// The meters of one client.
 #[derive(Debug, Default)]
 struct OfClient {
     own: Option<Arc<Meter>>,
-    /// By route.
-    on: HashMap<Arc<str>, Arc<Meter>>,
+    /// By route, in the order of their places; mostly none or a few.
+    on: SmallVec<[(At, Arc<Meter>); 1]>,
 }
 
 impl Meters {
@@ -39,13 +47,14 @@ impl Meters {
         let mut concerned = Concerned::new();
         concerned.extend(self.gateway.as_ref());
         if !self.routes.is_empty() {
-            concerned.extend(self.routes.get(&route.name));
+            concerned.extend(self.routes.get(&at(route)));
         }
         if !self.clients.is_empty()
-            && let Some(known) = self.clients.get(&client.name)
+            && let Some(known) = self.clients.get(&at(client))
         {
             concerned.extend(known.own.as_ref());
-            concerned.extend(known.on.get(&route.name));
+            let found = known.on.binary_search_by_key(&at(route), |(route, _)| *route).ok();
+            concerned.extend(found.and_then(|found| known.on.get(found)).map(|(_, meter)| meter));
         }
         concerned
     }
@@ -53,7 +62,7 @@ impl Meters {
     /// The client's own.
     #[must_use]
     pub fn of_client(&self, client: &Client) -> Option<&Meter> {
-        if self.clients.is_empty() { None } else { self.clients.get(&client.name)?.own.as_deref() }
+        if self.clients.is_empty() { None } else { self.clients.get(&at(client))?.own.as_deref() }
     }
 }
 
@@ -96,17 +105,18 @@ impl KeptMeters {
         meters.gateway = meter(Scope::Gateway, snapshot.general.limit, is_shared(None));
         for route in snapshot.routes.iter().filter(|route| !route.limit.is_none()) {
             let known = meter(Scope::Route(route.name.clone()), route.limit, is_shared(Some(route)));
-            meters.routes.extend(known.map(|meter| (route.name.clone(), meter)));
+            meters.routes.extend(known.map(|meter| (at(&**route), meter)));
         }
         for client in &snapshot.clients {
             let mut of_client =
-                OfClient { own: meter(Scope::Client(client.name.clone()), client.limit, false), on: HashMap::new() };
+                OfClient { own: meter(Scope::Client(client.name.clone()), client.limit, false), on: SmallVec::new() };
             for route in snapshot.routes.iter().filter(|_| !client.limits_on.is_empty()) {
                 let scope = Scope::ClientOn(client.name.clone(), route.name.clone());
-                of_client.on.extend(meter(scope, client.limit_on(route), false).map(|on| (route.name.clone(), on)));
+                of_client.on.extend(meter(scope, client.limit_on(route), false).map(|on| (at(&**route), on)));
             }
+            of_client.on.sort_by_key(|(route, _)| *route);
             if of_client.own.is_some() || !of_client.on.is_empty() {
-                meters.clients.insert(client.name.clone(), of_client);
+                meters.clients.insert(at(&**client), of_client);
             }
         }
         self.by_scope.retain(|scope, _| seen.contains(scope));
