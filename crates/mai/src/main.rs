@@ -17,6 +17,7 @@ use std::process::ExitCode;
 use clap::Parser as _;
 use mai::args;
 
+// Without huge pages (`no_thp`): each thread's first small allocations would fill two megabytes.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
