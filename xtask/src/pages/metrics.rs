@@ -15,12 +15,19 @@ const LABELS: &[(&str, &str)] = &[
     ("route", "The route's name."),
     ("client", "The client's name."),
     ("upstream", "`provider/model` as configured."),
+    ("provider", "The provider's name."),
     ("status", "The HTTP status that the caller saw; 499 where it left before one."),
     ("outcome", "How a request or a try ended: the two tables below."),
     ("reason", "The outcome of a request that was refused before any upstream was tried."),
-    ("kind", "`prompt` (cached ones included), `completion`, `cached`."),
+    (
+        "kind",
+        "Of tokens: `prompt` (cached ones included), `completion`, `cached`. Of a quota: `tokens`, `cost`. Of a provider's places: `limit`, `in_use`.",
+    ),
+    ("priority", "`online`, `batch`."),
+    ("currency", "As the price's."),
+    ("state", "`closed`, `half_open`, `open`."),
     ("cache", "Empty in this version; later which cache answered."),
-    ("result", "`ok`, `rejected`."),
+    ("result", "Of a reload: `ok`, `rejected`. Of a wait for one more try: `taken`, `withheld`."),
 ];
 
 pub fn page() -> String {
