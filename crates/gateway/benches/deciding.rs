@@ -67,7 +67,7 @@ fn decide(running: &Arc<Running>) -> (Vec<u64>, Vec<u64>) {
         let answer = running.meters.counters.take(&concerned, want, now);
         let middle = instant();
         if matches!(answer, Answer::Ready(Decision { denial: None, .. })) {
-            let tokens = Settled { aside: 100, used: 100 };
+            let tokens = Settled { aside: 100, used: 100, is_void: false };
             running.meters.counters.give_back(&concerned, Class::Online, tokens, now);
         }
         let end = instant();

@@ -322,8 +322,14 @@ impl Trail {
         if let Some(count) = self.running.take() {
             count.fetch_sub(1, Ordering::Relaxed);
         }
-        if let (Some(mut pass), Some(usage)) = (self.pass.take(), self.record.usage) {
-            pass.used(usage);
+        if let Some(mut pass) = self.pass.take() {
+            let is_refused = matches!(outcome, Outcome::PolicyQuota | Outcome::PolicyDenied | Outcome::CallerInvalid);
+            if is_refused && self.record.attempts.is_empty() {
+                pass.void();
+            }
+            if let Some(usage) = self.record.usage {
+                pass.used(usage);
+            }
         }
         if let Some(stake) = self.stake.take() {
             self.record.is_settled = true;

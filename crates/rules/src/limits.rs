@@ -229,6 +229,13 @@ impl Account {
         }
     }
 
+    /// A call that was charged turned out to be none: its share of the rate is there for others again.
+    pub fn unspend(&mut self, now: Instant) {
+        if let (Some(bucket), Some(measure)) = (&mut self.requests, self.limit.requests()) {
+            bucket.take(measure, -1.0, now);
+        }
+    }
+
     /// What the account refuses to a call, if anything.
     fn lacks(&self, want: &Want, now: Instant) -> Option<(Kind, Duration)> {
         let due = self.is_batch_due();

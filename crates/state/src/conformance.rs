@@ -192,7 +192,7 @@ pub async fn counters(counters: &dyn Counters, now: Instant) {
     // Tokens are put aside, and settled by what was used.
     assert_eq!(denied(&[&other], 500, now).await, None);
     assert_eq!(denied(&[&other], 200, now).await, Some((0, Kind::Tokens, 10)));
-    counters.give_back(&[&other], Class::Online, Settled { aside: 500, used: 900 }, now);
+    counters.give_back(&[&other], Class::Online, Settled { aside: 500, used: 900, is_void: false }, now);
     assert_eq!(denied(&[&other], 1, now).await, Some((0, Kind::Tokens, 30)), "what was used beyond them is owed");
 }
 

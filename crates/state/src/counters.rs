@@ -88,7 +88,8 @@ pub trait Counters: std::fmt::Debug + Send + Sync {
     fn take(&self, meters: &[&Arc<Meter>], want: Want, now: Instant) -> Answer<Decision>;
 
     /// A call has ended that was charged: its place is free again, and of the tokens that it had put aside
-    /// what it has not used; what it has used beyond them is owed. Rates are never given back. Never waits.
+    /// what it has not used; what it has used beyond them is owed. Rates are not given back, but for a void
+    /// call's: of those limits that it shares with other clients. Never waits.
     fn give_back(&self, meters: &[&Arc<Meter>], class: Class, tokens: Settled, now: Instant);
 
     /// Whether any call would be refused now, whatever its size, and how long, as far as this process knows.
@@ -103,6 +104,8 @@ pub struct Settled {
     pub aside: u64,
     /// Used.
     pub used: u64,
+    /// The call was refused behind its limits, before it cost anybody anything.
+    pub is_void: bool,
 }
 
 /// Counters in this process's memory.
@@ -121,6 +124,9 @@ impl Counters for InProcessCounters {
             let mut account = meter.account();
             account.ended(class);
             account.settle(tokens.aside, tokens.used, now);
+            if tokens.is_void && matches!(meter.scope, Scope::Gateway | Scope::Route(_)) {
+                account.unspend(now);
+            }
         }
     }
 

@@ -115,6 +115,30 @@ async fn futures<T>(calls: impl Iterator<Item = impl Future<Output = T>>) -> Vec
 }
 
 #[test]
+fn a_client_without_quota_that_keeps_calling_takes_nothing_of_what_it_shares() {
+    story(async {
+        let config = with_quota("{ tokens: 100 }, limit: { qps: 3, burst: 3 }").replace(
+            "name: narrow, keys: [sk-narrow], routes: [rerank]",
+            "name: narrow, keys: [sk-narrow], routes: [chat]",
+        );
+        let stage = Stage::set(&format!("limit: {{ qps: 5, burst: 5 }}\n{config}"));
+        stage.host("a", Reply::say(["Hi"]).usage(used(60, 60)));
+        assert_eq!(stage.ask(hello(10)).await.status, 200);
+        tokio::time::sleep(std::time::Duration::from_secs(2)).await;
+        let mut codes = Vec::new();
+        for _ in 0..6 {
+            codes.push(stage.ask(hello(10)).await.code().unwrap());
+        }
+        assert_eq!(codes[..3], ["insufficient_quota"; 3]);
+        assert_eq!(codes[3..], ["rate_limit_exceeded"; 3], "its own rate is spent all the same");
+        for _ in 0..5 {
+            let answer = stage.caller().ask(&hello(10).key("sk-narrow")).await;
+            assert_eq!(answer.status, 200, "the gateway's is whole: {}", answer.text());
+        }
+    });
+}
+
+#[test]
 fn a_caller_who_bounds_nothing_uses_a_small_quota_up() {
     story(async {
         let stage = Stage::set(&with_quota("{ tokens: 1000 }"));
