@@ -51,6 +51,8 @@ pub(crate) struct Try {
     pub(crate) is_sound: bool,
     /// It was given up by the gateway. The upstream may have heard of that late.
     pub(crate) is_given_up: bool,
+    /// It asked for a stream.
+    pub(crate) is_stream: bool,
     /// The scenario's rule that answered, counted from 1.
     pub(crate) rule: Option<usize>,
     /// 0 where none was sent.

@@ -68,6 +68,7 @@ impl Upstreams {
                 ended: call.ended_at.map(since),
                 is_sound: call.end == mock::End::Answered && call.status == 200,
                 is_given_up: call.end == mock::End::Gone,
+                is_stream: call.request.field("stream").is_some_and(|stream| stream == true),
                 rule: call.rule,
                 status: call.status,
             }));

@@ -14,8 +14,8 @@ fn ms(count: u64) -> Duration {
 
 fn a_try(id: &str, upstream: usize, at: u64, ended: u64) -> Try {
     let ended = Some(ms(ended));
-    let (is_sound, is_given_up) = (true, false);
-    Try { id: id.to_owned(), upstream, at: ms(at), ended, is_sound, is_given_up, rule: None, status: 200 }
+    let (is_sound, is_given_up, is_stream) = (true, false, false);
+    Try { id: id.to_owned(), upstream, at: ms(at), ended, is_sound, is_given_up, is_stream, rule: None, status: 200 }
 }
 
 fn told(at: u64, ending: Ending) -> Told {
