@@ -53,12 +53,14 @@ pub fn send(copy: Copy, mirror: Mirror) {
     let mut keys = known.keys.order(&upstream.provider, &turn, now).into_iter();
     let key = keys.find_map(|(key, bar)| bar.is_none().then_some(key));
     let place = Place::take(&state.counts.copies);
+    let takes_copies = takes_copies && copy.worker.transport.is_roomy(&upstream.provider);
+    let slot = known.dock.as_ref().filter(|_| takes_copies).map(|dock| dock.spare(now));
     match (place, key) {
-        (Some(place), Some(key)) if takes_copies && copy.worker.transport.is_roomy(&upstream.provider) => {
+        (Some(place), Some(key)) if takes_copies && !matches!(slot, Some(None)) => {
             let target = Target { upstream: mirror.to, key };
             spawn(async move {
                 copy.run(target).await;
-                drop(place);
+                drop((place, slot));
             });
         }
         _ => copy.worker.live.metrics.mirrored(&copy.route.name, &upstream.label, "skipped"),

@@ -116,11 +116,11 @@ impl Dock {
         is_taken.then(|| Slot { dock: self.clone(), class, began: now, was_full: state.is_full() })
     }
 
-    /// Whether half of the places are free: what is not a caller's own stays away otherwise.
+    /// A place for what is no caller's own, where half of the places are free even so.
     #[must_use]
-    pub fn is_roomy(&self) -> bool {
-        let state = self.state();
-        state.slots.in_use() * 2 <= state.slots.limit()
+    pub fn spare(self: &Arc<Self>, now: Instant) -> Option<Slot> {
+        let (limit, in_use) = self.shown();
+        if in_use.saturating_add(1).saturating_mul(2) > limit { None } else { self.take(Class::Batch, now) }
     }
 
     /// Places that there are, and those that are taken.

@@ -320,3 +320,27 @@ fn copies_take_at_most_half_of_a_providers_connections() {
         });
     }
 }
+
+#[test]
+fn copies_take_at_most_half_of_a_providers_places_and_give_them_back() {
+    for (places, most) in [(1, 0), (2, 1), (3, 1), (8, 4)] {
+        story(async {
+            let bounded = format!("api_key: sk-m-secret, concurrency: {{ max: {places} }}");
+            let stage = Stage::set(&config("").replace("api_key: sk-m-secret", &bounded));
+            let a = stage.host("a", pleasant());
+            let m = stage.host("m", Scenario::from(testkit::Script::always(Reply::hang())));
+            for _ in 0..20 {
+                stage.ask(ask()).await;
+            }
+            millis(50).await;
+            assert_eq!(m.log().in_flight().0, most, "of {places}");
+            a.play(Reply::status(500));
+            let caller = begun(&stage, ask()).await;
+            m.has_calls(most + 1).await;
+            drop(caller);
+            millis(25_000).await;
+            stage.comes_to_rest().await;
+            assert_eq!(stage.metric("mai_upstream_concurrency{kind=\"in_use\",provider=\"m\"}"), 0.0);
+        });
+    }
+}
