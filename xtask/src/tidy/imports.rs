@@ -20,19 +20,24 @@ const fn room(name: &'static str, may: &'static [&'static str], tests_may: &'sta
 const PEERS: &[&str] = &["testkit", "mock"];
 
 /// The table; ARCHITECTURE.md says why.
-const ROOMS: [Room; 15] = [
+const ROOMS: [Room; 16] = [
     room("base", &[], &[]),
     room("dialect", &["base"], PEERS),
     room("rules", &["base"], PEERS),
+    room("semantic", &["base"], &[]),
     room("config", &["base", "dialect", "rules"], PEERS),
     room("state", &["base", "rules"], &[]),
     room("drivers", &["base", "state"], &[]),
-    room("gateway", &["base", "dialect", "rules", "config", "state"], PEERS),
+    room("gateway", &["base", "dialect", "rules", "semantic", "config", "state"], PEERS),
     room("admin", &["base", "config", "gateway", "state"], PEERS),
     room("mock", &["base"], PEERS),
     room("testkit", &["base", "mock"], &[]),
-    room("mai", &["base", "dialect", "rules", "config", "state", "drivers", "gateway", "admin", "mock"], PEERS),
-    room("bench", &[], &[]),
+    room(
+        "mai",
+        &["base", "dialect", "rules", "semantic", "config", "state", "drivers", "gateway", "admin", "mock"],
+        PEERS,
+    ),
+    room("bench", &["semantic"], &[]),
     room("drill", &["base", "mock", "testkit"], &[]),
     room("fuzz", &["base", "dialect"], &[]),
     room("xtask", &["base", "dialect", "config", "gateway", "mai"], &[]),
