@@ -4,13 +4,14 @@
 
 use std::cell::{Cell, RefCell};
 use std::fmt::Write as _;
-use std::io::{self, Write as _};
+use std::io;
 use std::rc::Rc;
 use std::time::Duration;
 
 use tokio::task::{JoinSet, LocalSet};
 
 use crate::clock;
+use crate::figures::{Figures, float};
 use crate::options::Options;
 use crate::process::{self, First, Scratch};
 use crate::rounds::in_runtime;
@@ -234,33 +235,4 @@ async fn neighbour(gateway: &Target, is_loud: bool) -> io::Result<Seen> {
     let at = |share: usize| latencies.get(latencies.len() * share / 100).map_or(f64::NAN, |nanos| float(*nanos) / 1e6);
     let (refused, answered) = (float(loud.refused.get()), float(loud.answered.get()));
     Ok(Seen { p50: at(50), p95: at(95), refused: refused / (refused + answered).max(1.0) })
-}
-
-#[expect(clippy::cast_precision_loss, reason = "figures for people: 53 bits are plenty")]
-const fn float(value: u64) -> f64 {
-    value as f64
-}
-
-/// Figures by name, in the order in which they came.
-#[derive(Default)]
-struct Figures(Vec<(&'static str, Vec<f64>)>);
-
-impl Figures {
-    fn add(&mut self, name: &'static str, value: f64) {
-        match self.0.iter_mut().find(|(known, _)| *known == name) {
-            Some((_, values)) => values.push(value),
-            None => self.0.push((name, vec![value])),
-        }
-    }
-
-    fn print(mut self) -> io::Result<()> {
-        let mut out = io::stdout().lock();
-        for (name, values) in &mut self.0 {
-            values.sort_by(f64::total_cmp);
-            let (Some(least), Some(most)) = (values.first(), values.last()) else { continue };
-            let median = values.get(values.len() / 2).copied().unwrap_or(f64::NAN);
-            writeln!(out, "{name:<72} {median:.3} ({least:.3} to {most:.3})")?;
-        }
-        Ok(())
-    }
 }

@@ -4,7 +4,9 @@
 //! line are the programs that it starts: the scripted upstream, the relay, and `tied`, which ties a program's life to its parent's.
 
 mod book;
+mod caches;
 mod clock;
+mod figures;
 mod limits;
 mod load;
 mod measure;
@@ -33,6 +35,7 @@ fn main() -> ExitCode {
     };
     let outcome = match command {
         "run" => options::Options::parse(rest).and_then(|options| rounds::run(&options)),
+        "caches" => options::Options::parse(rest).and_then(|options| caches::run(&options)),
         "limits" => options::Options::parse(rest).and_then(|options| limits::run(&options)),
         "profile" => options::Options::parse(rest).and_then(|options| profile::run(&options)),
         "upstream" => port(rest, 0).and_then(upstream::serve),

@@ -183,6 +183,16 @@ impl Connection {
     pub(crate) async fn stream_call(
         &mut self,
         request: &[u8],
+        body: impl FnMut(&[u8]) -> io::Result<()>,
+    ) -> io::Result<u16> {
+        self.headed_call(request, |_| (), body).await
+    }
+
+    /// The same, and gives the bytes of the answer's head to `seen` before.
+    pub(crate) async fn headed_call(
+        &mut self,
+        request: &[u8],
+        seen: impl FnOnce(&[u8]),
         mut body: impl FnMut(&[u8]) -> io::Result<()>,
     ) -> io::Result<u16> {
         self.stream.write_all(request).await?;
@@ -196,6 +206,7 @@ impl Connection {
                 break head;
             }
         };
+        seen(self.buffer.get(..head.bytes).unwrap_or_default());
         let mut chunked = Chunked::default();
         let mut left = head.length;
         let mut bytes = self.buffer.get(head.bytes..filled).unwrap_or_default();

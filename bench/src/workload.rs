@@ -131,7 +131,8 @@ pub(crate) fn stream_end(with_usage: bool) -> String {
     format!("{head}[{{\"index\":0,\"delta\":{{}},\"finish_reason\":\"stop\"}}]}}\n\n{usage}data: [DONE]\n\n")
 }
 
-fn post(path: &str, body: &str) -> Vec<u8> {
+/// The bytes of a call.
+pub(crate) fn post(path: &str, body: &str) -> Vec<u8> {
     format!(
         "POST {path} HTTP/1.1\r\nhost: bench.local\r\nauthorization: Bearer {CLIENT_KEY}\r\nuser-agent: bench\r\naccept: */*\r\n\
          content-type: application/json\r\ncontent-length: {}\r\n\r\n{body}",
