@@ -2,6 +2,7 @@
 
 pub mod breaker;
 pub mod budget;
+pub mod cache_key;
 pub mod context;
 pub mod ewma;
 pub mod knee;
