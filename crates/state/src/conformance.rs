@@ -54,6 +54,7 @@ pub async fn ledger(ledger: &dyn Ledger) {
     sums_are_by_what_is_asked(ledger).await;
     ranges_are_of_whole_quarters(ledger).await;
     every_question_sees_what_was_booked_before(ledger).await;
+    sums_stop_at_the_largest_number(ledger).await;
     assert!(ledger.flush(Duration::from_secs(30)), "a ledger that is well can be flushed");
     let health = ledger.health();
     assert_eq!((health.trouble, health.waiting, health.lost), (None, 0, 0));
@@ -113,6 +114,20 @@ async fn every_question_sees_what_was_booked_before(ledger: &dyn Ledger) {
     let booked_after = ledger.report(Question { client: Some("e".into()), ..Question::default() });
     ledger.book(vec![Entry { client: "e".into(), ..entry(START, "e", "m", "USD") }]);
     assert_eq!(booked_after.await, Ok(Vec::new()), "what is booked after a question is not in its answer");
+}
+
+async fn sums_stop_at_the_largest_number(ledger: &dyn Ledger) {
+    for model in ["m", "m", "n"] {
+        let huge = entry(START, "f", model, "USD");
+        ledger.book(vec![Entry { sums: Sums { cost: u64::MAX, ..huge.sums }, ..huge }]);
+        ledger.book(vec![entry(START, "g", "m", "USD")]);
+    }
+    let by = Columns { client: true, ..Columns::default() };
+    let all = rows(ledger, Question { by, ..Question::default() }).await;
+    let of = |client: &str| all.iter().find(|row| &*row.client == client).map(|row| row.sums).unwrap_or_default();
+    // A store's largest number may be the largest signed one.
+    assert!(of("f").requests == 3 && of("f").cost >= u64::MAX / 2, "{:?}", of("f"));
+    assert_eq!((of("g").requests, of("g").cost), (3, 3_000), "others are what they are");
 }
 
 const fn tokens(tokens: u64) -> Amounts {

@@ -50,7 +50,8 @@ pub trait Ledger: std::fmt::Debug + Send + Sync {
     /// nothing booked after. A store that is out answers when it is back, so give an answer that comes
     /// later a deadline. Rows come in no particular order.
     ///
-    /// An error says that the question can never be answered, or that too many wait already.
+    /// An error says that this question is not answered any more, or that too many wait already: it may be
+    /// asked again. What is long past may be known by day or month alone, and lies at its beginning.
     fn report(&self, question: Question) -> Answer<Result<Vec<Row>, Unreadable>>;
 
     /// How it does.

@@ -13,8 +13,11 @@ use tokio::sync::oneshot;
 pub(super) const MOST_ENTRIES: usize = 100_000;
 /// Different entries on their way to the thread, which takes them when this is half full, or after a second.
 const MOST_ON_THEIR_WAY: usize = 20_000;
-/// Questions that may wait for an answer.
+/// Questions that may wait for an answer: each may come to hold a view of the file, which is a connection.
 pub(super) const MOST_QUESTIONS: usize = 64;
+
+/// Which file it is: device and inode.
+pub(super) type File = Option<(u64, u64)>;
 
 pub(super) type Reply = oneshot::Sender<Result<Vec<Row>, Unreadable>>;
 
@@ -23,6 +26,8 @@ pub(super) type Reply = oneshot::Sender<Result<Vec<Row>, Unreadable>>;
 pub(super) enum Item {
     Book(Book),
     Question(Box<Question>, Reply),
+    /// A reader found this file damaged.
+    Damaged(File, String),
 }
 
 #[derive(Debug, Default)]
@@ -89,13 +94,20 @@ impl Desk {
     pub fn ask(&self, question: Question, reply: Reply) -> Result<(), Unreadable> {
         let mut queue = self.queue();
         if queue.questions + self.unanswered.load(Ordering::Relaxed) >= MOST_QUESTIONS {
-            return Err(Unreadable("too many questions wait for the ledger's answer already".to_owned()));
+            let told = format!("{MOST_QUESTIONS} questions wait for the usage ledger already; ask again in a moment");
+            return Err(Unreadable(told));
         }
         queue.questions += 1;
         queue.items.push_back(Item::Question(Box::new(question), reply));
         drop(queue);
         self.changed.notify_all();
         Ok(())
+    }
+
+    /// A reader has found the file damaged, which the thread that writes has yet to find.
+    pub fn report_damage(&self, file: File, what: String) {
+        self.queue().items.push_back(Item::Damaged(file, what));
+        self.changed.notify_all();
     }
 
     pub fn health(&self) -> Health {
@@ -124,9 +136,10 @@ impl Desk {
         self.changed.notify_all();
     }
 
-    /// The thread waits for something to do: until something is booked, and then for `gather` more, so
-    /// that many entries make one commit; for `retry` at most where it holds what it could not write.
-    pub fn next(&self, gather: Duration, retry: Option<Duration>) -> Work {
+    /// The thread waits for something to do: until something is booked, `rest` at most, and then for `gather`
+    /// more, so that many entries make one commit; for `retry` at most where it holds what it could not
+    /// write.
+    pub fn next(&self, gather: Duration, retry: Option<Duration>, rest: Duration) -> Work {
         let mut queue = self.queue();
         queue.at_work = false;
         self.changed.notify_all();
@@ -134,13 +147,14 @@ impl Desk {
         let is_patient = |queue: &mut Queue| {
             queue.questions == 0 && queue.entries < MOST_ON_THEIR_WAY / 2 && !queue.is_urgent && !queue.closed
         };
-        queue = match retry {
-            None => self.changed.wait_while(queue, is_idle).unwrap_or_else(PoisonError::into_inner),
-            Some(_) => queue,
-        };
-        let wait = retry.unwrap_or(gather);
-        let gathered = self.changed.wait_timeout_while(queue, wait, is_patient);
-        queue = gathered.unwrap_or_else(PoisonError::into_inner).0;
+        if retry.is_none() {
+            let woken = self.changed.wait_timeout_while(queue, rest, is_idle);
+            queue = woken.unwrap_or_else(PoisonError::into_inner).0;
+        }
+        if retry.is_some() || !queue.items.is_empty() {
+            let gathered = self.changed.wait_timeout_while(queue, retry.unwrap_or(gather), is_patient);
+            queue = gathered.unwrap_or_else(PoisonError::into_inner).0;
+        }
         queue.at_work = true;
         self.held.fetch_add(std::mem::take(&mut queue.entries), Ordering::Relaxed);
         self.unanswered.fetch_add(std::mem::take(&mut queue.questions), Ordering::Relaxed);

@@ -1,14 +1,19 @@
-//! The usage ledger in an SQLite file, written behind the traffic by one thread.
+//! The usage ledger in an SQLite file, written behind the traffic by one thread, and read by another.
 //!
 //! **What is promised.** An entry is committed at most 50 ms after it was booked, as long as the disk
 //! takes a commit in a few milliseconds. What is committed survives the process whatever ends it, and,
 //! since every commit waits for `fsync` (WAL with `synchronous = FULL`), a power cut too, as far as the
 //! disk keeps its word. A disk that is slow, full or gone and a file that another process holds locked
 //! make entries wait in memory, added up by quarter of an hour and names, and tried again at least once
-//! a second. A damaged file is set aside under another name, and a new one begun.
+//! a second; one that the file refuses keeps out no other. A damaged file is set aside under another name,
+//! and a new one begun. What lies long past is added up by day and then by month, so that the file grows
+//! with what is configured and hardly with time.
 
 mod desk;
 mod failure;
+mod fold;
+mod read;
+mod reader;
 mod schema;
 mod store;
 #[cfg(test)]
@@ -23,7 +28,8 @@ use std::time::Duration;
 use state::{Answer, Entry, Health, Ledger, Question, Row, Unreadable};
 use tokio::sync::oneshot;
 
-use desk::Desk;
+use desk::{Desk, MOST_QUESTIONS};
+use store::Store;
 
 /// The ledger. Dropped, it writes what it still has, if that can be written at once.
 #[derive(Debug)]
@@ -38,9 +44,16 @@ impl SqliteLedger {
     /// # Errors
     /// The system's, when no thread can be had.
     pub fn open(path: PathBuf) -> io::Result<Self> {
+        Self::with(Store::at(path))
+    }
+
+    fn with(store: Store) -> io::Result<Self> {
         let desk = Arc::new(Desk::default());
-        let writing = desk.clone();
-        std::thread::Builder::new().name("ledger".to_owned()).spawn(move || writer::write_out(&writing, path))?;
+        let (readers, sittings) = std::sync::mpsc::sync_channel(MOST_QUESTIONS);
+        let (writing, reading) = (desk.clone(), desk.clone());
+        let thread = |name: &str| std::thread::Builder::new().name(name.to_owned());
+        thread("ledger-reader").spawn(move || reader::read_out(&reading, &sittings))?;
+        thread("ledger").spawn(move || writer::write_out(&writing, store, readers))?;
         Ok(Self { desk })
     }
 }

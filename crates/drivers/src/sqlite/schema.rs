@@ -1,4 +1,4 @@
-//! The tables, version by version.
+//! The tables, version by version, and how sums are added to them.
 
 use rusqlite::Connection;
 
@@ -27,6 +27,23 @@ const MIGRATIONS: &[&str] = &[
          PRIMARY KEY (quarter, client, route, upstream, model, currency)
      ) STRICT, WITHOUT ROWID",
 ];
+
+/// Sums stop at the largest number that there is: one beyond it would be no whole number any more, and refused.
+pub(super) const ADD_TO_KNOWN: &str = "
+    ON CONFLICT DO UPDATE SET
+        requests = MIN(requests, 9223372036854775807 - excluded.requests) + excluded.requests,
+        tokens_in = MIN(tokens_in, 9223372036854775807 - excluded.tokens_in) + excluded.tokens_in,
+        tokens_out = MIN(tokens_out, 9223372036854775807 - excluded.tokens_out) + excluded.tokens_out,
+        tokens_cached = MIN(tokens_cached, 9223372036854775807 - excluded.tokens_cached) + excluded.tokens_cached,
+        cost = MIN(cost, 9223372036854775807 - excluded.cost) + excluded.cost,
+        unpriced = MIN(unpriced, 9223372036854775807 - excluded.unpriced) + excluded.unpriced,
+        cache_hits = MIN(cache_hits, 9223372036854775807 - excluded.cache_hits) + excluded.cache_hits,
+        tokens_saved = MIN(tokens_saved, 9223372036854775807 - excluded.tokens_saved) + excluded.tokens_saved";
+
+/// A count as SQLite has it.
+pub(super) fn whole(count: u64) -> i64 {
+    i64::try_from(count).unwrap_or(i64::MAX)
+}
 
 /// Brings a file to the newest version, each step in a transaction of its own.
 pub(super) fn migrate(connection: &mut Connection) -> Result<(), Failure> {

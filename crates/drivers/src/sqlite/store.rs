@@ -1,29 +1,32 @@
-//! The file: opened, migrated, written, read, and set aside where it is damaged.
+//! The file: opened, migrated, written, viewed, and set aside where it is damaged.
 
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::time::Duration;
 
 use base::Clock;
-use rusqlite::{Connection, OpenFlags, ToSql, TransactionBehavior};
-use state::{Book, QUARTER, Question, Row, Sums};
+use rusqlite::{Connection, ErrorCode, OpenFlags, Statement, TransactionBehavior};
+use state::{Book, Entry, QUARTER, Question, Row, Sums};
 
+use super::desk::File;
 use super::failure::Failure;
-use super::schema;
+use super::schema::{ADD_TO_KNOWN, whole};
+use super::{fold, read, schema};
 
 /// A database file; opened when it is first needed, and again after every failure if that can be.
 #[derive(Debug)]
 pub(super) struct Store {
     path: PathBuf,
     open: Option<Open>,
+    /// The disk is full when the file has so many pages; 0 is no bound.
+    #[cfg(test)]
+    pub room: std::sync::Arc<std::sync::atomic::AtomicU32>,
 }
 
 #[derive(Debug)]
 struct Open {
     connection: Connection,
-    /// Which file it is: device and inode.
-    file: Option<(u64, u64)>,
+    file: File,
 }
 
 /// How long SQLite itself tries again where another process holds a lock.
@@ -31,58 +34,66 @@ const BUSY: Duration = Duration::from_millis(20);
 
 impl Store {
     pub fn at(path: PathBuf) -> Self {
-        Self { path, open: None }
+        Self {
+            path,
+            open: None,
+            #[cfg(test)]
+            room: std::sync::Arc::default(),
+        }
     }
 
-    /// Adds a book to the file, all of it or nothing.
-    pub fn write(&mut self, book: &Book) -> Result<(), Failure> {
+    /// Adds a book to the file, all of it or nothing; but for entries that the file refuses, which are given
+    /// back, each with the reason: one of them keeps out no other.
+    pub fn write(&mut self, book: &Book) -> Result<Vec<(Entry, String)>, Failure> {
         self.with(|connection| {
+            let mut refused = Vec::new();
             let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
             {
-                let mut add = transaction.prepare(ADD)?;
+                let mut add = transaction.prepare(&format!("INSERT INTO usage {VALUES} {ADD_TO_KNOWN}"))?;
                 for entry in book.entries() {
-                    let Sums { requests, tokens_in, tokens_out, tokens_cached, cost, .. } = entry.sums;
-                    let Sums { unpriced, cache_hits, tokens_saved, .. } = entry.sums;
-                    add.execute((
-                        whole(entry.at.as_secs() / QUARTER),
-                        &*entry.client,
-                        &*entry.route,
-                        &*entry.upstream,
-                        &*entry.model,
-                        &*entry.currency,
-                        whole(requests),
-                        whole(tokens_in),
-                        whole(tokens_out),
-                        whole(tokens_cached),
-                        whole(cost),
-                        whole(unpriced),
-                        whole(cache_hits),
-                        whole(tokens_saved),
-                    ))?;
+                    match add_entry(&mut add, &entry) {
+                        Err(error) if is_about_the_entry(&error) => refused.push((entry, error.to_string())),
+                        done => done?,
+                    }
                 }
             }
             transaction.commit()?;
-            Ok(())
+            Ok(refused)
         })
     }
 
-    /// Answers a question from what is written.
+    /// Answers a question from what is written, while nothing else is done.
     pub fn read(&mut self, question: &Question) -> Result<Vec<Row>, Failure> {
+        self.with(|connection| Ok(read::report(connection, question, &|| true)?.unwrap_or_default()))
+    }
+
+    /// What is written now, to be read elsewhere while more is written; `None` where no further connection can
+    /// be had.
+    pub fn view(&mut self) -> Result<Option<View>, Failure> {
+        // The connection that writes opens the file, and finds out whether it can be read.
+        self.with(|connection| Ok(connection.query_row(ANY, [], |_| Ok(()))?))?;
+        Ok(View::of(&self.path).ok())
+    }
+
+    /// Whether the file can be written.
+    pub fn can_write(&mut self) -> bool {
         self.with(|connection| {
-            let mut select = connection.prepare(&select(question))?;
-            let (from, to) = question.quarters();
-            let bounds: [&dyn ToSql; 3] = [&whole(from), &whole(to), &question.client.as_deref()];
-            let rows = select.query_map(bounds, row)?;
-            Ok(rows.collect::<Result<Vec<Row>, _>>()?)
+            connection.transaction_with_behavior(TransactionBehavior::Immediate)?.rollback()?;
+            Ok(())
         })
+        .is_ok()
+    }
+
+    /// Adds up a little of what lies long past; see [`fold::step`].
+    pub fn fold(&mut self, now: Duration, from: u64) -> Result<Option<u64>, Failure> {
+        self.with(|connection| fold::step(connection, now, from))
     }
 
     /// Does something with the open file. A damaged one is set aside and a new one taken, once.
     fn with<T>(&mut self, act: impl Fn(&mut Connection) -> Result<T, Failure>) -> Result<T, Failure> {
         match self.try_with(&act) {
             Err(Failure::Damaged(why)) => {
-                self.open = None;
-                self.set_aside(&why)?;
+                self.is_damaged(identity(&self.path), &why)?;
                 self.try_with(&act)
             }
             done => done,
@@ -107,7 +118,23 @@ impl Store {
             Some(open) => open,
             None => open(&self.path)?,
         };
-        act(&mut self.open.insert(open).connection)
+        let connection = &mut self.open.insert(open).connection;
+        #[cfg(test)]
+        {
+            let room = self.room.load(std::sync::atomic::Ordering::Relaxed);
+            let most = if room == 0 { u32::MAX - 1 } else { room };
+            connection.pragma_update_and_check(None, "max_page_count", most, |_| Ok(()))?;
+        }
+        act(connection)
+    }
+
+    /// Sets the file aside, which somebody has found damaged, unless another one has taken its place.
+    pub fn is_damaged(&mut self, file: File, why: &str) -> Result<(), Failure> {
+        if file != identity(&self.path) {
+            return Ok(());
+        }
+        self.open = None;
+        self.set_aside(why)
     }
 
     fn set_aside(&self, why: &str) -> Result<(), Failure> {
@@ -132,6 +159,33 @@ impl Store {
     }
 }
 
+/// What is written at one moment, on a connection of its own: what is written later is not in it.
+#[derive(Debug)]
+pub(super) struct View {
+    connection: Connection,
+    pub file: File,
+}
+
+impl View {
+    fn of(path: &Path) -> rusqlite::Result<Self> {
+        let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+        let connection = Connection::open_with_flags(path, flags)?;
+        connection.busy_timeout(BUSY)?;
+        // A transaction sees the file as it was at its first reading, to its end.
+        connection.execute_batch("BEGIN")?;
+        connection.query_row(ANY, [], |_| Ok(()))?;
+        Ok(Self { connection, file: identity(path) })
+    }
+
+    /// Answers a question; `None` once the answer is not wanted any more.
+    pub fn report(&self, question: &Question, is_wanted: &dyn Fn() -> bool) -> Result<Option<Vec<Row>>, Failure> {
+        read::report(&self.connection, question, is_wanted)
+    }
+}
+
+/// Reads as little as a reading can.
+const ANY: &str = "SELECT EXISTS (SELECT 1 FROM usage)";
+
 fn open(path: &Path) -> Result<Open, Failure> {
     if let Some(folder) = path.parent() {
         // What cannot be made is told by the opening.
@@ -150,7 +204,7 @@ fn open(path: &Path) -> Result<Open, Failure> {
     Ok(Open { connection, file: identity(path) })
 }
 
-fn identity(path: &Path) -> Option<(u64, u64)> {
+fn identity(path: &Path) -> File {
     std::fs::metadata(path).ok().map(|file| (file.dev(), file.ino()))
 }
 
@@ -160,59 +214,32 @@ fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
     name.into()
 }
 
-/// A count as SQLite has it.
-fn whole(count: u64) -> i64 {
-    i64::try_from(count).unwrap_or(i64::MAX)
+fn add_entry(add: &mut Statement<'_>, entry: &Entry) -> rusqlite::Result<()> {
+    let Sums { requests, tokens_in, tokens_out, tokens_cached, cost, .. } = entry.sums;
+    let Sums { unpriced, cache_hits, tokens_saved, .. } = entry.sums;
+    let changed = add.execute((
+        whole(entry.at.as_secs() / QUARTER),
+        &*entry.client,
+        &*entry.route,
+        &*entry.upstream,
+        &*entry.model,
+        &*entry.currency,
+        whole(requests),
+        whole(tokens_in),
+        whole(tokens_out),
+        whole(tokens_cached),
+        whole(cost),
+        whole(unpriced),
+        whole(cache_hits),
+        whole(tokens_saved),
+    ));
+    changed.map(|_| ())
 }
 
-const ADD: &str = "
-    INSERT INTO usage VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14)
-    ON CONFLICT DO UPDATE SET
-        requests = requests + excluded.requests, tokens_in = tokens_in + excluded.tokens_in,
-        tokens_out = tokens_out + excluded.tokens_out, tokens_cached = tokens_cached + excluded.tokens_cached,
-        cost = cost + excluded.cost, unpriced = unpriced + excluded.unpriced,
-        cache_hits = cache_hits + excluded.cache_hits, tokens_saved = tokens_saved + excluded.tokens_saved";
-
-/// `SUM` of whole numbers is an error where it overflows; nothing real comes near.
-fn select(question: &Question) -> String {
-    let by = question.by;
-    let column = |wanted: bool, name: &'static str| if wanted { name } else { "''" };
-    let day = if by.day { "quarter / 96" } else { "NULL" };
-    let (client, route, upstream, model) = (
-        column(by.client, "client"),
-        column(by.route, "route"),
-        column(by.upstream, "upstream"),
-        column(by.model, "model"),
-    );
-    format!(
-        "SELECT {day}, {client}, {route}, {upstream}, {model}, currency, SUM(requests), SUM(tokens_in), SUM(tokens_out),
-             SUM(tokens_cached), SUM(cost), SUM(unpriced), SUM(cache_hits), SUM(tokens_saved)
-         FROM usage WHERE quarter >= ?1 AND quarter < ?2 AND (?3 IS NULL OR client = ?3)
-         GROUP BY 1, 2, 3, 4, 5, 6"
-    )
+/// Whether an error is about one entry, and the transaction goes on without it.
+fn is_about_the_entry(error: &rusqlite::Error) -> bool {
+    let code = error.sqlite_error_code();
+    matches!(code, Some(ErrorCode::ConstraintViolation | ErrorCode::TypeMismatch | ErrorCode::TooBig))
 }
 
-fn row(row: &rusqlite::Row<'_>) -> rusqlite::Result<Row> {
-    let name = |at: usize| row.get::<_, String>(at).map(Arc::from);
-    // None of them was ever negative.
-    let count = |at: usize| row.get::<_, i64>(at).map(|count| u64::try_from(count).unwrap_or_default());
-    let sums = Sums {
-        requests: count(6)?,
-        tokens_in: count(7)?,
-        tokens_out: count(8)?,
-        tokens_cached: count(9)?,
-        cost: count(10)?,
-        unpriced: count(11)?,
-        cache_hits: count(12)?,
-        tokens_saved: count(13)?,
-    };
-    Ok(Row {
-        day: row.get(0)?,
-        client: name(1)?,
-        route: name(2)?,
-        upstream: name(3)?,
-        model: name(4)?,
-        currency: name(5)?,
-        sums,
-    })
-}
+const VALUES: &str = "VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14)";

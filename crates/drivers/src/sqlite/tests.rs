@@ -1,13 +1,14 @@
 //! The ledger in real files, in real time.
 
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use rusqlite::Connection;
 use state::{Columns, Entry, Ledger, Question, Sums};
 
-use super::SqliteLedger;
+use super::store::Store;
+use super::{SqliteLedger, fold};
 
 const PATIENCE: Duration = Duration::from_secs(30);
 
@@ -233,4 +234,216 @@ async fn reports_are_by_day_and_client() {
     rows.sort_by_key(|row| row.client.clone());
     let seen: Vec<_> = rows.iter().map(|row| (row.day, &*row.client, row.sums.requests, row.sums.cost)).collect();
     assert_eq!(seen, [(Some(20_787), "a", 1, 7), (Some(20_787), "b", 2, 14)]);
+}
+
+/// What the file itself has of a column, summed up.
+fn written(file: &Path, column: &str) -> i64 {
+    let other = Connection::open(file).unwrap();
+    other.query_row(&format!("SELECT TOTAL({column}) FROM usage"), [], |row| row.get::<_, f64>(0)).unwrap() as i64
+}
+
+#[tokio::test]
+async fn sums_stop_at_the_largest_number_and_keep_out_no_other_entry() {
+    let folder = Folder::new();
+    let ledger = ledger(&folder.file());
+    let huge = |client: &str, model: &str| Entry {
+        model: model.into(),
+        sums: Sums { requests: 1, cost: u64::MAX, tokens_in: i64::MAX as u64, ..Sums::default() },
+        ..entry(client)
+    };
+    // In the file it is added to what is there already, and in a report to other rows.
+    for _ in 0..2 {
+        ledger.book(vec![huge("a", "m"), huge("a", "n"), entry("b")]);
+        assert!(ledger.flush(PATIENCE));
+    }
+    let by = Columns { client: true, ..Columns::default() };
+    let asked = ledger.report(Question { by, ..Question::default() }).into_future();
+    let mut rows = tokio::time::timeout(PATIENCE, asked).await.unwrap().unwrap();
+    rows.sort_by_key(|row| row.client.clone());
+    let seen: Vec<_> = rows.iter().map(|row| (&*row.client, row.sums.requests, row.sums.cost)).collect();
+    assert_eq!((seen[0].1, seen[1]), (4, ("b", 2, 14)));
+    assert!(seen[0].2 >= i64::MAX as u64);
+    assert_eq!(ledger.health(), state::Health::default());
+}
+
+#[tokio::test]
+async fn an_entry_that_the_file_refuses_waits_and_keeps_out_no_other() {
+    let folder = Folder::new();
+    let ledger = ledger(&folder.file());
+    ledger.book(vec![entry("a")]);
+    assert!(ledger.flush(PATIENCE));
+    let other = Connection::open(folder.file()).unwrap();
+    let refuse =
+        "CREATE TRIGGER refuse BEFORE INSERT ON usage WHEN new.client = 'odd' BEGIN SELECT RAISE(ABORT, 'odd'); END";
+    other.execute_batch(refuse).unwrap();
+    for _ in 0..3 {
+        ledger.book(vec![entry("odd"), entry("a")]);
+        comes_to(&ledger, |health| health.waiting == 1 && health.trouble.is_some()).await;
+    }
+    assert_eq!(written(&folder.file(), "requests"), 4, "the others are written");
+    assert_eq!(requests(&ledger).await, 7, "and a report has what waits too");
+    assert!(ledger.health().trouble.unwrap().what.contains("refuses 1 entries: odd"));
+    other.execute_batch("DROP TRIGGER refuse").unwrap();
+    assert!(ledger.flush(PATIENCE), "it is tried again");
+    assert_eq!((written(&folder.file(), "requests"), ledger.health()), (7, state::Health::default()));
+}
+
+/// A file with so many rows, of all days of a year.
+fn large(file: &Path, rows: u64) {
+    drop(ledger(file));
+    comes_to_exist(file);
+    let other = Connection::open(file).unwrap();
+    other.busy_timeout(PATIENCE).unwrap();
+    let fill = format!(
+        "WITH RECURSIVE n(i) AS (SELECT 0 UNION ALL SELECT i + 1 FROM n WHERE i + 1 < {rows})
+         INSERT INTO usage SELECT 1900000 + i, 'client-' || (i % 50), 'chat', 'a/m', 'm', 'USD', 1, 10, 0, 0, 7, 0, 0, 0
+         FROM n"
+    );
+    other.execute_batch(&fill).unwrap();
+}
+
+fn comes_to_exist(file: &Path) {
+    let ledger = ledger(file);
+    ledger.book(vec![entry("first")]);
+    assert!(ledger.flush(PATIENCE));
+}
+
+#[tokio::test]
+async fn commits_go_on_while_a_long_report_is_read() {
+    let folder = Folder::new();
+    large(&folder.file(), 100_000);
+    let ledger = ledger(&folder.file());
+    assert_eq!(requests(&ledger).await, 100_001);
+    let question = Question { by: Columns { client: true, day: true, ..Columns::default() }, ..Question::default() };
+    let report = tokio::spawn(ledger.report(question).into_future());
+    let mut commits = 0;
+    while !report.is_finished() {
+        ledger.book(vec![entry("a")]);
+        comes_to(&ledger, |health| health.waiting == 0).await;
+        commits += 1;
+    }
+    let sum: u64 = report.await.unwrap().unwrap().iter().map(|row| row.sums.requests).sum();
+    assert_eq!(sum, 100_001, "what was booked afterwards is not in it");
+    assert!(commits > 1, "{commits}");
+    assert_eq!(requests(&ledger).await, 100_001 + commits);
+}
+
+#[tokio::test]
+async fn a_report_that_nobody_waits_for_makes_room_for_others() {
+    let folder = Folder::new();
+    large(&folder.file(), 100_000);
+    let ledger = ledger(&folder.file());
+    let ask = || ledger.report(Question::default()).into_future();
+    let mut asked: Vec<_> = (0..64).map(|_| ask()).collect();
+    let refused = ask().await.unwrap_err();
+    assert!(refused.0.contains("64 questions wait for the usage ledger already"), "{refused}");
+    let last = asked.pop().unwrap();
+    asked.clear();
+    assert_eq!(tokio::time::timeout(PATIENCE, last).await.unwrap().unwrap().len(), 1);
+    assert_eq!(requests(&ledger).await, 100_001);
+}
+
+#[tokio::test]
+async fn a_disk_that_is_full_loses_nothing_and_takes_all_when_it_has_room() {
+    let folder = Folder::new();
+    let store = Store::at(folder.file());
+    let room: std::sync::Arc<AtomicU32> = store.room.clone();
+    let ledger = SqliteLedger::with(store).unwrap();
+    ledger.book(vec![entry("a")]);
+    assert!(ledger.flush(PATIENCE));
+    room.store(1, Ordering::Relaxed);
+    // More than the pages that there are can take.
+    ledger.book((0..500).map(|number| entry(&format!("client-{number}"))).collect());
+    comes_to(&ledger, |health| health.trouble.is_some()).await;
+    let health = ledger.health();
+    assert!(health.trouble.unwrap().what.contains("the disk is full"));
+    assert_eq!((health.waiting, health.lost), (500, 0));
+    assert_eq!(written(&folder.file(), "requests"), 1, "all of a commit, or nothing");
+    assert_eq!(requests(&ledger).await, 501, "what waits is in the report");
+    let began = base::Clock.now();
+    for _ in 0..1000 {
+        ledger.book(vec![entry("client-7")]);
+    }
+    assert!(began.elapsed() < Duration::from_secs(1), "nobody who books waits for the disk");
+    room.store(0, Ordering::Relaxed);
+    comes_to(&ledger, |health| *health == state::Health::default()).await;
+    assert_eq!(written(&folder.file(), "requests"), 1501);
+}
+
+#[tokio::test]
+async fn a_file_that_can_be_written_but_not_read_says_so_and_is_written() {
+    let folder = Folder::new();
+    let ledger = ledger(&folder.file());
+    ledger.book(vec![entry("a")]);
+    assert!(ledger.flush(PATIENCE));
+    let other = Connection::open(folder.file()).unwrap();
+    // A table of that name which can be added to, and is no longer what it was.
+    other.execute_batch("ALTER TABLE usage RENAME TO kept; CREATE VIEW usage AS SELECT missing() AS quarter").unwrap();
+    let asked = tokio::time::timeout(PATIENCE, ledger.report(Question::default()).into_future()).await.unwrap();
+    assert!(asked.unwrap_err().0.contains("can be written, but not read"));
+    ledger.book(vec![entry("a")]);
+    other.execute_batch("DROP VIEW usage; ALTER TABLE kept RENAME TO usage").unwrap();
+    assert_eq!(requests(&ledger).await, 2);
+}
+
+#[test]
+fn what_lies_long_past_is_added_up_by_day_and_then_by_month() {
+    const DAY: u64 = 24 * 60 * 60;
+    let folder = Folder::new();
+    let mut store = Store::at(folder.file());
+    // 2026-11-30T14:00:00Z, and 2025-10-26, before which whole months lie.
+    let now = 1_796_047_200;
+    let day_of = |ago: u64| (now - ago * DAY) / DAY * DAY;
+    let mut book = state::Book::default();
+    for ago in (0..800).step_by(4) {
+        for quarter in [0, 1, 50, 95] {
+            let at = Duration::from_secs(day_of(ago) + quarter * state::QUARTER);
+            for client in ["a", "b"] {
+                assert_eq!(book.add(Entry { at, ..entry(client) }, 100_000), 0);
+            }
+        }
+    }
+    assert!(store.write(&book).unwrap().is_empty());
+    let report = |store: &mut Store, by: Columns, from: u64, to: u64| {
+        let (from, to) = (Duration::from_secs(from), Some(Duration::from_secs(to)));
+        let mut rows = store.read(&Question { from, to, by, client: Some("a".into()) }).unwrap();
+        rows.sort_by_key(|row| row.day);
+        rows.iter().map(|row| row.sums.requests).collect::<Vec<_>>()
+    };
+    let by_day = Columns { day: true, ..Columns::default() };
+    let recent = (day_of(390), now + DAY);
+    let before = report(&mut store, by_day, recent.0, recent.1);
+    let mut from = 0;
+    let mut steps = 0;
+    while let Some(next) = store.fold(Duration::from_secs(now), from).unwrap() {
+        assert!(next > from, "it comes to an end");
+        (from, steps) = (next, steps + 1);
+    }
+    assert!(steps > 150, "each step is a short transaction: {steps}");
+    assert_eq!(report(&mut store, by_day, recent.0, recent.1), before, "days are what they were");
+    assert_eq!(report(&mut store, Columns::default(), 0, now + DAY), [800], "and so is the sum");
+    let half_a_day = report(&mut store, Columns::default(), day_of(60), day_of(60) + DAY / 2);
+    assert_eq!(half_a_day, [2], "what is not long past is known to the quarter");
+    // October 2025 is the first month that is kept by day: of those before it a row for each client is left.
+    let other = Connection::open(folder.file()).unwrap();
+    let count = |sql: &str| other.query_row(sql, [], |row| row.get::<_, i64>(0)).unwrap();
+    let october = 1_759_276_800 / 900;
+    assert_eq!(count(&format!("SELECT COUNT(*) FROM usage WHERE quarter < {october}")), 13 * 2);
+    let days = count(&format!(
+        "SELECT COUNT(*) FROM usage WHERE quarter >= {october} AND quarter < {}",
+        (now - fold::QUARTERS_KEPT.as_secs()) / DAY * 96
+    ));
+    assert_eq!(days % 2, 0);
+    assert!((75..=100).contains(&(days / 2)), "{days}");
+    // Again there is nothing to do, and what comes late is added to what is there.
+    assert!(store.fold(Duration::from_secs(now), 0).unwrap().is_none_or(|from| from > 0));
+    let mut late = state::Book::default();
+    assert_eq!(late.add(Entry { at: Duration::from_secs(day_of(700) + 3600), ..entry("a") }, 1), 0);
+    assert!(store.write(&late).unwrap().is_empty());
+    let mut from = 0;
+    while let Some(next) = store.fold(Duration::from_secs(now), from).unwrap() {
+        from = next;
+    }
+    assert_eq!(report(&mut store, Columns::default(), 0, now + DAY), [801]);
+    assert_eq!(count(&format!("SELECT COUNT(*) FROM usage WHERE quarter < {october}")), 13 * 2);
 }
