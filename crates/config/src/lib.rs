@@ -11,6 +11,7 @@
 //! Schema ([`schema`]) and the reference page ([`reference_markdown`]).
 
 mod address;
+mod caching;
 mod check;
 mod compile;
 mod node;
@@ -35,6 +36,7 @@ use std::path::PathBuf;
 
 use base::{KeyHasher, Secret};
 
+pub use caching::{CacheMode, CacheScope, Caching, MultiTurn, Semantic, Verify};
 pub use problem::{ConfigErrors, Place, Problem};
 pub use reference::reference_markdown;
 pub use schema::schema;

@@ -26,6 +26,8 @@ use rules::shares::Class;
 use rules::slots;
 use rules::split::{Branch, Mirror};
 
+use crate::caching::{CacheScope, Caching};
+
 /// One compiled configuration. A request sees exactly one.
 #[derive(Debug)]
 pub struct Snapshot {
@@ -296,6 +298,8 @@ pub struct Route {
     pub params: Policy,
     /// `context`
     pub context: Option<Context>,
+    /// `cache`
+    pub cache: Caching,
     /// `limit`
     pub limit: Limit,
 }
@@ -378,6 +382,8 @@ pub struct Client {
     pub limits_on: Vec<(Glob, Limit)>,
     /// `queue`
     pub queue: Patience,
+    /// `cache.scope`: overrides the routes'.
+    pub cache_scope: Option<CacheScope>,
 }
 
 impl Client {

@@ -8,7 +8,7 @@ use http::uri::PathAndQuery;
 use rules::prices::Price;
 use rules::split::Branch;
 
-use crate::{ApiKey, Client, Health, KeyTable, Provider, Proxy, Route, Snapshot, Upstream};
+use crate::{ApiKey, Caching, Client, Health, KeyTable, Provider, Proxy, Route, Snapshot, Upstream};
 
 impl Snapshot {
     /// The same configuration in memory of its own, down to the last name and header value.
@@ -122,6 +122,11 @@ impl Route {
             on_failure: self.on_failure,
             params: self.params.clone(),
             context: self.context.clone(),
+            cache: Caching {
+                kb_version: self.cache.kb_version.as_ref().map(name),
+                semantic: self.cache.semantic.as_ref().map(|terms| Arc::new((**terms).clone())),
+                ..self.cache
+            },
             limit: self.limit,
         }
     }
@@ -140,6 +145,7 @@ impl Client {
             limit: self.limit,
             limits_on: self.limits_on.clone(),
             queue: self.queue,
+            cache_scope: self.cache_scope,
         }
     }
 }

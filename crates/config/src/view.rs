@@ -144,6 +144,11 @@ impl<'a> View<'a> {
         self.read(Scalar::as_number)
     }
 
+    /// A yes or no; no where the table has no default.
+    pub fn flag(&self) -> bool {
+        self.read(Scalar::as_bool).unwrap_or_default()
+    }
+
     /// A list of numbers, rising.
     pub fn numbers(&self) -> Vec<f64> {
         let mut numbers: Vec<f64> = match self.node.and_then(Node::list) {

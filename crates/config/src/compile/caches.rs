@@ -1,13 +1,64 @@
-//! Checks of what is cached, and of the routes that the semantic cache asks.
+//! What is cached, and checks of it and of the routes that the semantic cache asks.
 
 use std::sync::Arc;
 
-use base::Endpoint;
+use base::{Endpoint, Family};
 
 use super::Compiler;
+use crate::caching::{CacheMode, CacheScope, Caching, MultiTurn, Semantic, Verify};
 use crate::problem::nearest;
 use crate::snapshot::Route;
 use crate::view::View;
+
+/// `cache` of a route.
+pub(super) fn caching(cache: &View<'_>) -> Caching {
+    let mode = match cache.at("mode").text_or_preset() {
+        "exact" => CacheMode::Exact,
+        "semantic" => CacheMode::Semantic,
+        _ => CacheMode::Off,
+    };
+    let written = cache.at("semantic");
+    Caching {
+        mode,
+        ttl: cache.at("ttl").duration(Family::Chat),
+        scope: scope(cache).unwrap_or_default(),
+        kb_version: cache.at("kb_version").text().map(Into::into),
+        normalize: cache.at("normalize").flag(),
+        semantic: semantic(&written).filter(|_| mode == CacheMode::Semantic).map(Arc::new),
+    }
+}
+
+/// `cache.scope` of a route or of a client.
+pub(super) fn scope(cache: &View<'_>) -> Option<CacheScope> {
+    match cache.at("scope").text_or_preset() {
+        "client" => Some(CacheScope::Client),
+        "route" => Some(CacheScope::Route),
+        _ => None,
+    }
+}
+
+fn semantic(view: &View<'_>) -> Option<Semantic> {
+    let verify = view.at("verify");
+    let verify = verify
+        .at("route")
+        .text()
+        .map(|route| Verify { route: route.into(), min_score: verify.at("min_score").number().unwrap_or_default() });
+    let number = |name: &str| view.at(name).number();
+    Some(Semantic {
+        route: view.at("route").text()?.into(),
+        threshold: number("threshold")?,
+        margin: number("margin").unwrap_or_default(),
+        timeout: view.at("timeout").duration(Family::Chat),
+        question: view.at("question").text().map(str::to_owned),
+        multi_turn: match view.at("multi_turn").text_or_preset() {
+            "exact" => MultiTurn::Exact,
+            _ => MultiTurn::Bypass,
+        },
+        max_temperature: number("max_temperature").unwrap_or_default(),
+        verify,
+        shadow: view.at("shadow").flag(),
+    })
+}
 
 pub(super) fn check(compiler: &mut Compiler<'_>, view: &View<'_>, route: &Route, routes: &[Arc<Route>]) {
     let cache = view.at("cache");

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use base::{Glob, KeyId};
 use foldhash::{HashMap, HashMapExt as _};
 
-use super::{Compiler, Names, limits, params, quota, resilience};
+use super::{Compiler, Names, caches, limits, params, quota, resilience};
 use crate::problem::Place;
 use crate::snapshot::{Client, Route};
 use crate::view::View;
@@ -48,6 +48,7 @@ pub(super) fn compile(
             limit: limits::limit(&view),
             limits_on: limits::limits_on(&view),
             queue: limits::patience(&view),
+            cache_scope: caches::scope(&view.at("cache")),
         }));
     }
     (clients, by_id)

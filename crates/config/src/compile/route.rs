@@ -9,7 +9,7 @@ use http::uri::PathAndQuery;
 use rules::queue::Patience;
 
 use super::provider::{base_url, pool};
-use super::{Compiler, Names, context, limits, params, prices, resilience, small};
+use super::{Compiler, Names, caches, context, limits, params, prices, resilience, small};
 use crate::address::Address;
 use crate::problem::{Place, nearest};
 use crate::snapshot::{Pool, Provider, Route, Timeouts, Upstream};
@@ -84,6 +84,7 @@ fn route(
         on_failure: resilience::on_failure(view).unwrap_or_default(),
         params: params::policy(compiler, &view.at("params")),
         context: context::context(compiler, &view.at("context")),
+        cache: caches::caching(&view.at("cache")),
         limit: limits::limit(view),
         upstreams,
         timeout: timeouts(compiler, view, family),

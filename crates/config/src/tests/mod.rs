@@ -1,5 +1,6 @@
 //! The whole way from text to a snapshot or to its problems.
 
+mod caches;
 mod faults;
 mod files;
 mod hostile;

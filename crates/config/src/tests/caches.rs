@@ -1,0 +1,56 @@
+//! What is cached, as it is compiled.
+
+use std::time::Duration;
+
+use super::sound;
+use crate::{CacheMode, CacheScope, MultiTurn, Verify};
+
+const ROUTES: &str = "providers: [{ name: cloud, base_url: http://p/v1 }]
+routes:
+  - { name: e, match: { path: /v1/embeddings }, upstreams: [{ provider: cloud }] }
+  - { name: r, match: { path: /v1/rerank }, upstreams: [{ provider: cloud }] }
+  - { name: plain, upstreams: [{ provider: cloud }] }
+  - name: chat
+    upstreams: [{ provider: cloud }]
+    cache: ";
+
+#[test]
+fn a_route_caches_nothing_unless_it_says_so() {
+    let loaded = sound(&format!("{ROUTES}{{ ttl: 5m }}\n"));
+    for route in &loaded.snapshot.routes {
+        assert!(!route.cache.is_on() && route.cache.semantic.is_none(), "{}", route.name);
+        assert_eq!((route.cache.scope, route.cache.normalize), (CacheScope::Client, true));
+    }
+    assert_eq!(loaded.snapshot.routes[2].cache.ttl, Duration::from_secs(3600));
+    assert_eq!(loaded.snapshot.routes[3].cache.ttl, Duration::from_secs(300));
+}
+
+#[test]
+fn a_client_may_have_a_scope_of_its_own() {
+    let text = format!(
+        "{ROUTES}{{ mode: exact, scope: route, kb_version: 2026-11, normalize: false }}\nclients: [{{ name: a, cache: {{ scope: client }} }}, {{ name: b }}]\n"
+    );
+    let loaded = sound(&text);
+    let cache = &loaded.snapshot.routes[3].cache;
+    assert_eq!((cache.mode, cache.scope, cache.normalize), (CacheMode::Exact, CacheScope::Route, false));
+    assert_eq!(cache.kb_version.as_deref(), Some("2026-11"));
+    let scopes: Vec<_> = loaded.snapshot.clients.iter().map(|client| client.cache_scope).collect();
+    assert_eq!(scopes, [Some(CacheScope::Client), None]);
+}
+
+#[test]
+fn the_semantic_cache_has_its_terms_with_its_mode_alone() {
+    let terms = "semantic: { route: e, threshold: 0.93";
+    let of = |mode: &str, more: &str| {
+        let loaded = sound(&format!("{ROUTES}{{ mode: {mode}, {terms}{more} }} }}\n"));
+        loaded.snapshot.routes[3].cache.semantic.clone()
+    };
+    assert_eq!(of("exact", ""), None);
+    let usual = of("semantic", "").unwrap();
+    assert_eq!((&*usual.route, usual.threshold, usual.margin, usual.max_temperature), ("e", 0.93, 0.02, 0.3));
+    assert_eq!((usual.timeout, usual.multi_turn, usual.shadow), (Duration::from_millis(300), MultiTurn::Bypass, false));
+    assert_eq!((usual.question.as_deref(), usual.verify.as_ref()), (None, None));
+    let own = of("semantic", ", question: 'Q: (.*)', multi_turn: exact, shadow: true, verify: { route: r }").unwrap();
+    assert_eq!((own.question.as_deref(), own.multi_turn, own.shadow), (Some("Q: (.*)"), MultiTurn::Exact, true));
+    assert_eq!(own.verify, Some(Verify { route: "r".into(), min_score: 0.9 }));
+}
