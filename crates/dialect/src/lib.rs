@@ -8,6 +8,7 @@
 //! A provider is one file in [`protocols`], one line in [`dialect`] and one folder of golden files.
 
 pub mod ask;
+pub mod canonical;
 pub mod chat;
 pub mod embeddings;
 pub mod errors;

@@ -9,6 +9,7 @@
 //! `\u` escapes of lone surrogates (valid by the grammar, passed on unchanged), nesting up to
 //! [`DEPTH`], and numbers of any size. Duplicate keys are the reader's business.
 
+mod canonical;
 mod patch;
 mod paths;
 mod scan;
@@ -17,6 +18,7 @@ mod text;
 use std::borrow::Cow;
 use std::fmt;
 
+pub use canonical::{CANONICAL_DEPTH, CANONICAL_MEMBERS, Canonical, Unfit};
 pub use patch::{Patch, cut};
 pub use paths::{Ambiguous, Found, Paths};
 use scan::Scanner;
