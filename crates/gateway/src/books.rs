@@ -7,8 +7,8 @@ use std::time::Duration;
 use base::{Outcome, Period, Record};
 use foldhash::HashMap;
 use state::{
-    Accounts, Amounts, Answer, Columns, Coming, Entry, InProcessAccounts, InProcessLedger, Ledger, Question, Row, Sums,
-    Unreadable,
+    Accounts, Amounts, Answer, Answers, Columns, Coming, Entry, InProcessAccounts, InProcessAnswers, InProcessLedger,
+    InProcessVersions, Ledger, Question, Row, Sums, Unreadable, Versions,
 };
 use tokio::sync::watch;
 
@@ -22,11 +22,23 @@ pub struct Stores {
     pub ledger: Arc<dyn Ledger>,
     /// What clients have used of their quotas.
     pub accounts: Arc<dyn Accounts>,
+    /// Cached answers.
+    pub answers: Arc<dyn Answers>,
+    /// Versions of knowledge bases that operators have set.
+    pub versions: Arc<dyn Versions>,
 }
+
+/// Memory for cached answers until a configuration says how much.
+const MEMORY: u64 = 256 << 20;
 
 impl Default for Stores {
     fn default() -> Self {
-        Self { ledger: Arc::new(InProcessLedger::default()), accounts: Arc::new(InProcessAccounts) }
+        Self {
+            ledger: Arc::new(InProcessLedger::default()),
+            accounts: Arc::new(InProcessAccounts),
+            answers: Arc::new(InProcessAnswers::within(MEMORY)),
+            versions: Arc::new(InProcessVersions::default()),
+        }
     }
 }
 

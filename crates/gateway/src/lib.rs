@@ -36,6 +36,7 @@ pub mod head;
 pub mod headers;
 pub mod identify;
 pub mod inflate;
+pub mod kb_versions;
 pub mod keyring;
 pub mod live;
 pub mod lobby;

@@ -9,11 +9,13 @@ use arc_swap::ArcSwap;
 use base::{Clock, Dice, Record};
 use config::Snapshot;
 use rules::shares::Class;
+use state::Answers;
 use tokio::sync::Notify;
 
 use crate::alerts::Alerts;
 use crate::books::{self, Books, Stores};
 use crate::echo::{Echoes, Fingerprints};
+use crate::kb_versions::KbVersions;
 use crate::log::AccessLog;
 use crate::metrics::Metrics;
 use crate::purse::KeptPurses;
@@ -48,6 +50,10 @@ pub struct Live {
     gathering: Mutex<Gathering>,
     /// What was used.
     pub books: Books,
+    /// What was answered before.
+    pub answers: Arc<dyn Answers>,
+    /// Versions of knowledge bases that operators have set.
+    pub kb_versions: KbVersions,
     alerts: Arc<Alerts>,
     something_to_gather: Notify,
     unwritten: Arc<AtomicUsize>,
@@ -89,6 +95,7 @@ impl Live {
         let books = Books::new(stores.ledger);
         books.open(kept.purses.unknown(&snapshot, Clock.wall()));
         let running = kept.bind(snapshot, &|_| Counts::default());
+        let kb_versions = KbVersions::new(stores.versions, &dice);
         Ok(Arc::new(Self {
             clock: Clock,
             began: Clock.now(),
@@ -96,6 +103,8 @@ impl Live {
             metrics,
             log,
             books,
+            answers: stores.answers,
+            kb_versions,
             alerts: kept.purses.alerts(),
             running: ArcSwap::from_pointee(running),
             kept: Mutex::new(kept),

@@ -1,5 +1,7 @@
 //! What every implementation must do, as functions that tests call with a fresh one.
 
+mod answers;
+
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -11,6 +13,8 @@ use crate::{
     Account, Amounts, Change, Columns, Counters, Entry, Ledger, Limits, Meter, QUARTER, Question, Row, Scope, Settled,
     Standing, Sums, Wish,
 };
+
+pub use answers::answers;
 
 /// An entry of one call: 10 tokens read, 5 written.
 fn entry(at: u64, client: &str, model: &str, currency: &str) -> Entry {
@@ -213,11 +217,16 @@ pub async fn counters(counters: &dyn Counters, now: Instant) {
 
 #[cfg(test)]
 mod tests {
-    use crate::{InProcessAccount, InProcessCounters, InProcessLedger};
+    use crate::{InProcessAccount, InProcessAnswers, InProcessCounters, InProcessLedger};
 
     #[tokio::test]
     async fn the_counters_in_memory_conform() {
         super::counters(&InProcessCounters, base::Clock.now()).await;
+    }
+
+    #[tokio::test]
+    async fn the_answers_in_memory_conform() {
+        super::answers(&InProcessAnswers::within(64 << 20)).await;
     }
 
     #[tokio::test]

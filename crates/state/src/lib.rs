@@ -7,15 +7,19 @@
 
 mod accounts;
 mod answer;
+pub mod answers;
 mod book;
 pub mod conformance;
 mod counters;
 mod ledger;
 mod usage;
+mod versions;
 
 pub use accounts::{Account, Accounts, Amounts, Change, InProcessAccount, InProcessAccounts, Limits, Standing, Wish};
 pub use answer::{Answer, Coming};
+pub use answers::{Answers, InProcessAnswers};
 pub use book::{Book, joined};
 pub use counters::{Counters, InProcessCounters, Meter, Scope, Settled};
 pub use ledger::{Health, InProcessLedger, Ledger, Trouble, Unreadable};
 pub use usage::{Columns, Entry, QUARTER, Question, Row, Sums};
+pub use versions::{InProcessVersions, Versioned, Versions};

@@ -15,6 +15,7 @@ const SUPPORT: &[&str] = &[
     "head",
     "headers",
     "inflate",
+    "kb_versions",
     "keyring",
     "live",
     "lobby",
