@@ -4,7 +4,7 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 /// One call, as its caller saw it.
 #[derive(Clone, Debug)]
@@ -45,18 +45,37 @@ pub(crate) struct Try {
     pub(crate) upstream: usize,
     /// When it had arrived.
     pub(crate) at: Duration,
+    /// When the first byte of its answer had left; none where nothing came.
+    pub(crate) began: Option<Duration>,
     /// None where it still runs.
     pub(crate) ended: Option<Duration>,
-    /// It was answered, whole and well.
+    /// It was answered well: a 200 that was not cut short. Who closes behind its last event is no fault.
     pub(crate) is_sound: bool,
     /// It was given up by the gateway. The upstream may have heard of that late.
     pub(crate) is_given_up: bool,
-    /// It asked for a stream.
-    pub(crate) is_stream: bool,
     /// The scenario's rule that answered, counted from 1.
     pub(crate) rule: Option<usize>,
     /// 0 where none was sent.
     pub(crate) status: u16,
+}
+
+impl Try {
+    /// When it was decided, as a trial: a stream may run on for long after its first content, and others are let in
+    /// beside it. What tells of that here is the first byte, a little before.
+    pub(crate) fn over(&self) -> Option<Duration> {
+        if self.is_sound { self.began } else { self.ended }
+    }
+
+    /// One line for people who look for what went wrong; times in milliseconds.
+    pub(crate) fn shown(&self) -> String {
+        let ms = |at: Duration| at.as_secs_f64() * 1000.0;
+        let value = json!({
+            "request_id": self.id, "upstream": self.upstream, "at": ms(self.at), "began": self.began.map(ms),
+            "ended": self.ended.map(ms), "is_sound": self.is_sound, "is_given_up": self.is_given_up,
+            "rule": self.rule, "status": self.status,
+        });
+        format!("{value}\n")
+    }
 }
 
 /// One line of the access log.

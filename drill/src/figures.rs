@@ -223,13 +223,13 @@ fn overlapping(tries: &[Try]) -> Vec<String> {
     found
 }
 
-/// The ids of these, in their order, that ran at a time when they were most.
+/// The ids of these trials, in their order, that ran at a time when they were most.
 fn at_a_time<'a>(tries: impl Iterator<Item = &'a Try>) -> Vec<String> {
     let (mut running, mut most): (Vec<&Try>, Vec<&Try>) = (Vec::new(), Vec::new());
     for one in tries {
         running.retain(|earlier| {
             let late = if earlier.is_given_up { HEARING_OF_TRIALS } else { Duration::ZERO };
-            earlier.ended.is_none_or(|ended| ended > one.at + late)
+            earlier.over().is_none_or(|over| over > one.at + late)
         });
         running.push(one);
         if running.len() > most.len() {
@@ -263,12 +263,10 @@ impl Back {
         let served = first.iter().find(|one| one.is_sound && one.at >= fault.until);
         let known = fault.from + SETTLED;
         let trials = || first.iter().copied().filter(|one| one.at >= known);
-        // A stream's trial is over with its first content, of which the upstream's log tells no time: who
-        // comes after its beginning is not counted.
-        let over = |one: &&Try| if one.is_stream { Some(one.at + Duration::from_nanos(1)) } else { one.ended };
-        // The clocks of drill and upstream differ by a breath: the trial that succeeds may begin before the end.
-        let won = first.iter().find(|one| one.is_sound && one.at >= known);
-        let answered = won.and_then(over).unwrap_or(Duration::MAX);
+        // With that the share begins to grow. The clocks of drill and upstream differ by a breath: the trial that
+        // succeeds may begin before the end.
+        let answered = first.iter().filter(|one| one.is_sound && one.at >= known).filter_map(|one| one.over()).min();
+        let answered = answered.unwrap_or(Duration::MAX);
         let mut back = Self {
             trials: trials().filter(|one| one.at < fault.until).count(),
             together: at_a_time(trials().filter(|one| one.at < answered)),

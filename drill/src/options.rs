@@ -12,7 +12,7 @@ usage: drill [options]     plays incidents against the gateway and prints what i
   --gateway PATH       the gateway's binary (target/debug/mai-gateway)
   --only A,B,…         of the incidents' names (all)
   --json FILE          writes every figure and every promise
-  --keep DIR           leaves the gateway's configuration, access log and own log there";
+  --keep DIR           leaves the gateway's configuration, access log and own log there, and what reached upstreams";
 
 /// What was asked for.
 #[derive(Debug)]

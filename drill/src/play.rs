@@ -14,7 +14,7 @@ use tokio::task::JoinSet;
 
 use crate::callers;
 use crate::configuration::configuration;
-use crate::evidence::{Evidence, Told, lines_by_route, metric_by};
+use crate::evidence::{Evidence, Told, Try, lines_by_route, metric_by};
 use crate::figures::Figures;
 use crate::incident::Incident;
 use crate::judge::judge;
@@ -78,6 +78,8 @@ pub(crate) async fn run(options: &Options) -> io::Result<Report> {
             repeats: metric_by(&metrics, "mai_repeated_requests_total", "client"),
             log: log.clone(),
         };
+        let tries: String = evidence.tries.iter().map(Try::shown).collect();
+        fs::write(scratch.path().join(format!("{}.upstreams.jsonl", incident.name)), tries)?;
         let figures = Figures::of(incident, &evidence);
         let judgements = judge(incident, &figures, &evidence);
         outcomes.push(Outcome { incident, figures, judgements });

@@ -65,10 +65,10 @@ impl Upstreams {
                 id: call.request.header("x-request-id").unwrap_or_default().to_owned(),
                 upstream,
                 at: since(call.at),
+                began: call.first_byte_at.map(since),
                 ended: call.ended_at.map(since),
-                is_sound: call.end == mock::End::Answered && call.status == 200,
+                is_sound: call.status == 200 && call.first_byte_at.is_some() && call.end != mock::End::Cut,
                 is_given_up: call.end == mock::End::Gone,
-                is_stream: call.request.field("stream").is_some_and(|stream| stream == true),
                 rule: call.rule,
                 status: call.status,
             }));

@@ -60,6 +60,8 @@ pub struct Call {
     pub in_flight: usize,
     /// The status that was or would be sent; 0 where the script sends none.
     pub status: u16,
+    /// When the first byte of its answer had been written, since the mock's start; none before that.
+    pub first_byte_at: Option<Duration>,
     /// How it ended.
     pub end: End,
     /// When it ended, since the mock's start.
@@ -87,7 +89,8 @@ impl Call {
             "number": self.number, "connection": self.connection, "turn": self.turn, "at_ms": ms(self.at),
             "method": self.request.method, "path": self.request.path, "query": self.request.query,
             "headers": headers, "rule": self.rule, "in_flight": self.in_flight, "status": self.status,
-            "end": self.end.as_str(), "ended_at_ms": self.ended_at.map(ms), "body_bytes": self.body_bytes,
+            "first_byte_at_ms": self.first_byte_at.map(ms), "end": self.end.as_str(),
+            "ended_at_ms": self.ended_at.map(ms), "body_bytes": self.body_bytes,
         });
         call[form] = body;
         call
@@ -249,6 +252,7 @@ impl Log {
             rule: None,
             in_flight,
             status: 0,
+            first_byte_at: None,
             end: End::Running,
             ended_at: None,
         };
@@ -309,6 +313,14 @@ impl Entry {
     pub(crate) fn answered_by(&self, rule: Option<usize>, status: u16) {
         if let Some(call) = self.log.state().find(self.key) {
             (call.rule, call.status) = (rule, status);
+        }
+    }
+
+    /// Notes that the answer has begun.
+    pub(crate) fn begun(&self) {
+        let now = self.log.elapsed();
+        if let Some(call) = self.log.state().find(self.key) {
+            call.first_byte_at = Some(now);
         }
     }
 

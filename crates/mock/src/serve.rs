@@ -223,7 +223,7 @@ async fn refuse<S: Link>(conn: &mut Conn<S>, why: &str) -> Next {
 
 /// Plays a take and ends the log's entry.
 async fn play<S: Link>(conn: &mut Conn<S>, take: &Take, entry: Entry) -> Next {
-    if let Err(Gone) = perform(conn, take).await {
+    if let Err(Gone) = perform(conn, take, &entry).await {
         entry.end(End::Gone);
         return Next::Drop;
     }
@@ -255,11 +255,14 @@ async fn play<S: Link>(conn: &mut Conn<S>, take: &Take, entry: Entry) -> Next {
     }
 }
 
-async fn perform<S: Link>(conn: &mut Conn<S>, take: &Take) -> Result<(), Gone> {
+async fn perform<S: Link>(conn: &mut Conn<S>, take: &Take, entry: &Entry) -> Result<(), Gone> {
     conn.pause(take.latency).await?;
-    for (wait, bytes) in &take.writes {
+    for (turn, (wait, bytes)) in take.writes.iter().enumerate() {
         conn.pause(*wait).await?;
         conn.write(bytes).await?;
+        if turn == 0 {
+            entry.begun();
+        }
     }
     Ok(())
 }

@@ -216,6 +216,21 @@ async fn pieces_arrive_each_in_a_read_of_its_own() {
 }
 
 #[tokio::test]
+async fn the_log_tells_when_an_answer_began_and_when_it_ended() {
+    let slow = Reply::sse(["a"; 3]).every(Duration::from_millis(20));
+    let mock = start(Scenario::of([Rule::nth(1, Reply::hang()), Rule::always(slow)])).await;
+    let mut hung = Client::connect(&mock).await;
+    hung.begin("POST", "/v1/chat/completions", &[], streaming().to_string().as_bytes()).await;
+    mock.log().until(|calls| calls.len() == 1).await;
+    Client::connect(&mock).await.post("/v1/chat/completions", &streaming()).await;
+    mock.log().until(|calls| calls.len() == 2 && calls[1].ended_at.is_some()).await;
+    let calls = mock.log().calls();
+    assert_eq!(calls[0].first_byte_at, None, "it has said nothing");
+    let (began, ended) = (calls[1].first_byte_at.unwrap(), calls[1].ended_at.unwrap());
+    assert!(calls[1].at <= began && began + Duration::from_millis(40) <= ended, "{began:?} {ended:?}");
+}
+
+#[tokio::test]
 async fn a_caller_who_leaves_a_hanging_or_streaming_call_is_noticed() {
     let slow = Reply::sse(["a"; 100]).every(Duration::from_millis(50));
     let mock = start(Scenario::of([Rule::nth(1, Reply::hang()), Rule::always(slow)])).await;

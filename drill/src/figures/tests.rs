@@ -14,8 +14,9 @@ fn ms(count: u64) -> Duration {
 
 fn a_try(id: &str, upstream: usize, at: u64, ended: u64) -> Try {
     let ended = Some(ms(ended));
-    let (is_sound, is_given_up, is_stream) = (true, false, false);
-    Try { id: id.to_owned(), upstream, at: ms(at), ended, is_sound, is_given_up, is_stream, rule: None, status: 200 }
+    let (is_sound, is_given_up) = (true, false);
+    let (at, began) = (ms(at), ended);
+    Try { id: id.to_owned(), upstream, at, began, ended, is_sound, is_given_up, rule: None, status: 200 }
 }
 
 fn told(at: u64, ending: Ending) -> Told {
@@ -174,6 +175,19 @@ fn calls_that_wait_for_a_sick_upstream_are_seen_in_flight() {
     tries.push(a_try("late", 0, 12_600, 12_900));
     tries.sort_by_key(|one| one.at);
     assert_eq!(Back::of(errors, errors.fault.unwrap(), &tries).together.len(), 1);
+}
+
+#[test]
+fn a_stream_lets_others_in_with_its_first_byte() {
+    let errors = incident("errors");
+    let with = |began: u64| {
+        let mut tries = way_back();
+        // The trial that succeeds answers from `began` on, for a long time; others come at 12.5 s.
+        tries.push(Try { began: Some(ms(began)), ..a_try("stream", 0, 12_300, 14_000) });
+        tries.sort_by_key(|one| one.at);
+        Back::of(errors, errors.fault.unwrap(), &tries).together.len()
+    };
+    assert_eq!((with(12_400), with(12_505)), (1, 2));
 }
 
 #[test]
