@@ -5,42 +5,12 @@
 //! known not to: a field that the gateway has never heard of is in. Every type is taken apart below
 //! without `..`, so that whoever adds a field has to say here what it does.
 
-use std::fmt;
-
 use crate::ask::{Ask, Chat, View};
 use crate::json::{Canonical, Unfit};
+use crate::keyed::VOLATILE;
 use crate::{embeddings, rerank};
 
-/// Fields that do not decide what is answered: who asks, what the caller notes down, and the form in
-/// which the answer travels. Providers document `user`, `safety_identifier` and `prompt_cache_key` as
-/// names for their own use.
-const VOLATILE: [&str; 6] = ["user", "safety_identifier", "prompt_cache_key", "metadata", "stream", "stream_options"];
-
-/// Why an answer to a call must not be stored, nor a stored one be given to it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum NotKeyed {
-    /// Nothing is known about what decides the answers of this endpoint.
-    Endpoint,
-    /// The body has no canonical form.
-    Body(Unfit),
-}
-
-impl fmt::Display for NotKeyed {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Endpoint => f.write_str("answers of this endpoint are not stored"),
-            Self::Body(unfit) => write!(f, "the body has no canonical form: {unfit}"),
-        }
-    }
-}
-
-impl std::error::Error for NotKeyed {}
-
-impl From<Unfit> for NotKeyed {
-    fn from(unfit: Unfit) -> Self {
-        Self::Body(unfit)
-    }
-}
+pub use crate::keyed::NotKeyed;
 
 impl Ask {
     /// Hands everything in this call that decides its answer to `sink`, in pieces.

@@ -13,6 +13,7 @@ pub mod chat;
 pub mod embeddings;
 pub mod errors;
 pub mod json;
+mod keyed;
 mod object;
 pub mod protocols;
 pub mod rerank;

@@ -128,12 +128,12 @@ pub(super) struct Item {
     pub all: Range<usize>,
     /// The number in `index` and where it stands.
     pub index: Option<(usize, Range<usize>)>,
-    vector: Vector,
+    pub vector: Vector,
 }
 
 /// A vector as it stands in the body.
 #[derive(Debug)]
-enum Vector {
+pub(super) enum Vector {
     /// Between the brackets.
     Numbers(Range<usize>),
     /// Between the quotes.
@@ -169,7 +169,7 @@ impl Envelope {
     }
 
     /// The positions of the vectors by index, or `None` where they stand in order already.
-    fn order(&self, inputs: usize) -> Result<Option<Vec<usize>>, Fault> {
+    pub(super) fn order(&self, inputs: usize) -> Result<Option<Vec<usize>>, Fault> {
         if self.items.len() != inputs {
             return Err(bad(format!("the answer has {} vectors for {inputs} inputs", self.items.len())));
         }
@@ -218,10 +218,19 @@ impl Item {
 
 impl Vector {
     /// With brackets or quotes.
-    fn place(&self) -> Range<usize> {
+    pub(super) fn place(&self) -> Range<usize> {
         match self {
             Self::Numbers(inside) | Self::Base64(inside) => inside.start - 1..inside.end + 1,
             Self::Unknown(whole) => whole.clone(),
+        }
+    }
+
+    /// Its numbers as little-endian `f32`s, where they can be read.
+    pub(super) fn bytes(&self, body: &[u8]) -> Option<Vec<u8>> {
+        match self {
+            Self::Numbers(inside) => vectors::read_floats(body.get(inside.clone())?).ok(),
+            Self::Base64(inside) => vectors::decode_base64(body.get(inside.clone())?).ok(),
+            Self::Unknown(_) => None,
         }
     }
 

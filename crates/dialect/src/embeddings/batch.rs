@@ -1,9 +1,13 @@
 //! One call as several, where a provider takes fewer inputs than the caller sent.
 
+use std::ops::Range;
+
 use base::{Fault, Kind};
 use bytes::Bytes;
+use smallvec::SmallVec;
 
-use super::answer::{Envelope, read_usage, splice};
+use super::answer::{Envelope, Item, read_usage, splice};
+use super::inputs::{company, separable};
 use super::{Encoding, View};
 use crate::errors::bad_response as bad;
 use crate::json::{self, Patch};
@@ -24,20 +28,73 @@ pub fn split(ask: &Ask, max_inputs: usize) -> Vec<Ask> {
 }
 
 fn parts(ask: &Ask, view: &View, max_inputs: usize) -> Option<Vec<Ask>> {
-    let root = json::parse(&ask.body).ok()?;
-    if root.get("late_chunking").and_then(json::Value::as_bool) == Some(true) {
-        return None;
+    let input = json::parse(ask.body.get(view.input.range())?).ok()?;
+    let inputs: Vec<_> = separable(ask)?.form.is_several().then(|| input.elements().map(json::Value::raw).collect())?;
+    inputs.chunks(max_inputs).map(|part| with_inputs(ask, view, part.iter().copied())).collect()
+}
+
+/// The caller's body with other inputs, each as JSON, and nothing else changed.
+fn with_inputs<'a>(ask: &Ask, view: &View, inputs: impl Iterator<Item = &'a str>) -> Option<Ask> {
+    let mut list = String::with_capacity(view.input.end.saturating_sub(view.input.start));
+    for input in inputs {
+        list.push(if list.is_empty() { '[' } else { ',' });
+        list.push_str(input);
     }
-    let inputs: Vec<_> = root.get("input")?.elements().map(json::Value::span).collect();
-    let mut parts = Vec::with_capacity(inputs.len().div_ceil(max_inputs));
-    for part in inputs.chunks(max_inputs) {
-        let texts = ask.body.get(part.first()?.start..part.last()?.end)?;
-        let mut patch = Patch::new();
-        patch.replace(view.input, format!("[{}]", std::str::from_utf8(texts).ok()?));
-        let part = Ask::read(ask.endpoint, None, patch.apply(&ask.body)).ok()?;
-        parts.push(Ask { tag: ask.tag.clone(), query: ask.query.clone(), ..part });
+    list.push(']');
+    let mut patch = Patch::new();
+    patch.replace(view.input, list);
+    let other = Ask::read(ask.endpoint, None, patch.apply(&ask.body)).ok()?;
+    Some(Ask { tag: ask.tag.clone(), query: ask.query.clone(), ..other })
+}
+
+/// A call with just these inputs of another, by their places, in this order; nothing else is changed.
+/// `None` for a place that there is not, for no place at all, and for a call whose inputs are read
+/// together.
+#[must_use]
+pub fn subset(ask: &Ask, places: &[usize]) -> Option<Ask> {
+    let view = separable(ask)?;
+    if !view.form.is_several() {
+        return (places == [0]).then(|| ask.clone());
     }
-    Some(parts)
+    let input = json::parse(ask.body.get(view.input.range())?).ok()?;
+    let inputs: Vec<_> = input.elements().map(json::Value::raw).collect();
+    let chosen: Vec<_> = places.iter().map(|place| inputs.get(*place).copied()).collect::<Option<_>>()?;
+    if chosen.is_empty() { None } else { with_inputs(ask, view, chosen.into_iter()) }
+}
+
+/// One call with the inputs of several, in their order, where they differ in their inputs and in
+/// `encoding_format` alone; `None` where they differ in more, or where there is none. Where some ask
+/// for numbers the one call does, so that everybody's digits are the upstream's own. How many inputs
+/// are too many is for the caller to know.
+///
+/// [`piece`] is the way back.
+#[must_use]
+pub fn merge(asks: &[&Ask]) -> Option<Ask> {
+    let common = |ask: &Ask| {
+        let mut bytes = Vec::new();
+        company(ask, &mut |piece| bytes.extend_from_slice(piece)).ok().map(|()| bytes)
+    };
+    let first = asks.first()?;
+    if asks.len() == 1 {
+        return separable(first).map(|_| (*first).clone());
+    }
+    let shared = common(first)?;
+    let asks_numbers = |ask: &&&Ask| separable(ask).is_some_and(|view| view.encoding == Encoding::Float);
+    let base = asks.iter().find(asks_numbers).unwrap_or(first);
+    let mut inputs = Vec::new();
+    for (at, ask) in asks.iter().enumerate() {
+        let view = separable(ask)?;
+        if at > 0 && common(ask)? != shared {
+            return None;
+        }
+        let input = json::parse(ask.body.get(view.input.range())?).ok()?;
+        if view.form.is_several() {
+            inputs.extend(input.elements().map(json::Value::raw));
+        } else {
+            inputs.push(input.raw());
+        }
+    }
+    with_inputs(base, separable(base)?, inputs.into_iter())
 }
 
 /// Puts the answers to the parts of a call together again: vectors in the order of the parts,
@@ -61,7 +118,10 @@ pub fn join(answers: Vec<Answer>) -> Result<Answer, Fault> {
             (None, known) => dimension = known,
             _ => {}
         }
-        append_items(&answer.body, &envelope, &mut count, &mut list);
+        for item in &envelope.items {
+            append_item(&answer.body, item, count, None, &mut list);
+            count += 1;
+        }
         usage = match (usage, answer.usage) {
             (Some(sum), Some(more)) => Some(base::Usage::plus(sum, more)),
             (sum, more) => sum.or(more),
@@ -73,33 +133,29 @@ pub fn join(answers: Vec<Answer>) -> Result<Answer, Fault> {
     }
     let (body, envelope) = first.ok_or_else(|| bad("no answers to join"))?;
     let mut edits = vec![(envelope.inside.clone(), list)];
-    edits.extend(sum_usage(&body, &envelope, prompt, total));
+    edits.extend(usage_edit(&body, &envelope, prompt, total));
     Ok(Answer { body: splice(body, edits), usage, is_stream: false, dimension })
 }
 
-/// Appends an answer's vectors, numbered on from `count`.
-fn append_items(body: &Bytes, envelope: &Envelope, count: &mut usize, list: &mut Vec<u8>) {
-    let mut digits = itoa::Buffer::new();
-    for item in &envelope.items {
-        if *count > 0 {
-            list.push(b',');
-        }
-        let number = digits.format(*count).as_bytes();
-        let (before, behind) = match &item.index {
-            Some((_, place)) => (item.all.start..place.start, place.end..item.all.end),
-            None => (item.all.start..item.all.start + 1, item.all.start + 1..item.all.end),
-        };
-        list.extend_from_slice(body.get(before).unwrap_or_default());
-        if item.index.is_none() {
-            list.extend_from_slice(b"\"index\":");
-        }
-        list.extend_from_slice(number);
-        if item.index.is_none() {
-            list.push(b',');
-        }
-        list.extend_from_slice(body.get(behind).unwrap_or_default());
-        *count += 1;
+/// Appends an element of `data` with another number, and with another vector where there is one.
+pub(super) fn append_item(body: &[u8], item: &Item, number: usize, vector: Option<&[u8]>, list: &mut Vec<u8>) {
+    if !list.is_empty() {
+        list.push(b',');
     }
+    let index = match &item.index {
+        Some((_, place)) => (place.clone(), number.to_string()),
+        None => (item.all.start + 1..item.all.start + 1, format!("\"index\":{number},")),
+    };
+    let mut edits: SmallVec<[(Range<usize>, &[u8]); 2]> = SmallVec::from_iter([(index.0, index.1.as_bytes())]);
+    edits.extend(vector.map(|vector| (item.vector.place(), vector)));
+    edits.sort_by_key(|(place, _)| place.start);
+    let mut at = item.all.start;
+    for (place, text) in edits {
+        list.extend_from_slice(body.get(at..place.start).unwrap_or_default());
+        list.extend_from_slice(text);
+        at = place.end;
+    }
+    list.extend_from_slice(body.get(at..item.all.end).unwrap_or_default());
 }
 
 /// `prompt_tokens` and `total_tokens` as an answer has them.
@@ -110,8 +166,13 @@ fn counted(body: &Bytes, envelope: &Envelope) -> (u64, u64) {
     (prompt, total.unwrap_or(prompt))
 }
 
-/// The edits that put the sums in the place of the first answer's counts.
-fn sum_usage(body: &Bytes, envelope: &Envelope, prompt: u64, total: u64) -> Option<(std::ops::Range<usize>, Vec<u8>)> {
+/// The edit that puts other counts in the place of an answer's own.
+pub(super) fn usage_edit(
+    body: &Bytes,
+    envelope: &Envelope,
+    prompt: u64,
+    total: u64,
+) -> Option<(Range<usize>, Vec<u8>)> {
     let place = envelope.usage.clone()?;
     let text = body.slice(place.clone());
     let usage = json::parse(&text).ok()?;

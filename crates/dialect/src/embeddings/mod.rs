@@ -7,8 +7,10 @@
 
 mod answer;
 mod batch;
+mod inputs;
 mod options;
 mod request;
+mod stored;
 mod vectors;
 mod walk;
 
@@ -19,10 +21,12 @@ use crate::json::{Kind, Span, Value};
 
 pub use answer::{Counted, like_openai};
 pub(crate) use answer::{Made, Shape, from_lists};
-pub use batch::{join, split};
+pub use batch::{join, merge, split, subset};
+pub use inputs::{Input, Spelling, company, deciding, inputs, normalized};
 pub(crate) use options::{Options, Purpose};
 pub use request::encode_openai;
 pub(crate) use request::{known_encoding, text_array, text_input, usage_or_estimate};
+pub use stored::{answer, piece, shares, vectors};
 
 /// Top-level fields that the view reads.
 pub const FIELDS: &[&str] = &["input", "dimensions", "encoding_format"];
@@ -58,6 +62,12 @@ impl Form {
     #[must_use]
     pub const fn is_ids(self) -> bool {
         matches!(self, Self::Ids | Self::IdArrays)
+    }
+
+    /// Whether there may be more than one input.
+    #[must_use]
+    pub const fn is_several(self) -> bool {
+        matches!(self, Self::Texts | Self::IdArrays)
     }
 }
 

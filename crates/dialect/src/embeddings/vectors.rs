@@ -6,6 +6,8 @@ use std::borrow::Cow;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 
+use super::Encoding;
+
 /// Why a vector cannot be given to anybody.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Flaw(pub &'static str);
@@ -92,6 +94,15 @@ const fn numeric(byte: u8) -> bool {
 /// # Errors
 /// When one of them is no number, or none that `f32` can hold.
 pub(crate) fn append_base64(text: &[u8], out: &mut Vec<u8>) -> Result<(), Flaw> {
+    append_quoted(&read_floats(text)?, out);
+    Ok(())
+}
+
+/// The numbers between a vector's brackets as little-endian `f32`s, each rounded to the nearest.
+///
+/// # Errors
+/// When one of them is no number, or none that `f32` can hold.
+pub(crate) fn read_floats(text: &[u8]) -> Result<Vec<u8>, Flaw> {
     const BAD: Flaw = Flaw("a vector holds something that is not a number of 32 bits");
     let text = std::str::from_utf8(text).map_err(|_| BAD)?;
     let mut bytes = Vec::with_capacity(text.len() / 2);
@@ -102,10 +113,21 @@ pub(crate) fn append_base64(text: &[u8], out: &mut Vec<u8>) -> Result<(), Flaw> 
         }
         bytes.extend_from_slice(&value.to_le_bytes());
     }
+    Ok(bytes)
+}
+
+/// Appends a vector's little-endian bytes as JSON in one of the two encodings.
+pub(crate) fn append_as(bytes: &[u8], encoding: Encoding, out: &mut Vec<u8>) {
+    match encoding {
+        Encoding::Base64 => append_quoted(bytes, out),
+        Encoding::Float | Encoding::Other => append_floats(bytes, out),
+    }
+}
+
+fn append_quoted(bytes: &[u8], out: &mut Vec<u8>) {
     out.push(b'"');
-    append_encoded(&bytes, out);
+    append_encoded(bytes, out);
     out.push(b'"');
-    Ok(())
 }
 
 fn append_encoded(bytes: &[u8], out: &mut Vec<u8>) {
