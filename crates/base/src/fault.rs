@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use crate::Usage;
+
 /// Whose fault it was; decides what may follow (see docs/contract.md, section 4).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Class {
@@ -73,6 +75,8 @@ pub struct Fault {
     pub maybe_processed: bool,
     /// True for a prompt too long for the model, however the upstream worded it.
     pub context_overflow: bool,
+    /// What the try used all the same, where the upstream has said so: an answer came that is none.
+    pub usage: Option<Box<Usage>>,
 }
 
 impl Fault {
@@ -88,6 +92,7 @@ impl Fault {
             retry_after: None,
             maybe_processed: !matches!(kind, Kind::Connect),
             context_overflow: false,
+            usage: None,
         }
     }
 }

@@ -22,7 +22,7 @@ pub use fault::{Class, Fault, Kind, Told};
 pub use glob::Glob;
 pub use money::{Cost, decimal, nanos};
 pub use period::Period;
-pub use record::{Attempt, AttemptOutcome, Outcome, Record, Truncated};
+pub use record::{Attempt, AttemptOutcome, Outcome, Record, Spending, Spent, Truncated};
 pub use refusal::{Code, Refusal, Row, TYPES};
 pub use secret::{KeyHasher, KeyId, Secret};
 pub use usage::{Usage, estimate};

@@ -230,6 +230,73 @@ pub struct Attempt {
     pub took: Duration,
 }
 
+/// What one upstream used for a request.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Spent {
+    /// `provider/model` as configured; `None` where none is known.
+    pub upstream: Option<Arc<str>>,
+    /// The model's name there.
+    pub model: Option<Arc<str>>,
+    /// Tokens.
+    pub usage: Usage,
+    /// What they cost; `None` at a price that nobody knows.
+    pub cost: Option<Cost>,
+}
+
+/// What upstreams used for one request, each once for every currency: bounded by the upstreams of a route.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Spending(Vec<Spent>);
+
+impl Spending {
+    /// Adds what was used.
+    pub fn add(&mut self, more: Spent) {
+        let currency = |spent: &Spent| spent.cost.as_ref().map(|cost| cost.currency.clone());
+        let is_alike = |known: &&mut Spent| known.upstream == more.upstream && currency(known) == currency(&more);
+        match self.0.iter_mut().find(is_alike) {
+            Some(known) => {
+                known.usage = known.usage.plus(more.usage);
+                known.cost = known.cost.take().zip(more.cost).and_then(|(sum, more)| sum.plus(more));
+            }
+            None => self.0.push(more),
+        }
+    }
+
+    /// Adds all that another holds.
+    pub fn add_all(&mut self, more: Self) {
+        more.0.into_iter().for_each(|spent| self.add(spent));
+    }
+
+    /// Each upstream's.
+    pub fn each(&self) -> impl Iterator<Item = &Spent> {
+        self.0.iter()
+    }
+
+    /// Each upstream's, to keep.
+    pub fn into_each(self) -> impl Iterator<Item = Spent> {
+        self.0.into_iter()
+    }
+
+    /// Whether there is nothing.
+    #[must_use]
+    pub const fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// All tokens together.
+    #[must_use]
+    pub fn usage(&self) -> Option<Usage> {
+        self.0.iter().map(|spent| spent.usage).reduce(Usage::plus)
+    }
+
+    /// All cost together; `None` where a price is not known, or is in another currency than the rest.
+    #[must_use]
+    pub fn cost(&self) -> Option<Cost> {
+        let mut costs = self.0.iter().map(|spent| spent.cost.clone());
+        let first = costs.next()??;
+        costs.try_fold(first, |sum, cost| sum.plus(cost?))
+    }
+}
+
 /// Everything that log, metrics and ledger are made from; exactly one per request.
 #[derive(Clone, Debug)]
 pub struct Record {
@@ -255,10 +322,14 @@ pub struct Record {
     pub outcome: Outcome,
     /// The error object's code, where one was sent.
     pub code: Option<Box<str>>,
-    /// Tokens; `None` where nothing was consumed.
+    /// Tokens of all tries together; `None` where nothing was consumed.
     pub usage: Option<Usage>,
-    /// What that costs; `None` where nothing was consumed, or at a price that nobody knows.
+    /// What they cost; `None` where nothing was consumed, at a price that nobody knows, and in several
+    /// currencies.
     pub cost: Option<Cost>,
+    /// Whose they are, where it is not the upstream alone that answered: parts of a split call, and answers
+    /// that came and were not passed on. Empty otherwise.
+    pub spending: Spending,
     /// It was settled with the quota of its client.
     pub is_settled: bool,
     /// From arrival to the first content of a stream.
@@ -276,4 +347,51 @@ pub struct Record {
     /// What tells the request from others on its endpoint: a hash of the caller's own request id and
     /// one of the body; 0 where there is none. Good for this process alone, and never written down.
     pub fingerprints: [u64; 2],
+}
+
+impl Record {
+    /// What each currency's cost is; the costs at unknown prices are not in it.
+    pub fn costs(&self) -> impl Iterator<Item = &Cost> {
+        let whole = self.cost.as_ref().filter(|_| self.spending.is_empty());
+        whole.into_iter().chain(self.spending.each().filter_map(|spent| spent.cost.as_ref()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn spent(upstream: &str, prompt: u64, cost: Option<(u64, &str)>) -> Spent {
+        let usage = Usage { prompt, ..Usage::default() };
+        let cost = cost.map(|(nanos, currency)| Cost { nanos, currency: currency.into() });
+        Spent { upstream: Some(upstream.into()), model: None, usage, cost }
+    }
+
+    fn spending(all: impl IntoIterator<Item = Spent>) -> Spending {
+        let mut spending = Spending::default();
+        all.into_iter().for_each(|one| spending.add(one));
+        spending
+    }
+
+    #[test]
+    fn what_an_upstream_used_several_times_is_one_sum() {
+        let all = spending([
+            spent("a", 1, Some((10, "USD"))),
+            spent("b", 2, Some((20, "USD"))),
+            spent("a", 4, Some((40, "USD"))),
+        ]);
+        assert_eq!(all.each().count(), 2);
+        assert_eq!(all.usage().map(Usage::tokens), Some(7));
+        assert_eq!(all.cost(), Some(Cost { nanos: 70, currency: "USD".into() }));
+    }
+
+    #[test]
+    fn a_sum_of_several_currencies_or_with_an_unknown_price_is_no_sum() {
+        let two = spending([spent("a", 1, Some((10, "USD"))), spent("a", 2, Some((20, "CNY")))]);
+        assert_eq!((two.each().count(), two.cost()), (2, None));
+        let unknown = spending([spent("a", 1, Some((10, "USD"))), spent("a", 2, None), spent("a", 4, None)]);
+        assert_eq!((unknown.each().count(), unknown.cost()), (2, None));
+        assert_eq!(unknown.usage().map(Usage::tokens), Some(7), "tokens are known all the same");
+        assert_eq!((Spending::default().usage(), Spending::default().cost()), (None, None));
+    }
 }

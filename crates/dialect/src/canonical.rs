@@ -44,7 +44,15 @@ impl Ask {
         match view {
             View::Chat(chat) | View::Completions(chat) => {
                 // All of it is read from the body, and but for the second and third it is in.
-                let Chat { choices: _, include_usage: _, stream_options: _, has_tools: _, max_tokens: _ } = chat;
+                let Chat {
+                    choices: _,
+                    include_usage: _,
+                    stream_options: _,
+                    has_tools: _,
+                    drafts: _,
+                    max_tokens: _,
+                    thinking: _,
+                } = chat;
                 rest(&[])?;
             }
             View::Embeddings(view) => {
@@ -59,7 +67,7 @@ impl Ask {
                 rest(rerank::FIELDS)?;
                 ranking(body, view, &mut out)?;
             }
-            View::Pass => return Err(NotKeyed::Endpoint),
+            View::Responses(_) | View::Pass => return Err(NotKeyed::Endpoint),
         }
         out.finish();
         Ok(())

@@ -17,6 +17,7 @@ mod keyed;
 mod object;
 pub mod protocols;
 pub mod rerank;
+mod spent;
 pub mod sse;
 mod tokens;
 
@@ -24,6 +25,7 @@ use base::{Endpoint, Fault, Refusal, Usage};
 use bytes::Bytes;
 
 pub use ask::{Ask, View};
+pub use spent::usage_in;
 pub use tokens::{Encoding, Tokenizer, load_vocabulary};
 
 /// The protocols that a provider can be configured with.

@@ -37,7 +37,7 @@ pub async fn admit(
         return Ok(());
     }
     let now = Clock.now();
-    let tokens = if meters.iter().any(|meter| meter.counts_tokens()) { ask.tokens_estimate() } else { 0 };
+    let tokens = if meters.iter().any(|meter| meter.counts_tokens()) { ask.estimate().tokens() } else { 0 };
     let want = Want { tokens, class: client.class, is_turn: false };
     let decision = running.meters.counters.take(&meters, want, now).await;
     trail.allowance = decision.allowance;

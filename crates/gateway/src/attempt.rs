@@ -283,8 +283,12 @@ impl Exchange<'_> {
     /// A whole answer, judged by the protocol.
     async fn judge(&self, source: Source, headers: &HeaderMap) -> Result<Landed, Fault> {
         let body = self.read_whole(source, LARGEST_ANSWER).await?;
-        let judged = self.upstream.provider.dialect.answer(self.ask, &self.target, headers, body);
-        Ok(Landed::Whole(judged.map_err(|fault| self.scrubbed(fault))?, None))
+        let judged = self.upstream.provider.dialect.answer(self.ask, &self.target, headers, body.clone());
+        let judged = judged.map_err(|fault| {
+            let usage = dialect::usage_in(&body).map(Box::new);
+            Fault { usage, ..self.scrubbed(fault) }
+        });
+        Ok(Landed::Whole(judged?, None))
     }
 
     /// Reads a stream up to its first content.
@@ -304,7 +308,7 @@ impl Exchange<'_> {
                 None => decoder.finish(),
             };
             if let Some(fault) = decoder.progress().fault.clone() {
-                return Err(self.scrubbed(fault));
+                return Err(Fault { usage: decoder.progress().usage.map(Box::new), ..self.scrubbed(fault) });
             }
             if gathered.is_empty() && first.is_empty() {
                 first = out;

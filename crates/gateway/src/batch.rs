@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::task::Poll;
 use std::time::Instant;
 
-use base::{AttemptOutcome, Cost, Refusal};
+use base::{AttemptOutcome, Refusal};
 use config::{Route, Upstream};
 use dialect::{Answer, Ask, View, embeddings, rerank};
 use rules::pursuit;
@@ -149,26 +149,20 @@ async fn pursue_part(
     plan.retain(|(target, _)| route.upstreams.get(target.upstream).is_some_and(|upstream| may_serve(upstream)));
     let won = pursue(&call, plan, tries).await?;
     tries.end(AttemptOutcome::Ok, Some(200));
+    if let Landed::Whole(answer, _) = &won.landed {
+        // Whatever becomes of the whole: of a sister that fails, of scores that another model gives anew.
+        tries.spend(&won.upstream, part.used(answer));
+    }
     Ok(won)
 }
 
 fn joined(ask: &Ask, won: Vec<Won>) -> Result<Won, Refusal> {
     let mut by = None;
-    let mut cost: Option<Option<Cost>> = None;
     let mut answers: Vec<Answer> = Vec::with_capacity(won.len());
     for part in won {
-        let price = part.upstream.price.clone();
         by.get_or_insert((part.upstream, part.shown));
         match part.landed {
-            Landed::Whole(answer, _) => {
-                // Each part at the price of whoever answered it.
-                let paid = answer.usage.zip(price).and_then(|(usage, price)| price.of(usage));
-                cost = Some(match cost {
-                    None => paid,
-                    Some(sum) => sum.zip(paid).and_then(|(sum, more)| sum.plus(more)),
-                });
-                answers.push(answer);
-            }
+            Landed::Whole(answer, _) => answers.push(answer),
             Landed::Stream(_) => return Err(no_part()),
         }
     }
@@ -178,7 +172,7 @@ fn joined(ask: &Ask, won: Vec<Won>) -> Result<Won, Refusal> {
     };
     let answer = answer.map_err(pursuit::refusal)?;
     let (upstream, shown) = by.ok_or_else(no_part)?;
-    Ok(Won { landed: Landed::Whole(answer, None), upstream, shown, visit: None, paid: cost })
+    Ok(Won { landed: Landed::Whole(answer, None), upstream, shown, visit: None, is_counted: true })
 }
 
 fn no_part() -> Refusal {

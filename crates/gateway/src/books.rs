@@ -4,7 +4,7 @@
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use base::{Outcome, Period, Record};
+use base::{Cost, Outcome, Period, Record, Usage};
 use foldhash::HashMap;
 use state::{
     Accounts, Amounts, Answer, Answers, Columns, Coming, Entry, InProcessAccounts, InProcessAnswers, InProcessLedger,
@@ -121,29 +121,44 @@ fn add_up(rows: &[Row], period: Period, of: &[Owner]) {
     }
 }
 
-/// What the ledger has of a request: those of known clients on known routes that were let in.
-pub(crate) fn entry(record: Record) -> Option<Entry> {
+/// Adds what the ledger has of a request: those of known clients on known routes that were let in. What other
+/// upstreams used than the one that answered is booked as theirs, and is no request more.
+pub(crate) fn enter(mut record: Record, into: &mut Vec<Entry>) {
     let was_let_in = !record.attempts.is_empty() || matches!(record.outcome, Outcome::Ok | Outcome::UpstreamDegraded);
-    let (Some(client), Some(route), true) = (record.client, record.route, was_let_in) else { return None };
-    let usage = record.usage.unwrap_or_default();
-    let unpriced = record.usage.is_some() && record.cost.is_none();
-    let (cost, currency) = record.cost.map_or((0, Arc::default()), |cost| (cost.nanos, cost.currency));
-    Some(Entry {
-        at: record.time,
-        client,
-        route,
-        upstream: record.upstream.unwrap_or_default(),
-        model: record.model.unwrap_or_default(),
-        currency,
-        sums: Sums {
-            requests: 1,
-            tokens_in: usage.prompt,
-            tokens_out: usage.completion,
-            tokens_cached: usage.cached,
-            cost,
-            unpriced: u64::from(unpriced),
-            cache_hits: 0,
-            tokens_saved: 0,
-        },
-    })
+    let (Some(client), Some(route), true) = (record.client, record.route, was_let_in) else { return };
+    let entry = |upstream: Option<Arc<str>>, model: Option<Arc<str>>, used: Option<(Usage, Option<Cost>)>| {
+        let unpriced = u64::from(matches!(used, Some((_, None))));
+        let (usage, cost) = used.unwrap_or_default();
+        let (cost, currency) = cost.map_or((0, Arc::default()), |cost| (cost.nanos, cost.currency));
+        let Usage { prompt: tokens_in, completion: tokens_out, cached: tokens_cached, .. } = usage;
+        Entry {
+            at: record.time,
+            client: client.clone(),
+            route: route.clone(),
+            upstream: upstream.unwrap_or_default(),
+            model: model.unwrap_or_default(),
+            currency,
+            sums: Sums { tokens_in, tokens_out, tokens_cached, cost, unpriced, ..Sums::default() },
+        }
+    };
+    let first = into.len();
+    let spending = std::mem::take(&mut record.spending);
+    if spending.is_empty() {
+        into.push(entry(record.upstream, record.model, record.usage.map(|usage| (usage, record.cost))));
+    } else {
+        let (own, others): (Vec<_>, Vec<_>) = spending.into_each().partition(|spent| spent.upstream == record.upstream);
+        if own.is_empty() {
+            into.push(entry(record.upstream, record.model, None));
+        }
+        let spent = own.into_iter().chain(others);
+        into.extend(spent.map(|spent| entry(spent.upstream, spent.model, Some((spent.usage, spent.cost)))));
+    }
+    // One request, be it at several unknown prices.
+    let mut is_counted = false;
+    for entry in into.iter_mut().skip(first).filter(|entry| entry.sums.unpriced > 0) {
+        entry.sums.unpriced = u64::from(!std::mem::replace(&mut is_counted, true));
+    }
+    if let Some(own) = into.get_mut(first) {
+        own.sums.requests = 1;
+    }
 }

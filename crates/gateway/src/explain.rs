@@ -189,12 +189,13 @@ fn price(price: &Price) -> Value {
 
 /// What bounds the client, and what the call would put aside of it.
 fn quota(terms: &quota::Terms, ask: &Ask) -> Value {
-    let answer = ask.chat().map_or(0, |chat| Answer::of(chat.most_written()).most);
+    let estimate = ask.estimate();
+    let answer = Answer::of(estimate.written.bound()).most;
     json!({
         "tokens": terms.tokens,
         "cost": terms.cost.map(base::decimal),
         "currency": &*terms.currency,
         "per": terms.per.as_str(),
-        "aside_tokens": ask.prompt_estimate().saturating_add(answer),
+        "aside_tokens": estimate.prompt.saturating_add(answer),
     })
 }

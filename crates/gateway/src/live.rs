@@ -213,7 +213,7 @@ impl Live {
                 self.log.append(&record);
                 self.metrics.count_cost(&record, &running.snapshot.currency);
                 charge(&running, &record);
-                entries.extend(books::entry(record));
+                books::enter(record, &mut entries);
             }
         }
         self.books.ledger.book(entries);
@@ -298,7 +298,7 @@ impl Live {
 fn charge(running: &Running, record: &Record) {
     let (Some(client), Some(usage), false) = (&record.client, record.usage, record.is_settled) else { return };
     if let Some(purse) = running.purses.named(client) {
-        let used = purse.weigh(usage, record.cost.as_ref());
+        let used = purse.weigh(usage, record.costs());
         purse.settle(purse.period(record.time), state::Amounts::default(), used);
     }
 }

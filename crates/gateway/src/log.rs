@@ -269,6 +269,7 @@ mod tests {
             code: Some("upstream_error".into()),
             usage: Some(Usage { prompt: 3, completion: 4, cached: 0, units: 0, estimated: false }),
             cost: None,
+            spending: base::Spending::default(),
             is_settled: false,
             first_content: None,
             took: Duration::from_millis(2),

@@ -319,13 +319,15 @@ impl Metrics {
 
     /// What a request cost, apart where it was not paid in the price list's currency.
     pub fn count_cost(&self, record: &Record, home: &str) {
-        let (Some(cost), Some(route), Some(client)) = (&record.cost, &record.route, &record.client) else { return };
-        #[expect(clippy::cast_precision_loss, reason = "a metric is a float")]
-        let amount = cost.nanos as f64 / 1e9;
-        if &*cost.currency == home {
-            self.cost.with_label_values(&[&**route, &**client]).inc_by(amount);
-        } else {
-            self.cost_other.with_label_values(&[&**route, &**client, &*cost.currency]).inc_by(amount);
+        let (Some(route), Some(client)) = (&record.route, &record.client) else { return };
+        for cost in record.costs() {
+            #[expect(clippy::cast_precision_loss, reason = "a metric is a float")]
+            let amount = cost.nanos as f64 / 1e9;
+            if &*cost.currency == home {
+                self.cost.with_label_values(&[&**route, &**client]).inc_by(amount);
+            } else {
+                self.cost_other.with_label_values(&[&**route, &**client, &*cost.currency]).inc_by(amount);
+            }
         }
     }
 

@@ -63,9 +63,9 @@ impl Purse {
 
     /// What a call weighs here that used so much: money in another currency weighs nothing.
     #[must_use]
-    pub fn weigh(&self, usage: Usage, cost: Option<&Cost>) -> Amounts {
-        let cost = cost.filter(|cost| cost.currency == self.terms.currency).map_or(0, |cost| cost.nanos);
-        Amounts { tokens: usage.tokens(), cost }
+    pub fn weigh<'a>(&self, usage: Usage, costs: impl IntoIterator<Item = &'a Cost>) -> Amounts {
+        let own = costs.into_iter().filter(|cost| cost.currency == self.terms.currency);
+        Amounts { tokens: usage.tokens(), cost: own.map(|cost| cost.nanos).fold(0, u64::saturating_add) }
     }
 
     /// Books what was used, gives back what was put aside for it, and warns where a share is come to.
@@ -100,9 +100,9 @@ impl Stake {
     }
 
     /// The call has ended, and this is what it used.
-    pub fn settle(mut self, usage: Usage, cost: Option<&Cost>) {
+    pub fn settle<'a>(mut self, usage: Usage, costs: impl IntoIterator<Item = &'a Cost>) {
         if let Some(reserved) = self.reserved.take() {
-            self.purse.settle(self.period, reserved, self.purse.weigh(usage, cost));
+            self.purse.settle(self.period, reserved, self.purse.weigh(usage, costs));
         }
     }
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
-use base::{AttemptOutcome, Class, Code, Cost, Fault, Kind, Refusal};
+use base::{AttemptOutcome, Class, Code, Fault, Kind, Refusal};
 use config::{Client, Route, Upstream};
 use http::HeaderValue;
 use rules::pursuit::{Bar, LEAST, Next, Pause, Pursuit, Step, Target, Terms, deadline_exceeded};
@@ -45,8 +45,8 @@ pub struct Won {
     pub shown: HeaderValue,
     /// The stay at that upstream, where the answer has not ended yet.
     pub visit: Option<Visit>,
-    /// Of an answer that is put together of parts: what they cost together, where that is known.
-    pub paid: Option<Option<Cost>>,
+    /// What it used is among what the tries have spent already: it is put together of parts.
+    pub is_counted: bool,
 }
 
 /// Pursues an answer through the targets. Each try ends before the next begins.
@@ -84,7 +84,8 @@ pub async fn pursue(
                 learn(known, &step);
                 known.keys.worked(step.target.key);
                 let visit = arrived(visit, &landed, clock.now());
-                return Ok(Won { landed, upstream: upstream.clone(), shown: known.shown.clone(), visit, paid: None });
+                let (upstream, shown) = (upstream.clone(), known.shown.clone());
+                return Ok(Won { landed, upstream, shown, visit, is_counted: false });
             }
             Err(missed) => {
                 let was_short = until.saturating_duration_since(now) * 2 < own_timeout(call);
@@ -311,7 +312,8 @@ fn guard_dimension(
     }
     let message = format!("vectors of {found} dimensions where route `{}` has {wanted}", route.name);
     tracing::error!(route = %route.name, upstream = %upstream.label, found, wanted, "embedding dimension mismatch");
-    let fault = Fault::upstream(Kind::Dimension, message);
+    let usage = Some(Box::new(call.errand.ask.used(answer)));
+    let fault = Fault { usage, ..Fault::upstream(Kind::Dimension, message) };
     Err(Missed { fault, facts: rules::pursuit::Circumstances::default(), in_line: false })
 }
 
@@ -322,8 +324,8 @@ fn asked_dimensions(call: &Call<'_>) -> Option<usize> {
     }
 }
 
-/// Writes a failed try down, and rests whom it is about: a refused key, a throttled one among several,
-/// or the throttled upstream.
+/// Writes a failed try down, with what it used all the same, and rests whom it is about: a refused key, a
+/// throttled one among several, or the throttled upstream.
 fn note(
     call: &Call<'_>,
     tries: &mut Tries,
@@ -340,6 +342,9 @@ fn note(
         Class::Upstream => AttemptOutcome::Failed(fault.kind),
     };
     tries.end(outcome, fault.status);
+    if let Some(usage) = &fault.usage {
+        tries.spend(upstream, **usage);
+    }
     let route = call.route.0;
     let longest = route.breaker.max_rest;
     match fault.class {

@@ -254,9 +254,10 @@ async fn seek(
     let is_idempotent = !(ask.endpoint.family() == base::Family::Chat && head::side_effects(headers));
     let used = || running.purses.of(client).map(|purse| purse.used(trail.record.time));
     let first = plan::branch(route, client, (headers, ask, &used), &worker.dice);
-    stake::stake(running, client, (route, first), ask, trail).await?;
-    let call = Call { worker, client, route: (route, state), errand, is_idempotent, first, deadline };
     let parts = batch::parts(ask, route)?;
+    let sent = if parts.is_empty() { std::slice::from_ref(ask) } else { &parts };
+    stake::stake(running, client, (route, first), sent, trail).await?;
+    let call = Call { worker, client, route: (route, state), errand, is_idempotent, first, deadline };
     if let Some(mirror) = plan::mirror(route, client, is_idempotent, &worker.dice).filter(|_| parts.is_empty()) {
         let traceparent = errand.traceparent.cloned();
         let (worker, running, route) = (worker.clone(), running.clone(), route.clone());
@@ -288,7 +289,7 @@ fn whole(body: Bytes, outcome: Outcome, mut trail: Trail) -> Response<Reply> {
 
 /// An upstream's answer.
 fn answer(connection: &Connection, answered: Answered, mut trail: Trail) -> Response<Reply> {
-    let Answered { won: Won { landed, upstream, shown, visit, paid }, ask, route } = answered;
+    let Answered { won: Won { landed, upstream, shown, visit, is_counted }, ask, route } = answered;
     trail.answered_by(&upstream);
     trail.record.status = 200;
     let mut headers = HeaderMap::with_capacity(6);
@@ -301,9 +302,8 @@ fn answer(connection: &Connection, answered: Answered, mut trail: Trail) -> Resp
                 unbuffered(&mut headers);
                 trail.first_content();
             }
-            trail.used(answer.usage.unwrap_or_else(|| guess(&ask, &answer.body)));
-            if let Some(cost) = paid {
-                trail.record.cost = cost;
+            if !is_counted {
+                trail.used(ask.used(&answer));
             }
             trail.conclude(&mut headers, Some(base::AttemptOutcome::Ok), Outcome::Ok);
             connection.presence.idle();
@@ -336,12 +336,6 @@ fn answer(connection: &Connection, answered: Answered, mut trail: Trail) -> Resp
 fn unbuffered(headers: &mut HeaderMap) {
     headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-cache"));
     headers.insert(head::ACCEL_BUFFERING, HeaderValue::from_static("no"));
-}
-
-fn guess(ask: &Ask, body: &Bytes) -> base::Usage {
-    let is_text = ask.chat().is_some() || ask.endpoint == Endpoint::Responses;
-    let completion = if is_text { base::estimate(body) } else { 0 };
-    base::Usage { prompt: ask.prompt_estimate(), completion, cached: 0, units: 0, estimated: true }
 }
 
 /// `/healthz` and `/readyz`: no key, no record, nothing of the configuration.

@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use base::{Code, Refusal, Usage, decimal};
 use config::{Client, Route, Upstream};
-use dialect::{Ask, View};
+use dialect::Ask;
+use dialect::ask::Estimate;
 use rules::quota::Answer;
 use state::{Amounts, Standing, Wish};
 
@@ -15,7 +16,7 @@ use crate::trail::Trail;
 
 /// Puts aside, for a client that has a quota, what the call may come to use: its prompt as estimated, its
 /// answer as the caller bounds it, else as guessed. A guess need not be there whole; see [`Answer`].
-/// `first` is the upstream that a split has chosen.
+/// `first` is the upstream that a split has chosen, `sent` the call, or the parts of one that is split.
 ///
 /// # Errors
 /// `insufficient_quota`, which names the quota and says when it begins anew.
@@ -23,13 +24,13 @@ pub async fn stake(
     running: &Running,
     client: &Client,
     (route, first): (&Route, Option<usize>),
-    ask: &Ask,
+    sent: &[Ask],
     trail: &mut Trail,
 ) -> Result<(), Refusal> {
     let Some(purse) = running.purses.of(client) else { return Ok(()) };
     // The period in which a call arrives is the one that it is charged to, in the ledger too.
     let period = purse.period(trail.record.time);
-    let wish = wish(purse, dearest(route, first), ask);
+    let wish = wish(purse, dearest(route, first), sent);
     match purse.account().reserve(period, wish, purse.limits()).await {
         Ok(reserved) => {
             trail.stake = Some(Stake::new(purse.clone(), period, reserved));
@@ -49,18 +50,11 @@ fn dearest(route: &Route, first: Option<usize>) -> impl Iterator<Item = &Arc<Ups
     route.upstreams.iter().enumerate().filter(may_be_first).map(|(_, upstream)| upstream)
 }
 
-fn wish<'a>(purse: &Purse, upstreams: impl Iterator<Item = &'a Arc<Upstream>>, ask: &Ask) -> Wish {
-    let is_text = ask.chat().is_some() || matches!(ask.view, View::Pass) && ask.content_type.is_none();
-    let answer = match ask.chat() {
-        Some(chat) => Answer::of(chat.most_written()),
-        None if is_text => Answer::of(None),
-        None => Answer { least: 0, most: 0 },
+fn wish<'a>(purse: &Purse, upstreams: impl Iterator<Item = &'a Arc<Upstream>>, sent: &[Ask]) -> Wish {
+    let Some(Estimate { prompt, written, units }) = sent.iter().map(Ask::estimate).reduce(Estimate::plus) else {
+        return Wish::default();
     };
-    let units = match &ask.view {
-        View::Rerank(view) => view.documents.len().div_ceil(100) as u64,
-        _ => 0,
-    };
-    let prompt = ask.prompt_estimate();
+    let answer = Answer::of(written.bound());
     let usage = |completion| Usage { prompt, completion, units, ..Usage::default() };
     let (least, most) = (usage(answer.least), usage(answer.most));
     let mut wish = Wish { least: purse.weigh(least, None), most: purse.weigh(most, None) };

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::{Duration, Instant};
 
-use base::{Attempt, AttemptOutcome, Clock, Outcome, Record, Usage};
+use base::{Attempt, AttemptOutcome, Clock, Outcome, Record, Spending, Spent, Usage};
 use config::Upstream;
 use http::{HeaderMap, HeaderValue};
 use rules::limits::Allowance;
@@ -77,6 +77,8 @@ impl Lesson {
 pub struct Tries {
     clock: Clock,
     done: smallvec::SmallVec<[Attempt; 2]>,
+    /// What was used beside the answer that is given: by answers that were not, and by parts of a split call.
+    spending: Spending,
     trying: Option<(Arc<str>, Instant)>,
     waiting_since: Option<Instant>,
     waited: Duration,
@@ -91,6 +93,7 @@ impl Tries {
         Self {
             clock,
             done: smallvec::SmallVec::new(),
+            spending: Spending::default(),
             trying: None,
             waiting_since: None,
             waited: Duration::ZERO,
@@ -161,6 +164,16 @@ impl Tries {
         }
     }
 
+    /// An upstream has used so much, whatever becomes of its answer.
+    pub fn spend(&mut self, upstream: &Upstream, usage: Usage) {
+        self.spending.add(Spent {
+            upstream: Some(upstream.label.clone()),
+            model: Some(upstream.sent.clone()),
+            usage,
+            cost: upstream.price.as_ref().and_then(|price| price.of(usage)),
+        });
+    }
+
     /// How many, the running one included.
     #[must_use]
     pub fn count(&self) -> usize {
@@ -173,6 +186,7 @@ impl Tries {
         for mut part in parts {
             part.end(AttemptOutcome::Gone, None);
             self.done.extend(part.done);
+            self.spending.add_all(part.spending);
             queued = queued.max(part.queued);
         }
         self.queued += queued;
@@ -277,7 +291,7 @@ impl Trail {
         self.price.clone_from(&upstream.price);
     }
 
-    /// What the call consumed, of the upstream that answers.
+    /// What the answer consumed, of the upstream that gives it.
     pub fn used(&mut self, usage: Usage) {
         if let Some(lesson) = self.lesson.take().filter(|_| !usage.estimated) {
             lesson.teach(self.record.upstream.as_deref(), usage.prompt);
@@ -317,6 +331,9 @@ impl Trail {
         if !self.record.queued.is_zero() {
             self.live.metrics.queue_wait(self.class.as_str(), self.record.queued);
         }
+        if !self.tries.spending.is_empty() {
+            self.add_spending();
+        }
         self.overhead_until(now);
         self.record.took = now.duration_since(self.began);
         if let Some(count) = self.running.take() {
@@ -334,10 +351,23 @@ impl Trail {
         if let Some(stake) = self.stake.take() {
             self.record.is_settled = true;
             if let Some(usage) = self.record.usage {
-                stake.settle(usage, self.record.cost.as_ref());
+                stake.settle(usage, self.record.costs());
             }
         }
         self.live.put_down(&self.seat.sheet, std::mem::replace(&mut self.record, blank()));
+    }
+}
+
+impl Trail {
+    /// Adds what was spent beside the answer to what the answer used.
+    fn add_spending(&mut self) {
+        let mut all = std::mem::take(&mut self.tries.spending);
+        if let Some(usage) = self.record.usage {
+            let (upstream, model) = (self.record.upstream.clone(), self.record.model.clone());
+            all.add(Spent { upstream, model, usage, cost: self.record.cost.take() });
+        }
+        (self.record.usage, self.record.cost) = (all.usage(), all.cost());
+        self.record.spending = all;
     }
 }
 
@@ -357,6 +387,7 @@ fn blank() -> Record {
         code: None,
         usage: None,
         cost: None,
+        spending: Spending::default(),
         is_settled: false,
         first_content: None,
         took: Duration::ZERO,

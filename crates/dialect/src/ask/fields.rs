@@ -18,9 +18,12 @@ fn is_read(endpoint: Endpoint, name: &str) -> bool {
         | "tools"
         | "functions"
         | "max_tokens"
-        | "max_completion_tokens" => {
+        | "max_completion_tokens"
+        | "best_of"
+        | "thinking_budget" => {
             matches!(endpoint, Endpoint::Chat | Endpoint::Completions)
         }
+        "max_output_tokens" => endpoint == Endpoint::Responses,
         _ => match endpoint {
             Endpoint::Embeddings => embeddings::FIELDS.contains(&name),
             Endpoint::Rerank => rerank::FIELDS.contains(&name),

@@ -1,5 +1,6 @@
 //! A caller's request: what the gateway must know of it, beside the bytes as they came.
 
+mod estimate;
 mod fields;
 mod multipart;
 
@@ -11,17 +12,11 @@ use bytes::Bytes;
 use crate::json::{self, Kind, Patch, Span, Value};
 use crate::{embeddings, rerank};
 
+pub use estimate::{ATTACHMENT, Estimate, Written};
 pub use fields::Fields;
 
 /// The longest model name that is taken, bytes.
 pub const MODEL_MAX: usize = 512;
-
-/// What stands between the type and the bytes of a `data:` URL (RFC 2397).
-const DATA: &[u8] = b";base64,";
-
-/// Tokens of an image at most, by what most providers count: OpenAI's high detail takes 85 and 170 for each
-/// of up to 8 tiles, Anthropic's largest images some 1,600.
-pub const ATTACHMENT: u64 = 1_600;
 
 /// One request, read once.
 #[derive(Clone, Debug)]
@@ -67,6 +62,8 @@ pub enum View {
     Embeddings(embeddings::View),
     /// Rerank.
     Rerank(rerank::View),
+    /// Responses, and what an answer may be long: `max_output_tokens`, which what is thought is a part of.
+    Responses(Option<u64>),
     /// Passed through; only the model is known.
     Pass,
 }
@@ -82,19 +79,12 @@ pub struct Chat {
     pub stream_options: Option<Span>,
     /// The body has `tools` or `functions`.
     pub has_tools: bool,
+    /// How many answers are written for those: `best_of` where that is more than `n`, for each prompt.
+    pub drafts: u64,
     /// `max_completion_tokens`, else `max_tokens`: what each choice may be long.
     pub max_tokens: Option<u64>,
-}
-
-impl Chat {
-    /// Tokens that all choices together may be long, where the caller has said so.
-    #[must_use]
-    pub const fn most_written(&self) -> Option<u64> {
-        match self.max_tokens {
-            Some(most) => Some(most.saturating_mul(self.choices)),
-            None => None,
-        }
-    }
+    /// `thinking_budget`: what may be thought before each; 0 where nothing is written.
+    pub thinking: u64,
 }
 
 impl Ask {
@@ -145,6 +135,7 @@ impl Ask {
             }
             Endpoint::Embeddings => View::Embeddings(embeddings::View::read(fields)?),
             Endpoint::Rerank => View::Rerank(rerank::View::read(fields)?),
+            Endpoint::Responses => View::Responses(fields.get("max_output_tokens").and_then(Value::as_u64)),
             _ => View::Pass,
         };
         Ok(Self {
@@ -199,30 +190,6 @@ impl Ask {
             let text = if self.content_type.is_some() { name.to_owned() } else { json::quoted(name) };
             patch.replace(self.spans.model, text);
         }
-    }
-
-    /// Tokens of the prompt at most, by the size of the body; 0 for an upload, which is no text. An image or
-    /// a file that stands in it as a `data:` URL counts as [`ATTACHMENT`], whatever its bytes.
-    #[must_use]
-    pub fn prompt_estimate(&self) -> u64 {
-        if self.content_type.is_some() {
-            return 0;
-        }
-        let (mut rest, mut tokens) = (&self.body[..], 0_u64);
-        while let Some((text, data)) = memchr::memmem::find(rest, DATA).and_then(|at| rest.split_at_checked(at)) {
-            let end = memchr::memchr(b'"', data).unwrap_or(data.len());
-            tokens = tokens.saturating_add(base::estimate(text)).saturating_add(ATTACHMENT);
-            rest = data.get(end..).unwrap_or_default();
-        }
-        tokens.saturating_add(base::estimate(rest))
-    }
-
-    /// Tokens that the call may read and write: the prompt's guess, and the answer's bound where one
-    /// is written.
-    #[must_use]
-    pub fn tokens_estimate(&self) -> u64 {
-        let written = self.chat().and_then(Chat::most_written).unwrap_or_default();
-        self.prompt_estimate().saturating_add(written)
     }
 
     /// The view of a call that generates text.
@@ -288,9 +255,12 @@ fn text(name: &'static str, value: Option<Value<'_>>) -> Result<Option<String>, 
 
 fn chat(fields: &Fields<'_>) -> Chat {
     let options = fields.member("stream_options").map(|member| member.value);
-    let n = fields.get("n").and_then(Value::as_u64).unwrap_or(1).max(1);
+    let number = |name| fields.get(name).and_then(Value::as_u64);
+    let (n, prompts) = (number("n").unwrap_or(1).max(1), fields.get("prompt").map_or(1, prompts));
     Chat {
-        choices: n.saturating_mul(fields.get("prompt").map_or(1, prompts)),
+        choices: n.saturating_mul(prompts),
+        drafts: n.max(number("best_of").unwrap_or(1)).saturating_mul(prompts),
+        thinking: number("thinking_budget").unwrap_or_default(),
         include_usage: options.and_then(|options| options.get("include_usage")).and_then(Value::as_bool),
         stream_options: options.map(Value::span),
         has_tools: fields.get("tools").or(fields.get("functions")).is_some_and(|tools| !tools.is_empty()),

@@ -145,3 +145,58 @@ fn an_image_in_the_body_weighs_what_an_image_weighs_and_not_what_its_bytes_do() 
     let ask = Ask::read(Endpoint::Chat, None, r#"{"model":"m","messages":["a;base64,"]}"#.into()).unwrap();
     assert!(ask.prompt_estimate() >= ATTACHMENT);
 }
+
+fn written(endpoint: Endpoint, fields: &str) -> Written {
+    read(endpoint, &format!(r#"{{"model":"m",{fields}}}"#)).unwrap().estimate().written
+}
+
+#[test]
+fn what_may_be_written_is_what_the_caller_allows_under_whichever_name() {
+    for (fields, most) in [
+        (r#""max_tokens":10"#, 10),
+        (r#""max_completion_tokens":10"#, 10),
+        (r#""max_tokens":10,"max_completion_tokens":20"#, 20),
+        (r#""max_tokens":10,"n":3"#, 30),
+        (r#""max_tokens":10,"n":null,"best_of":null"#, 10),
+        (r#""max_tokens":10,"n":3,"best_of":5"#, 50),
+        (r#""max_tokens":10,"n":3,"best_of":2"#, 30),
+        (r#""max_tokens":10,"thinking_budget":100"#, 110),
+        (r#""max_tokens":10,"thinking_budget":100,"n":2"#, 220),
+        (r#""max_tokens":18446744073709551615,"n":2"#, u64::MAX),
+    ] {
+        let chat = format!(r#""messages":[{{}}],{fields}"#);
+        assert_eq!(written(Endpoint::Chat, &chat), Written::AtMost(most), "{fields}");
+        let several = format!(r#""prompt":["a","b"],{fields}"#);
+        assert_eq!(written(Endpoint::Completions, &several), Written::AtMost(most.saturating_mul(2)), "{fields}");
+    }
+    assert_eq!(written(Endpoint::Responses, r#""input":"a","max_output_tokens":300"#), Written::AtMost(300));
+    for unbounded in [r#""max_output_tokens":null"#, r#""max_output_tokens":"7""#, r#""max_tokens":7"#] {
+        assert_eq!(written(Endpoint::Responses, unbounded), Written::Unbounded, "{unbounded}");
+    }
+    assert_eq!(written(Endpoint::Chat, r#""messages":[{}],"thinking_budget":100"#), Written::Unbounded);
+    for (endpoint, fields) in [
+        (Endpoint::Embeddings, r#""input":"a""#),
+        (Endpoint::Rerank, r#""query":"a","documents":["b"]"#),
+        (Endpoint::Moderations, r#""input":"a""#),
+        (Endpoint::ImagesGenerations, r#""prompt":"a","n":4"#),
+    ] {
+        assert_eq!(written(endpoint, fields), Written::Nothing, "{fields}");
+    }
+}
+
+#[test]
+fn a_reranker_reads_the_query_with_each_document() {
+    let query = "x".repeat(300);
+    let estimate = |documents: usize| {
+        let documents = serde_json::json!(vec!["y".repeat(30); documents]);
+        read(Endpoint::Rerank, &format!(r#"{{"model":"m","query":"{query}","documents":{documents}}}"#))
+            .unwrap()
+            .estimate()
+    };
+    // With their quotes a third of a token for each character.
+    assert_eq!((estimate(1).prompt, estimate(1).units), (101 + 11, 1));
+    assert_eq!((estimate(100).prompt, estimate(100).units), (100 * (101 + 11), 1));
+    assert_eq!(estimate(101).units, 2);
+    let parts = estimate(60).plus(estimate(41));
+    assert_eq!((parts.prompt, parts.units), (estimate(101).prompt, 2), "each part is a call of its own");
+}

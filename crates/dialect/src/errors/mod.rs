@@ -87,6 +87,7 @@ fn classed(said: &Said, status: u16) -> Fault {
         retry_after: None,
         maybe_processed: true,
         context_overflow,
+        usage: None,
     }
 }
 

@@ -35,7 +35,9 @@ impl Dialect for OpenAi {
             View::Chat(view) | View::Completions(view) => Ok(chat::encode(ask, view, target)),
             View::Embeddings(view) => embeddings::encode_openai(ask, view, target),
             View::Rerank(view) => rerank::encode(ask, view, target, Wire::OpenAi),
-            View::Pass => Ok(Encoded { body: ask.with_model(target.model), added: Added::default() }),
+            View::Responses(_) | View::Pass => {
+                Ok(Encoded { body: ask.with_model(target.model), added: Added::default() })
+            }
         }
     }
 
@@ -44,7 +46,7 @@ impl Dialect for OpenAi {
             View::Chat(view) | View::Completions(view) => chat::answer(ask, view, &body),
             View::Embeddings(view) => embeddings::like_openai(view, body, Counted::AsWritten),
             View::Rerank(view) => rerank::answer(ask, view, target, None, &body),
-            View::Pass => chat::pass(ask, headers, body),
+            View::Responses(_) | View::Pass => chat::pass(ask, headers, body),
         }
     }
 

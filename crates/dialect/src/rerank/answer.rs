@@ -54,13 +54,11 @@ pub fn answer(ask: &Ask, view: &View, target: &Target<'_>, counted: Option<u64>,
             result.digits = Cow::Owned(ryu::Buffer::new().format(squeezed).to_owned());
         }
     }
-    let usage = usage(root).or(counted.filter(|count| *count <= Usage::CEILING)).map_or_else(
-        || Usage { prompt: estimate(ask, view), estimated: true, ..Usage::default() },
+    let usage = self::counted(root).or(counted.filter(|count| *count <= Usage::CEILING)).map_or_else(
+        || Usage { prompt: view.pairs(&ask.body), estimated: true, ..Usage::default() },
         |prompt| Usage { prompt, ..Usage::default() },
     );
-    let search_units = path(root, &["meta", "billed_units", "search_units"])
-        .filter(|count| *count <= Usage::CEILING)
-        .unwrap_or_else(|| view.documents.len().div_ceil(100) as u64);
+    let search_units = counted_units(root).unwrap_or_else(|| view.units());
     let usage = Usage { units: search_units, ..usage };
     let said = Said {
         id: id(ask, root, body),
@@ -237,7 +235,7 @@ fn write_results(ask: &Ask, view: &View, ranked: &[Ranked<'_>], style: Style) ->
 
 /// The input tokens, wherever a provider writes them: `usage` (Jina, Voyage, vLLM, Infinity,
 /// llama.cpp), `meta` (Cohere, Xinference, SiliconFlow), `tokens` (SiliconFlow's documents).
-fn usage(root: Value<'_>) -> Option<u64> {
+pub(crate) fn counted(root: Value<'_>) -> Option<u64> {
     const PLACES: [&[&str]; 5] = [
         &["usage", "total_tokens"],
         &["usage", "prompt_tokens"],
@@ -248,19 +246,16 @@ fn usage(root: Value<'_>) -> Option<u64> {
     PLACES.iter().find_map(|names| path(root, names)).filter(|count| *count > 0)
 }
 
+/// The search units that are billed (Cohere).
+pub(crate) fn counted_units(root: Value<'_>) -> Option<u64> {
+    path(root, &["meta", "billed_units", "search_units"])
+}
+
 /// A count below a path of names; Cohere writes counts with a fraction of zero now and then.
 fn path(root: Value<'_>, names: &[&str]) -> Option<u64> {
     let value = names.iter().try_fold(root, |value, name| value.get(name))?;
     let number = value.as_f64().filter(|number| (0.0..=Usage::CEILING as f64).contains(number))?;
     Some(number as u64)
-}
-
-/// What providers that count tokens would count: the query once for each document, and the documents.
-fn estimate(ask: &Ask, view: &View) -> u64 {
-    let query = base::estimate(view.query.json(&ask.body).as_bytes());
-    let one =
-        |document: &super::Document| query.saturating_add(base::estimate(document.text.json(&ask.body).as_bytes()));
-    view.documents.iter().map(one).fold(0, u64::saturating_add).min(Usage::CEILING)
 }
 
 fn warnings(root: Value<'_>, estimated: bool) -> String {

@@ -14,6 +14,7 @@ use crate::ask::{self, Ask, Fields};
 use crate::json::{self, Kind, Span, Value};
 
 pub use answer::{answer, degraded, join};
+pub(crate) use answer::{counted, counted_units};
 pub use request::{Wire, encode};
 
 /// Top-level fields that the view reads.
@@ -137,6 +138,26 @@ pub struct Options {
 }
 
 impl View {
+    /// Tokens that a reranker reads at most: the query once for each document, and the documents. So those
+    /// count that bill tokens (pricing pages of Jina, Voyage, SiliconFlow and Alibaba Cloud: the query's tokens
+    /// times the number of documents, plus the documents'), and so do servers of one's own, to which each pair is
+    /// one text. `body` is the caller's.
+    #[must_use]
+    pub fn pairs(&self, body: &[u8]) -> u64 {
+        let tokens = |text: &Text| base::estimate(text.json(body).as_bytes());
+        let query = tokens(&self.query);
+        let one = |document: &Document| query.saturating_add(tokens(&document.text));
+        self.documents.iter().map(one).fold(0, u64::saturating_add).min(base::Usage::CEILING)
+    }
+
+    /// Search units by which others bill, whatever the tokens: one is a query with up to 100 documents
+    /// (pricing pages of Cohere and of Amazon Bedrock, which count the chunks of a long document instead; how
+    /// many those are, their answer tells).
+    #[must_use]
+    pub const fn units(&self) -> u64 {
+        self.documents.len().div_ceil(100) as u64
+    }
+
     /// Reads the fields of a body.
     ///
     /// # Errors

@@ -51,6 +51,8 @@ mod rerank;
 #[cfg(test)]
 mod slots;
 #[cfg(test)]
+mod spending;
+#[cfg(test)]
 mod stage;
 #[cfg(test)]
 mod storms;
