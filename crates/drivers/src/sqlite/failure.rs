@@ -4,7 +4,7 @@ use rusqlite::ErrorCode;
 
 /// Why something could not be done.
 #[derive(Debug)]
-pub(super) enum Failure {
+pub(crate) enum Failure {
     /// The file is no database, or a broken one.
     Damaged(String),
     /// Anything else, in words for operators.

@@ -28,6 +28,8 @@ use std::time::Duration;
 use state::{Answer, Entry, Health, Ledger, Question, Row, Unreadable};
 use tokio::sync::oneshot;
 
+pub(crate) use failure::Failure;
+
 use desk::{Desk, MOST_QUESTIONS};
 use store::Store;
 

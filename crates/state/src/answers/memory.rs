@@ -11,7 +11,7 @@ use quick_cache::{Lifecycle, OptionsBuilder, Weighter};
 use smallvec::SmallVec;
 
 use super::{Answers, Bounds, Holding, Key, Kind, Stats, Stored, Tier, Which};
-use crate::Answer;
+use crate::{Answer, Unreadable};
 
 /// Answers in memory alone: forgotten with the process.
 ///
@@ -89,6 +89,19 @@ impl InProcessAnswers {
         self.cache.insert(key, stored);
     }
 
+    /// Keeps something unless there is something under its key, and gives what is there then.
+    #[must_use]
+    pub fn keep_unless_there(&self, key: Key, stored: Arc<Stored>) -> Arc<Stored> {
+        if Weights.weight(&key, &stored) > self.counts.largest.load(Relaxed) {
+            return stored;
+        }
+        let kept = self.cache.get_or_insert_with(&key, || Ok::<_, std::convert::Infallible>(stored));
+        match kept {
+            Ok(kept) => kept,
+            Err(never) => match never {},
+        }
+    }
+
     /// Drops what is there under a key.
     pub fn take(&self, key: &Key) -> Option<Arc<Stored>> {
         self.cache.remove(key).map(|(_, stored)| stored)
@@ -146,12 +159,12 @@ impl Answers for InProcessAnswers {
         self.keep(key, stored);
     }
 
-    fn remove(&self, key: &Key) -> Answer<bool> {
-        Answer::Ready(self.take(key).is_some())
+    fn remove(&self, key: &Key) -> Answer<Result<bool, Unreadable>> {
+        Answer::Ready(Ok(self.take(key).is_some()))
     }
 
-    fn purge(&self, which: &Which) -> Answer<u64> {
-        Answer::Ready(self.take_all(which).len() as u64)
+    fn purge(&self, which: &Which) -> Answer<Result<u64, Unreadable>> {
+        Answer::Ready(Ok(self.take_all(which).len() as u64))
     }
 
     fn stats(&self) -> Stats {

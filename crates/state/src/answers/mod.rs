@@ -14,7 +14,7 @@ use bytes::Bytes;
 pub use key::{Key, NoKey};
 pub use memory::InProcessAnswers;
 
-use crate::{Answer, Trouble};
+use crate::{Answer, Trouble, Unreadable};
 
 /// What kind of thing is kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -220,12 +220,13 @@ pub trait Answers: fmt::Debug + Send + Sync {
     fn put(&self, key: Key, stored: Arc<Stored>);
 
     /// Drops one thing; false where there was none. It is not given back any more as soon as this is called,
-    /// and also not after a restart once the answer is here.
-    fn remove(&self, key: &Key) -> Answer<bool>;
+    /// and also not after a restart once the answer is here: that comes when the disk is back. An error says that
+    /// too much waits for that already, and that it may be given back after all.
+    fn remove(&self, key: &Key) -> Answer<Result<bool, Unreadable>>;
 
     /// Drops what was put before this was called, and says how much that was: each thing once. As with
     /// [`Answers::remove`].
-    fn purge(&self, which: &Which) -> Answer<u64>;
+    fn purge(&self, which: &Which) -> Answer<Result<u64, Unreadable>>;
 
     /// How it does: cheap.
     fn stats(&self) -> Stats;

@@ -1,0 +1,393 @@
+//! The file: opened, written, looked through, emptied, and set aside where it is damaged.
+
+use std::io;
+use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use base::Clock;
+use rusqlite::{Connection, ErrorCode, OpenFlags, OptionalExtension as _, Transaction, TransactionBehavior};
+use state::answers::{Key, Kind, Stored, Which};
+
+use super::index::Known;
+use super::row;
+
+/// The version of the tables and of what stands in them. A file of another one is replaced.
+const VERSION: i64 = 1;
+/// Says whose file it is, in the place that SQLite has for it: `maic`.
+const APPLICATION: i64 = 0x6d61_6963;
+/// How long SQLite itself tries again where another process holds a lock.
+const BUSY: Duration = Duration::from_millis(20);
+/// Bytes of a page, SQLite's own default.
+pub(super) const PAGE: u64 = 4_096;
+/// What belongs to a database beside it.
+const PARTS: [&str; 3] = ["", "-wal", "-shm"];
+
+/// `answers` is small and found by key; `bodies` only ever grows at its end, so that a body is written where
+/// the last one was. Times are nanoseconds since the Unix epoch, `used` is a turn of the index, `turns` has one
+/// row, the turn that it is.
+const TABLES: &str = "
+    CREATE TABLE answers (
+        print INTEGER PRIMARY KEY,
+        key BLOB NOT NULL,
+        kind INTEGER NOT NULL,
+        route TEXT NOT NULL,
+        client TEXT,
+        kb_version TEXT,
+        stored INTEGER NOT NULL,
+        expires INTEGER NOT NULL,
+        keep_until INTEGER NOT NULL,
+        used INTEGER NOT NULL,
+        size INTEGER NOT NULL,
+        checksum INTEGER NOT NULL,
+        body INTEGER NOT NULL
+    ) STRICT;
+    CREATE TABLE bodies (id INTEGER PRIMARY KEY, body BLOB NOT NULL) STRICT;
+    CREATE TABLE turns (turn INTEGER NOT NULL) STRICT;
+    INSERT INTO turns VALUES (0);";
+
+/// Why something could not be done.
+#[derive(Debug)]
+pub(super) enum Failure {
+    /// The file is no database, or a broken one.
+    Damaged(String),
+    /// There is no room, by the file's bound or on the disk.
+    Full(String),
+    /// Anything else, in words for operators.
+    Trouble(String),
+}
+
+impl From<rusqlite::Error> for Failure {
+    fn from(error: rusqlite::Error) -> Self {
+        use crate::sqlite::Failure as Known;
+        let is_full = error.sqlite_error_code() == Some(ErrorCode::DiskFull);
+        match Known::from(error) {
+            Known::Damaged(what) => Self::Damaged(what),
+            Known::Trouble(what) if is_full => Self::Full(what),
+            Known::Trouble(what) => Self::Trouble(what),
+        }
+    }
+}
+
+/// A row that has been written or removed.
+#[derive(Debug)]
+pub(super) struct Touched {
+    pub print: u64,
+    pub kind: Kind,
+    pub route: Arc<str>,
+    pub size: u32,
+}
+
+/// What a transaction has changed, to be told to the index once it is committed.
+#[derive(Debug, Default)]
+pub(super) struct Changes {
+    pub gone: Vec<Touched>,
+    pub come: Vec<(Touched, u32)>,
+}
+
+/// An open file.
+#[derive(Debug)]
+pub(super) struct File {
+    connection: Connection,
+    path: PathBuf,
+    /// Device and inode.
+    identity: Option<(u64, u64)>,
+}
+
+impl File {
+    /// Opens the file, and makes it where it is missing or of another version.
+    pub fn open(path: &Path) -> Result<Self, Failure> {
+        if let Some(folder) = path.parent() {
+            // What cannot be made is told by the opening.
+            let _ = std::fs::create_dir_all(folder);
+        }
+        // Answers are nobody else's business; the other parts get the same mode.
+        // Never opened where it is there: closing it would give up the locks that others of this process hold.
+        let _ = std::fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(path);
+        let mut connection = connect(path, OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE)?;
+        if number(&connection, "page_count")? > 0 {
+            let (application, version) = (number(&connection, "application_id")?, number(&connection, "user_version")?);
+            let is_empty = number(&connection, "schema_version")? == 0;
+            if application != APPLICATION && !is_empty {
+                return Err(Failure::Damaged("it is another program's database".to_owned()));
+            }
+            if version != VERSION && !is_empty {
+                tracing::info!(file = %path.display(), version, "the cache was written by another version: it begins anew");
+                drop(connection);
+                remove(path);
+                connection = connect(path, OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE)?;
+            }
+        }
+        connection.pragma_update(None, "auto_vacuum", "INCREMENTAL")?;
+        connection.pragma_update(None, "journal_mode", "WAL")?;
+        // A power cut takes the last commits, and leaves the file sound.
+        connection.pragma_update(None, "synchronous", "NORMAL")?;
+        let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+        // Another process may have come first.
+        if number(&transaction, "user_version")? == 0 {
+            transaction.execute_batch(TABLES)?;
+            transaction.pragma_update(None, "application_id", APPLICATION)?;
+            transaction.pragma_update(None, "user_version", VERSION)?;
+        }
+        transaction.commit()?;
+        Ok(Self { connection, path: path.to_owned(), identity: identity(path) })
+    }
+
+    /// Whether it still is the file of that name.
+    pub fn is_there(&self) -> bool {
+        self.identity.is_some() && self.identity == identity(&self.path)
+    }
+
+    /// The file has so many pages at most, and writes its log back when that has so many.
+    pub fn hold_within(&self, pages: u64, log: u64) -> Result<(), Failure> {
+        let set = |name: &str, value: u64| {
+            let value = i64::try_from(value).unwrap_or(i64::MAX);
+            self.connection.pragma_update_and_check(None, name, value, |_| Ok(()))
+        };
+        set("max_page_count", pages.min(u64::from(u32::MAX - 1)))?;
+        set("wal_autocheckpoint", log)?;
+        set("journal_size_limit", log * PAGE)?;
+        Ok(())
+    }
+
+    /// Pages there are, and those of them that are free.
+    pub fn pages(&self) -> Result<(u64, u64), Failure> {
+        let count = |name| number(&self.connection, name).map(|count| u64::try_from(count).unwrap_or_default());
+        Ok((count("page_count")?, count("freelist_count")?))
+    }
+
+    fn act<T>(&mut self, act: impl FnOnce(&Transaction<'_>) -> Result<T, Failure>) -> Result<T, Failure> {
+        let transaction = self.connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+        let done = act(&transaction)?;
+        transaction.commit()?;
+        Ok(done)
+    }
+
+    /// Writes things in the place of what was under their keys.
+    pub fn put<'a>(
+        &mut self,
+        things: impl Iterator<Item = (&'a Key, &'a Stored)>,
+        turn: u32,
+    ) -> Result<Changes, Failure> {
+        self.act(|transaction| {
+            let mut changes = Changes::default();
+            let mut body = transaction.prepare("INSERT INTO bodies (body) VALUES (?1)")?;
+            let mut answer = transaction
+                .prepare("INSERT INTO answers VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13)")?;
+            let mut remove = Remove::of(transaction)?;
+            for (key, stored) in things {
+                let (print, size) = (row::print(key), row::size(stored));
+                changes.gone.extend(remove.one(print)?);
+                body.execute([&*stored.body])?;
+                answer.execute(rusqlite::params![
+                    print,
+                    key.0,
+                    stored.kind.number(),
+                    &*stored.route,
+                    stored.client.as_deref(),
+                    stored.kb_version.as_deref(),
+                    row::nanos(stored.stored),
+                    row::nanos(stored.expires),
+                    row::nanos(stored.keep_until),
+                    turn,
+                    size,
+                    row::checksum(key, stored),
+                    transaction.last_insert_rowid(),
+                ])?;
+                let touched = Touched { print: key.print(), kind: stored.kind, route: stored.route.clone(), size };
+                changes.come.push((touched, row::seconds(stored.keep_until)));
+            }
+            Ok(changes)
+        })
+    }
+
+    /// Removes rows, as far as they are there.
+    pub fn remove(&mut self, prints: &[u64]) -> Result<Changes, Failure> {
+        self.act(|transaction| {
+            let mut remove = Remove::of(transaction)?;
+            let mut changes = Changes::default();
+            for print in prints {
+                changes.gone.extend(remove.one(print.cast_signed())?);
+            }
+            Ok(changes)
+        })
+    }
+
+    /// The rows behind one, in the order of their numbers, `most` of them at most.
+    pub fn after(&self, print: Option<i64>, most: u32) -> Result<Vec<(Touched, Known)>, Failure> {
+        let mut select = self.connection.prepare(
+            "SELECT print, kind, route, size, used, keep_until FROM answers
+             WHERE ?1 IS NULL OR print > ?1 ORDER BY print LIMIT ?2",
+        )?;
+        let mut rows = select.query((print, most))?;
+        let mut found = Vec::new();
+        while let Some(row) = rows.next()? {
+            let touched = touched(row)?;
+            let keep_until = Duration::from_nanos(u64::try_from(row.get::<_, i64>(5)?).unwrap_or_default());
+            let used = u32::try_from(row.get::<_, i64>(4)?).unwrap_or_default();
+            let known = Known { used, until: row::seconds(keep_until), size: touched.size };
+            found.push((touched, known));
+        }
+        Ok(found)
+    }
+
+    /// Of the rows behind one, those that are such: their numbers; and the last row that was looked at, where
+    /// there are more.
+    pub fn such(&self, which: &Which, after: Option<i64>, most: u32) -> Result<(Vec<u64>, Option<i64>), Failure> {
+        let mut select = self.connection.prepare(
+            "SELECT print, (?3 IS NULL OR route = ?3) AND (?4 IS NULL OR client IS ?4) AND (?5 IS NULL OR kind = ?5)
+             FROM answers WHERE ?1 IS NULL OR print > ?1 ORDER BY print LIMIT ?2",
+        )?;
+        let kind = which.kind.map(Kind::number);
+        let mut rows = select.query((after, most, which.route.as_deref(), which.client.as_deref(), kind))?;
+        let (mut such, mut last, mut seen) = (Vec::new(), None, 0);
+        while let Some(row) = rows.next()? {
+            let print: i64 = row.get(0)?;
+            if row.get(1)? {
+                such.push(print.cast_unsigned());
+            }
+            (last, seen) = (Some(print), seen + 1);
+        }
+        Ok((such, last.filter(|_| seen == most)))
+    }
+
+    /// Writes down when things were used last.
+    pub fn note_used(&mut self, used: &[(u64, u32)]) -> Result<(), Failure> {
+        self.act(|transaction| {
+            let mut update = transaction.prepare("UPDATE answers SET used = ?2 WHERE print = ?1")?;
+            for (print, turn) in used {
+                update.execute((print.cast_signed(), turn))?;
+            }
+            Ok(())
+        })
+    }
+
+    pub fn turn(&self) -> Result<u32, Failure> {
+        let turn: Option<i64> = self.connection.query_row("SELECT turn FROM turns", [], |row| row.get(0)).optional()?;
+        Ok(turn.and_then(|turn| u32::try_from(turn).ok()).unwrap_or_default())
+    }
+
+    pub fn set_turn(&mut self, turn: u32) -> Result<(), Failure> {
+        self.connection.execute("UPDATE turns SET turn = ?1", [turn])?;
+        Ok(())
+    }
+
+    /// Gives free pages back to the disk.
+    pub fn shrink(&self, pages: u64) -> Result<(), Failure> {
+        // It yields a row for each page.
+        let mut vacuum = self.connection.prepare(&format!("PRAGMA incremental_vacuum({pages})"))?;
+        let mut rows = vacuum.query([])?;
+        while rows.next()?.is_some() {}
+        Ok(())
+    }
+
+    /// Writes the log back, and gives its room back to the disk if nobody reads.
+    pub fn fold_log(&self) {
+        // It is tried again by and by.
+        let _ = self.connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()));
+    }
+}
+
+/// What removes one row.
+struct Remove<'a> {
+    answer: rusqlite::Statement<'a>,
+    body: rusqlite::Statement<'a>,
+}
+
+impl<'a> Remove<'a> {
+    fn of(connection: &'a Connection) -> Result<Self, Failure> {
+        Ok(Self {
+            answer: connection
+                .prepare("DELETE FROM answers WHERE print = ?1 RETURNING print, kind, route, size, body")?,
+            body: connection.prepare("DELETE FROM bodies WHERE id = ?1")?,
+        })
+    }
+
+    fn one(&mut self, print: i64) -> Result<Option<Touched>, Failure> {
+        let gone = self.answer.query_row([print], |row| Ok((touched(row)?, row.get::<_, i64>(4)?))).optional()?;
+        let Some((gone, body)) = gone else { return Ok(None) };
+        self.body.execute([body])?;
+        Ok(Some(gone))
+    }
+}
+
+fn touched(row: &rusqlite::Row<'_>) -> rusqlite::Result<Touched> {
+    Ok(Touched {
+        print: row.get::<_, i64>(0)?.cast_unsigned(),
+        // A number that nobody wrote; the row is never given back, for its checksum.
+        kind: Kind::numbered(row.get(1)?).unwrap_or(Kind::Answer),
+        route: row.get::<_, String>(2)?.into(),
+        size: row.get(3)?,
+    })
+}
+
+fn number(connection: &Connection, name: &str) -> Result<i64, Failure> {
+    Ok(connection.pragma_query_value(None, name, |row| row.get(0))?)
+}
+
+fn connect(path: &Path, flags: OpenFlags) -> Result<Connection, Failure> {
+    let connection = Connection::open_with_flags(path, flags | OpenFlags::SQLITE_OPEN_NO_MUTEX)?;
+    connection.busy_timeout(BUSY)?;
+    Ok(connection)
+}
+
+/// A connection that only reads.
+pub(super) fn open_to_read(path: &Path) -> Result<Connection, Failure> {
+    let connection = connect(path, OpenFlags::SQLITE_OPEN_READ_ONLY)?;
+    if (number(&connection, "application_id")?, number(&connection, "user_version")?) == (APPLICATION, VERSION) {
+        Ok(connection)
+    } else {
+        Err(Failure::Trouble("the file is not written by this version yet".to_owned()))
+    }
+}
+
+fn identity(path: &Path) -> Option<(u64, u64)> {
+    std::fs::metadata(path).ok().map(|file| (file.dev(), file.ino()))
+}
+
+fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(suffix);
+    name.into()
+}
+
+/// Removes the file and what belongs to it.
+pub(super) fn remove(path: &Path) {
+    for part in PARTS {
+        // What is not there need not be removed, and what cannot be is found by the next opening.
+        let _ = std::fs::remove_file(with_suffix(path, part));
+    }
+}
+
+/// Sets a damaged file aside, in the place of one that was set aside before: they would fill the disk.
+pub(super) fn set_aside(path: &Path, why: &str) -> Result<(), Failure> {
+    remove_set_aside(path);
+    let suffix = format!(".damaged-{}", Clock.wall().as_secs());
+    for part in PARTS {
+        let (from, to) = (with_suffix(path, part), with_suffix(path, &format!("{suffix}{part}")));
+        match std::fs::rename(&from, &to) {
+            Err(error) if part.is_empty() && error.kind() != io::ErrorKind::NotFound => {
+                return Err(Failure::Trouble(format!("the cache is damaged ({why}) and cannot be set aside: {error}")));
+            }
+            _ => {}
+        }
+    }
+    let kept = with_suffix(path, &suffix);
+    tracing::warn!(
+        file = %path.display(), kept = %kept.display(), why,
+        "the cache on disk was damaged: it is set aside and begins anew"
+    );
+    Ok(())
+}
+
+fn remove_set_aside(path: &Path) {
+    let (Some(folder), Some(name)) = (path.parent(), path.file_name().and_then(|name| name.to_str())) else { return };
+    let Ok(entries) = std::fs::read_dir(folder) else { return };
+    let prefix = format!("{name}.damaged-");
+    for entry in entries.flatten() {
+        if entry.file_name().to_str().is_some_and(|name| name.starts_with(&prefix)) {
+            let _ = std::fs::remove_file(entry.path());
+        }
+    }
+}

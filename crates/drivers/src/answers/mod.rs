@@ -1,0 +1,203 @@
+//! Cached answers in memory, and behind it in an SQLite file.
+//!
+//! **What is promised.** What is in memory is given at once, and so is what is known to be nowhere: an
+//! index in memory says what the file may have, so that a miss asks no disk. Writes are made behind the
+//! traffic by one thread, from a bounded queue; look-ups are read by another, which waits for no write. A disk that
+//! is slow, full or gone costs hits and nothing else: a look-up that takes long makes all others be answered
+//! as misses until it is over, and what cannot be written in time is dropped and counted.
+//!
+//! The file holds no more than its bound; what was used least recently goes first. Each row has a checksum,
+//! so that a flipped bit is a miss. A damaged file is set aside under another name and a new one begun; one
+//! of another version is replaced. What was written survives the process; a power cut may take the last
+//! seconds of it, and nothing more.
+
+mod desk;
+mod file;
+mod index;
+mod reader;
+mod row;
+mod tend;
+#[cfg(test)]
+mod tests;
+mod writer;
+
+use std::collections::BTreeMap;
+use std::io;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use state::answers::{Bounds, Holding, Key, Kind, Stats, Stored, Which};
+use state::{Answer, Answers, InProcessAnswers, Unreadable};
+use tokio::sync::oneshot;
+
+use desk::{Desk, Order, Pending};
+use reader::Lookup;
+
+/// Answers in memory and on disk. Dropped, it writes what it still has, if that can be written at once.
+#[derive(Debug)]
+pub struct TieredAnswers {
+    desk: Arc<Desk>,
+    lookups: std::sync::mpsc::SyncSender<Lookup>,
+}
+
+impl TieredAnswers {
+    /// Answers within these bounds, those on disk in the file at `path`, which is made when there is something to
+    /// write. The file is opened by threads of its own: whatever is wrong with it is told by [`Answers::stats`].
+    ///
+    /// # Errors
+    /// The system's, when no thread can be had.
+    pub fn open(path: PathBuf, bounds: Bounds) -> io::Result<Self> {
+        Self::with(path, Desk::new(bounds))
+    }
+
+    fn with(path: PathBuf, desk: Desk) -> io::Result<Self> {
+        let desk = Arc::new(desk);
+        let (lookups, asked) = std::sync::mpsc::sync_channel(reader::MOST_LOOKUPS);
+        let (reading, writing, read_from) = (desk.clone(), desk.clone(), path.clone());
+        let thread = |name: &str| std::thread::Builder::new().name(name.to_owned());
+        thread("answers-reader").spawn(move || reader::read_out(&reading, &read_from, &asked))?;
+        thread("answers").spawn(move || writer::write_out(&writing, path))?;
+        Ok(Self { desk, lookups })
+    }
+
+    fn memory(&self) -> &InProcessAnswers {
+        &self.desk.memory
+    }
+
+    /// What is in memory, which counts as used on disk too.
+    fn find(&self, key: &Key) -> Option<Arc<Stored>> {
+        let found = self.memory().find(key)?;
+        if self.desk.is_on() {
+            self.desk.index.touch(key.print());
+        }
+        Some(found)
+    }
+
+    /// Whether the disk is worth a question about this key.
+    fn may_be_on_disk(&self, key: &Key) -> bool {
+        self.desk.index.may_have(key.print())
+    }
+
+    /// Asks the disk, unless it would not answer soon.
+    fn look_up(&self, keys: Vec<Key>) -> Option<oneshot::Receiver<Vec<Option<Arc<Stored>>>>> {
+        if self.desk.is_stuck() {
+            return None;
+        }
+        let (reply, answer) = oneshot::channel();
+        let removals = self.desk.removals();
+        self.lookups.try_send(Lookup { keys, removals, reply }).ok()?;
+        Some(answer)
+    }
+
+    /// Puts an order behind everything that was put before.
+    fn order<T: Send + 'static>(
+        &self,
+        order: Order,
+        answer: oneshot::Receiver<Result<T, Unreadable>>,
+    ) -> Answer<Result<T, Unreadable>> {
+        if let Err(refused) = self.desk.order(order) {
+            return Answer::Ready(Err(refused));
+        }
+        Answer::Later(Box::pin(async move {
+            let gone = || Unreadable("the thread of the cache on disk has ended; please report this".to_owned());
+            answer.await.unwrap_or_else(|_| Err(gone()))
+        }))
+    }
+}
+
+impl Answers for TieredAnswers {
+    fn get(&self, key: &Key) -> Answer<Option<Arc<Stored>>> {
+        if let Some(found) = self.find(key) {
+            return Answer::Ready(Some(found));
+        }
+        if !self.desk.is_on() || !self.may_be_on_disk(key) {
+            return Answer::Ready(None);
+        }
+        let Some(answer) = self.look_up(vec![*key]) else { return Answer::Ready(None) };
+        Answer::Later(Box::pin(async move { answer.await.ok().and_then(|found| found.into_iter().next().flatten()) }))
+    }
+
+    fn get_many(&self, keys: &[Key]) -> Answer<Vec<Option<Arc<Stored>>>> {
+        let mut found: Vec<Option<Arc<Stored>>> = keys.iter().map(|key| self.find(key)).collect();
+        if !self.desk.is_on() {
+            return Answer::Ready(found);
+        }
+        let missing =
+            found.iter().zip(keys).enumerate().filter(|(_, (found, key))| found.is_none() && self.may_be_on_disk(key));
+        let (places, asked): (Vec<usize>, Vec<Key>) = missing.map(|(at, (_, key))| (at, *key)).unzip();
+        if asked.is_empty() {
+            return Answer::Ready(found);
+        }
+        let Some(answer) = self.look_up(asked) else { return Answer::Ready(found) };
+        Answer::Later(Box::pin(async move {
+            for (at, stored) in places.into_iter().zip(answer.await.unwrap_or_default()) {
+                if let Some(place) = found.get_mut(at) {
+                    *place = stored;
+                }
+            }
+            found
+        }))
+    }
+
+    fn put(&self, key: Key, stored: Arc<Stored>) {
+        self.memory().keep(key, stored.clone());
+        if self.desk.is_on() {
+            self.desk.put(key, stored);
+        }
+    }
+
+    fn remove(&self, key: &Key) -> Answer<Result<bool, Unreadable>> {
+        let pending = self.desk.begin_removal(Pending::Key(*key));
+        let was_in_memory = self.memory().take(key).is_some();
+        if !self.desk.is_on() {
+            self.desk.end_removal(pending);
+            return Answer::Ready(Ok(was_in_memory));
+        }
+        let (reply, answer) = oneshot::channel();
+        self.order(Order::Remove { key: *key, was_in_memory, pending, reply }, answer)
+    }
+
+    fn purge(&self, which: &Which) -> Answer<Result<u64, Unreadable>> {
+        let pending = self.desk.begin_removal(Pending::Which(which.clone()));
+        let in_memory = self.memory().take_all(which);
+        if !self.desk.is_on() {
+            self.desk.end_removal(pending);
+            return Answer::Ready(Ok(in_memory.len() as u64));
+        }
+        let (reply, answer) = oneshot::channel();
+        let in_memory = in_memory.iter().map(Key::print).collect();
+        self.order(Order::Purge { which: which.clone(), in_memory, pending, reply }, answer)
+    }
+
+    fn stats(&self) -> Stats {
+        Stats { memory: self.memory().tier(), disk: self.desk.tier() }
+    }
+
+    fn holdings(&self) -> Vec<Holding> {
+        let mut all: BTreeMap<(Kind, Arc<str>), Holding> = BTreeMap::new();
+        let on_disk =
+            self.desk.tally().into_iter().map(|((kind, route), disk)| Holding { kind, route, memory: (0, 0), disk });
+        for Holding { kind, route, memory, disk } in self.memory().holdings().into_iter().chain(on_disk) {
+            let none = Holding { kind, route: route.clone(), memory: (0, 0), disk: (0, 0) };
+            let holding = all.entry((kind, route)).or_insert(none);
+            holding.memory = (holding.memory.0 + memory.0, holding.memory.1 + memory.1);
+            holding.disk = (holding.disk.0 + disk.0, holding.disk.1 + disk.1);
+        }
+        all.into_values().collect()
+    }
+
+    fn bound(&self, bounds: Bounds) {
+        self.desk.bound(bounds);
+    }
+
+    fn flush(&self, patience: Duration) -> bool {
+        self.desk.flush(patience)
+    }
+}
+
+impl Drop for TieredAnswers {
+    fn drop(&mut self) {
+        self.desk.close();
+    }
+}
