@@ -6,7 +6,7 @@ use http::HeaderMap;
 use http::header::CONTENT_TYPE;
 
 use super::usage::Counts;
-use super::{failed_finish, usage, whole};
+use super::{failed_finish, is_nothing, usage, whole};
 use crate::ask::{Ask, Chat};
 use crate::json::{self, Kind, Member, Value};
 use crate::{Answer, errors};
@@ -136,16 +136,6 @@ fn read(body: &[u8]) -> Result<(Value<'_>, Parts<'_>), Fault> {
         return Err(errors::inside_success(root));
     }
     Ok((root, parts))
-}
-
-/// An error that says nothing is none: null, false, `""`, `{}`.
-pub(super) fn is_nothing(value: Value<'_>) -> bool {
-    match value.kind() {
-        Kind::Null => true,
-        Kind::Bool => value.as_bool() == Some(false),
-        Kind::String | Kind::Object => value.is_empty(),
-        Kind::Number | Kind::Array => false,
-    }
 }
 
 /// DeepSeek keeps a connection alive with blank lines before the body.

@@ -3,10 +3,9 @@
 use base::{Fault, Kind as FaultKind};
 use bytes::{Bytes, BytesMut};
 
-use super::answer::is_nothing;
 use super::choices::Choices;
 use super::shape::Shape;
-use super::{failed_finish, request, usage};
+use super::{failed_finish, is_nothing, request, usage};
 use crate::ask::{Ask, Chat};
 use crate::json::{self, Kind, Span, Value};
 use crate::sse::{DONE, Event, Output, Reader, push_event};

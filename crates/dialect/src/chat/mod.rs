@@ -4,25 +4,30 @@
 //! chunk by chunk and passed on as slices.
 
 mod answer;
+mod assembly;
 mod choices;
 mod chunks;
 pub mod images;
 pub mod prompt;
 mod request;
 mod shape;
+mod storable;
 mod typed;
 pub mod usage;
 mod whole;
 
 pub use answer::{answer, pass};
+pub use assembly::{Assembly, Broken};
 pub use chunks::Chunks;
 pub use request::encode;
+pub use storable::{Storable, Unstorable, is_storable};
 pub use typed::Typed;
+pub use whole::events;
 
 use base::Fault;
 
 use crate::errors;
-use crate::json::Value;
+use crate::json::{Kind, Value};
 
 /// Finish reasons that stand for a failure of the upstream: Mistral and OpenRouter, DeepSeek,
 /// Zhipu.
@@ -34,6 +39,16 @@ fn failed_finish(reason: Value<'_>) -> Option<Fault> {
     FAILED
         .contains(&reason)
         .then(|| errors::bad_response(format!("the upstream gave up its answer: finish_reason is '{reason}'")))
+}
+
+/// An error that says nothing is none: null, false, `""`, `{}`.
+fn is_nothing(value: Value<'_>) -> bool {
+    match value.kind() {
+        Kind::Null => true,
+        Kind::Bool => value.as_bool() == Some(false),
+        Kind::String | Kind::Object => value.is_empty(),
+        Kind::Number | Kind::Array => false,
+    }
 }
 
 #[cfg(test)]

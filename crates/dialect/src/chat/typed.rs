@@ -3,9 +3,8 @@
 use base::{Endpoint, Fault, Kind as FaultKind};
 use bytes::Bytes;
 
-use super::answer::is_nothing;
 use super::chunks::{garbage, is_noise, is_whole, text_chars};
-use super::usage;
+use super::{is_nothing, usage};
 use crate::json::{self, Kind, Value};
 use crate::sse::{Event, Output, Reader};
 use crate::{Ask, Decode, Progress, errors};

@@ -235,6 +235,18 @@ pub fn split(ask: &Ask, max_inputs: usize) -> Vec<Ask> {
     }
 }
 
+/// Whether an answer in the caller's form is a whole ranking, which may be given again, and not one
+/// that only took the place of a failure (see [`degraded`]; text-embeddings-inference's form has no
+/// room to say so). As many results as were asked for are whole.
+#[must_use]
+pub fn is_storable(view: &View, answer: &[u8]) -> bool {
+    let Ok(root) = json::parse(answer) else { return false };
+    let list = if view.reply == Reply::Tei { Some(root) } else { root.get("results") };
+    let wanted = view.top_n.unwrap_or(view.documents.len());
+    let is_degraded = root.get("degraded").is_some_and(|degraded| degraded.as_bool() != Some(false));
+    !is_degraded && list.is_some_and(|list| list.elements().count() == wanted)
+}
+
 fn slice(body: &[u8], span: Span) -> &str {
     body.get(span.range()).and_then(|bytes| std::str::from_utf8(bytes).ok()).unwrap_or_default()
 }

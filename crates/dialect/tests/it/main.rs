@@ -12,3 +12,5 @@ mod ollama;
 mod rerank;
 #[cfg(test)]
 mod support;
+#[cfg(test)]
+mod whole;

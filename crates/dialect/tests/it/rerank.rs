@@ -327,6 +327,26 @@ fn a_degraded_answer_keeps_the_given_order() {
 }
 
 #[test]
+fn only_a_whole_ranking_is_stored() {
+    for more in [json!({}), json!({"top_n": 2}), json!({"top_k": 2})] {
+        let mut body = json!({"model": "r", "query": "q", "documents": ["a", "b", "c"]});
+        body.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        let ask = call(&body);
+        let dialect::View::Rerank(view) = &ask.view else { panic!("{ask:?}") };
+        let whole = answer(Protocol::Cohere, &ask, &reply(Protocol::Cohere, &[(2, 0.9), (0, 0.5), (1, 0.1)])).unwrap();
+        assert!(rerank::is_storable(view, &whole.body), "{more}");
+        let part = answer(Protocol::Cohere, &ask, &reply(Protocol::Cohere, &[(2, 0.9)])).unwrap();
+        assert!(!rerank::is_storable(view, &part.body), "{more}");
+        assert!(!rerank::is_storable(view, &rerank::degraded(&ask)), "{more}");
+    }
+    let ask = call(&json!({"model": "r", "query": "q", "texts": ["a"]}));
+    let dialect::View::Rerank(view) = &ask.view else { panic!("{ask:?}") };
+    assert!(rerank::is_storable(view, br#"[{"index":0,"score":0.5}]"#));
+    assert!(!rerank::is_storable(view, b"[]"));
+    assert!(!rerank::is_storable(view, b"["));
+}
+
+#[test]
 fn an_error_inside_a_200_is_classed_by_what_it_says() {
     let ask = call(&json!({"model": "r", "query": "q", "documents": ["a"]}));
     let throttled = r#"{"error":{"message":"slow down","type":"rate_limit_error","code":"rate_limit_exceeded"}}"#;
