@@ -9,8 +9,9 @@ use crate::incident::{Expect, Fault, Incident, Promise, SETTLED};
 /// Two tries of one call overlap only beyond this: an upstream may hear late that it has been given up.
 const HEARING: Duration = Duration::from_millis(250);
 
-/// Calls that were under way when an upstream asked for a rest may arrive so late.
-const UNDER_WAY: Duration = Duration::from_millis(500);
+/// Calls that were under way when an upstream asked for a rest may arrive so late, and a busy machine may let the
+/// gateway hear of it late. What is left of the shortest rest sees several calls of whoever does not keep it.
+const UNDER_WAY: Duration = Duration::from_millis(750);
 
 /// A sick upstream hears so late of a call that was given up that the next one may seem to run beside it.
 const HEARING_OF_TRIALS: Duration = Duration::from_millis(100);
