@@ -107,6 +107,7 @@ fn ledger(desk: &Desk) -> Value {
         "why": health.trouble.map(|trouble| trouble.what),
         "entries_waiting": health.waiting,
         "requests_lost": health.lost,
+        "quotas_unread": desk.live.books.unopened(),
     })
 }
 

@@ -330,8 +330,8 @@ pub struct Record {
     /// Whose they are, where it is not the upstream alone that answered: parts of a split call, and answers
     /// that came and were not passed on. Empty otherwise.
     pub spending: Spending,
-    /// It was settled with the quota of its client.
-    pub is_settled: bool,
+    /// The account of its client's quota that it was settled with; 0 where it was with none.
+    pub settled_in: u64,
     /// From arrival to the first content of a stream.
     pub first_content: Option<Duration>,
     /// From arrival to the last byte.

@@ -39,10 +39,15 @@ impl Alerts {
         }
     }
 
+    /// What has happened since this was last called.
+    #[must_use]
+    pub fn take(&self) -> Vec<Alert> {
+        std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
     /// Tells what has happened since this was last called.
     pub fn tell(&self, metrics: &Metrics) {
-        let waiting = std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner));
-        for Alert::Quota { client, kind, share, per, until } in waiting {
+        for Alert::Quota { client, kind, share, per, until } in self.take() {
             metrics.quota_warned(&client, kind);
             let percent = share * 100.0;
             tracing::warn!(client = &*client, kind, "{percent}% of the quota is used; the {per} ends {until}");

@@ -1,18 +1,21 @@
 //! What is written down of use: every call's in the ledger, and what the ledger knows of quotas that this
 //! process has just come to count.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use base::{Cost, Outcome, Period, Record, Usage};
-use foldhash::HashMap;
+use base::{Cost, Outcome, Record, Usage};
 use state::{
-    Accounts, Amounts, Answer, Answers, Columns, Coming, Entry, InProcessAccounts, InProcessAnswers, InProcessLedger,
-    InProcessVersions, Ledger, Question, Row, Sums, Unreadable, Versions,
+    Accounts, Answers, Entry, InProcessAccounts, InProcessAnswers, InProcessLedger, InProcessVersions, Ledger, Row,
+    Sums, Unreadable, Versions,
 };
 use tokio::sync::watch;
 
-use crate::purse::{Owner, Unknown};
+use crate::purse::Unknown;
+
+mod opening;
+
+use opening::Opening;
 
 /// Where state is kept that outlives the process, or is shared with others. By default nowhere: it is in
 /// this process alone.
@@ -47,41 +50,65 @@ impl Default for Stores {
 pub struct Books {
     /// What was used.
     pub ledger: Arc<dyn Ledger>,
-    /// Bounded by the periods of one configuration's quotas, for each reload while the ledger is out.
-    openings: Mutex<Vec<Opening>>,
-    /// How many there are, those included that are awaited.
+    openings: Mutex<Openings>,
+    /// How many there are.
     outstanding: watch::Sender<usize>,
 }
 
-/// What was used in a period before this process counted it.
-#[derive(Debug)]
-struct Opening {
-    coming: Coming<Result<Vec<Row>, Unreadable>>,
-    period: Period,
-    of: Vec<Owner>,
+/// Locked while entries are booked and questions put, so that of two of them it is known which came first.
+#[derive(Debug, Default)]
+struct Openings {
+    /// Bounded by the periods of the quotas in force.
+    unanswered: Vec<Opening>,
+    /// So far.
+    count: u64,
 }
+
+/// After an answer that was none the ledger is asked again so soon at first, and so soon at last.
+const AGAIN: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(5));
 
 impl Books {
     pub(crate) fn new(ledger: Arc<dyn Ledger>) -> Self {
         Self { ledger, openings: Mutex::default(), outstanding: watch::Sender::new(0) }
     }
 
-    /// Asks the ledger for what was used before. What is booked after this is not in the answer, and must
-    /// be counted by the process itself.
+    fn openings(&self) -> MutexGuard<'_, Openings> {
+        self.openings.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Forgets openings whose quotas are gone, and tells how many are left.
+    fn count(&self, openings: &mut Openings) {
+        openings.unanswered.retain_mut(|opening| opening.waiting() > 0);
+        self.outstanding.send_replace(openings.unanswered.len());
+    }
+
+    /// Books entries. Never waits for a store.
+    pub(crate) fn book(&self, entries: Vec<Entry>) {
+        let mut openings = self.openings();
+        for opening in &mut openings.unanswered {
+            entries.iter().for_each(|entry| opening.note(entry));
+        }
+        self.ledger.book(entries);
+    }
+
+    /// Asks the ledger for what was used before. What is booked after this must be counted by the process
+    /// itself.
     pub(crate) fn open(&self, unknown: Unknown) {
-        let by = Columns { client: true, ..Columns::default() };
+        let mut openings = self.openings();
         for (period, of) in unknown {
-            let (from, to) = (Duration::from_secs(period.start), Some(Duration::from_secs(period.end)));
-            let question = Question { from, to, by, client: None };
-            match self.ledger.report(question) {
-                Answer::Ready(Ok(rows)) => add_up(&rows, period, &of),
-                answer => {
-                    let opening = Opening { coming: answer.into_future(), period, of };
-                    self.openings.lock().unwrap_or_else(PoisonError::into_inner).push(opening);
-                    self.outstanding.send_modify(|count| *count += 1);
-                }
+            openings.count += 1;
+            let mut opening = Opening::new(openings.count, period, of);
+            if !opening.ask(&*self.ledger) {
+                openings.unanswered.push(opening);
             }
         }
+        self.count(&mut openings);
+    }
+
+    /// Clients whose quota counts this process alone, since the ledger has not told what was used before.
+    #[must_use]
+    pub fn unopened(&self) -> usize {
+        self.openings().unanswered.iter_mut().map(Opening::waiting).sum()
     }
 
     /// Waits until the ledger has told all that was asked, at most `patience`; true where it has.
@@ -90,34 +117,42 @@ impl Books {
         tokio::time::timeout(patience, outstanding.wait_for(|count| *count == 0)).await.is_ok_and(|seen| seen.is_ok())
     }
 
-    /// Adds what the ledger tells to the accounts as it comes, for ever.
+    /// Adds what the ledger tells to the accounts as it comes, and asks again what it did not tell, for ever.
     pub async fn keep_opening(&self) {
         let mut outstanding = self.outstanding.subscribe();
+        let mut wait = AGAIN.0;
         // An error means that the process is gone, and this task with it.
         while outstanding.wait_for(|count| *count > 0).await.is_ok() {
-            let openings = std::mem::take(&mut *self.openings.lock().unwrap_or_else(PoisonError::into_inner));
-            for Opening { coming, period, of } in openings {
-                match coming.await {
-                    Ok(rows) => add_up(&rows, period, &of),
-                    Err(error) => {
-                        tracing::error!(
-                            "quotas begin without what was used before, the usage ledger does not tell it: {error}"
-                        );
-                    }
-                }
-                self.outstanding.send_modify(|count| *count -= 1);
+            let next = {
+                let mut openings = self.openings();
+                openings.unanswered.iter_mut().find_map(|opening| Some((opening.id, opening.take()?)))
+            };
+            if let Some((id, coming)) = next {
+                let told = coming.await;
+                wait = if told.is_ok() { AGAIN.0 } else { wait };
+                self.told(id, told);
+            } else {
+                tokio::time::sleep(wait).await;
+                wait = (wait * 2).min(AGAIN.1);
+                self.ask_again();
             }
         }
     }
-}
 
-fn add_up(rows: &[Row], period: Period, of: &[Owner]) {
-    let owners: HashMap<&str, &Owner> = of.iter().map(|owner| (&*owner.client, owner)).collect();
-    for row in rows {
-        let Some(Owner { currency, account, .. }) = owners.get(&*row.client) else { continue };
-        let tokens = row.sums.tokens_in.saturating_add(row.sums.tokens_out);
-        let cost = if row.currency == *currency { row.sums.cost } else { 0 };
-        account.settle(period, Amounts::default(), Amounts { tokens, cost });
+    fn told(&self, id: u64, told: Result<Vec<Row>, Unreadable>) {
+        let mut openings = self.openings();
+        let Some(at) = openings.unanswered.iter().position(|opening| opening.id == id) else { return };
+        match told {
+            Ok(rows) => openings.unanswered.swap_remove(at).add_up(&rows),
+            Err(error) => openings.unanswered.iter_mut().skip(at).take(1).for_each(|opening| opening.refused(&error)),
+        }
+        self.count(&mut openings);
+    }
+
+    fn ask_again(&self) {
+        let mut openings = self.openings();
+        openings.unanswered.retain_mut(|opening| !opening.ask(&*self.ledger));
+        self.count(&mut openings);
     }
 }
 
@@ -162,3 +197,6 @@ pub(crate) fn enter(mut record: Record, into: &mut Vec<Entry>) {
         own.sums.requests = 1;
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -93,9 +93,9 @@ impl Live {
         let metrics = Metrics::new()?;
         let mut kept = Kept::with(KeptPurses::new(stores.accounts));
         let books = Books::new(stores.ledger);
-        books.open(kept.purses.unknown(&snapshot, Clock.wall()));
         let running = kept.bind(snapshot, &|_| Counts::default());
         let kb_versions = KbVersions::new(stores.versions, &dice);
+        books.open(kept.purses.unknown(&running.snapshot, Clock.wall()));
         Ok(Arc::new(Self {
             clock: Clock,
             began: Clock.now(),
@@ -120,16 +120,24 @@ impl Live {
 
     /// Takes a new configuration into force. State of objects that stay is kept, of others dropped.
     pub fn put_in_force(&self, snapshot: Snapshot) {
+        let now = self.clock.wall();
+        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        let bind = |seat: Arc<Seat>| {
+            let running = kept.bind(snapshot.twin(), &|route| seat.counts(route));
+            (seat, Arc::new(running))
+        };
+        let twins: Vec<_> = self.seats().into_iter().map(bind).collect();
+        let running = Arc::new(kept.bind(snapshot, &|_| Counts::default()));
         // The ledger tells what was used before, and from then on the accounts count: nothing may be gathered
-        // in between.
+        // in between. Whoever gathers waits meanwhile, so all that takes long is done before and after.
         let mut gathering = self.gathering.lock().unwrap_or_else(PoisonError::into_inner);
         self.gather_into(&mut gathering);
-        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
-        self.books.open(kept.purses.unknown(&snapshot, self.clock.wall()));
-        for seat in self.seats() {
-            seat.put_in_force(kept.bind(snapshot.twin(), &|route| seat.counts(route)));
-        }
-        self.running.store(Arc::new(kept.bind(snapshot, &|_| Counts::default())));
+        self.books.open(kept.purses.unknown(&running.snapshot, now));
+        let old: Vec<_> = twins.into_iter().map(|(seat, twin)| seat.put_in_force(twin)).collect();
+        let before = self.running.swap(running);
+        drop(gathering);
+        kept.purses.look(now);
+        drop((old, before));
     }
 
     /// A seat for one worker, with a twin of the configuration in force.
@@ -212,11 +220,11 @@ impl Live {
                 echoes.note(&record, age.saturating_sub(record.took), &self.metrics);
                 self.log.append(&record);
                 self.metrics.count_cost(&record, &running.snapshot.currency);
-                charge(&running, &record);
+                charge(&running, &record, &self.metrics);
                 books::enter(record, &mut entries);
             }
         }
-        self.books.ledger.book(entries);
+        self.books.book(entries);
         self.alerts.tell(&self.metrics);
         // A burst's memory is given back.
         records.shrink_to(1024);
@@ -272,6 +280,7 @@ impl Live {
             kinds.filter_map(|(kind, share)| Some((&**client, kind, share?)))
         });
         self.metrics.show_quotas(shares);
+        self.metrics.show_unread_quotas(self.books.unopened());
         let health = self.books.ledger.health();
         self.metrics.show_ledger(health.waiting, health.lost);
     }
@@ -294,10 +303,16 @@ impl Live {
     }
 }
 
-/// Charges a quota with a call that had put nothing aside: it began before a reload brought the quota.
-fn charge(running: &Running, record: &Record) {
-    let (Some(client), Some(usage), false) = (&record.client, record.usage, record.is_settled) else { return };
-    if let Some(purse) = running.purses.named(client) {
+/// Charges a quota with a call that was settled with none, or with one that a reload has put out of force:
+/// it began before that. Counts what a quota of money could not.
+fn charge(running: &Running, record: &Record, metrics: &Metrics) {
+    let (Some(client), Some(usage)) = (&record.client, record.usage) else { return };
+    let Some(purse) = running.purses.named(client) else { return };
+    let is_counted = record.cost.as_ref().is_some_and(|cost| cost.currency == purse.terms.currency);
+    if purse.terms.cost.is_some() && !is_counted {
+        metrics.quota_uncounted(client);
+    }
+    if purse.id() != record.settled_in {
         let used = purse.weigh(usage, record.costs());
         purse.settle(purse.period(record.time), state::Amounts::default(), used);
     }

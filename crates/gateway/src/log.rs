@@ -270,7 +270,7 @@ mod tests {
             usage: Some(Usage { prompt: 3, completion: 4, cached: 0, units: 0, estimated: false }),
             cost: None,
             spending: base::Spending::default(),
-            is_settled: false,
+            settled_in: 0,
             first_content: None,
             took: Duration::from_millis(2),
             overhead: Duration::from_micros(500),

@@ -89,6 +89,10 @@ metrics! {
         "The share of its quota that a client has used in the period that runs, by kind: tokens, cost.";
     QUOTA_WARNINGS: "counter" "mai_quota_warnings_total" ["client", "kind"]
         "How often a client has come to one of the shares of its quota that are warned of.";
+    QUOTA_UNCOUNTED: "counter" "mai_quota_uncounted_total" ["client"]
+        "Requests that a quota of money could not count, or not whole: at an unknown price, or in another currency.";
+    QUOTAS_UNREAD: "gauge" "mai_quotas_unread" []
+        "Clients whose quota counts this process alone, since the usage ledger has not told yet what was used before.";
     USAGE_WAITING: "gauge" "mai_usage_entries_waiting" []
         "Entries of the usage ledger that are in memory alone: more than a few, and the database cannot be written.";
     USAGE_LOST: "counter" "mai_usage_requests_lost_total" []
@@ -168,6 +172,8 @@ pub struct Metrics {
     cost_other: CounterVec,
     quota_used: GaugeVec,
     quota_warnings: IntCounterVec,
+    quota_uncounted: IntCounterVec,
+    quotas_unread: IntGauge,
     usage_waiting: IntGauge,
     usage_lost: IntCounter,
     /// Open connections of callers.
@@ -233,6 +239,8 @@ impl Metrics {
             cost_other: amount(&COST_OTHER)?,
             quota_used: share(&QUOTA_USED)?,
             quota_warnings: counter(&QUOTA_WARNINGS)?,
+            quota_uncounted: counter(&QUOTA_UNCOUNTED)?,
+            quotas_unread: gauge(&QUOTAS_UNREAD)?.with_label_values::<&str>(&[]),
             usage_waiting: gauge(&USAGE_WAITING)?.with_label_values::<&str>(&[]),
             usage_lost: counter(&USAGE_LOST)?.with_label_values::<&str>(&[]),
             log_lost: gauge(&LOG_LOST)?.with_label_values::<&str>(&[]),
@@ -334,6 +342,16 @@ impl Metrics {
     /// A client has come to a share of its quota that is warned of.
     pub fn quota_warned(&self, client: &str, kind: &str) {
         self.quota_warnings.with_label_values(&[client, kind]).inc();
+    }
+
+    /// A quota of money could not count a request, or not whole.
+    pub fn quota_uncounted(&self, client: &str) {
+        self.quota_uncounted.with_label_values(&[client]).inc();
+    }
+
+    /// So many quotas do not know what was used before.
+    pub fn show_unread_quotas(&self, count: usize) {
+        self.quotas_unread.set(i64::try_from(count).unwrap_or(i64::MAX));
     }
 
     /// How quotas stand now: client, kind, share.

@@ -9,16 +9,18 @@ use foldhash::{HashMap, HashMapExt as _};
 use rules::quota::{self, Terms};
 use state::{Account, Accounts, Amounts, InProcessAccounts, Limits, Standing};
 
-use crate::alerts::{Alert, Alerts};
+use crate::alerts::Alerts;
+
+mod fund;
+
+pub(crate) use fund::Fund;
 
 /// The quota of one client, on one worker.
 #[derive(Debug)]
 pub struct Purse {
-    client: Arc<str>,
     /// What was written.
     pub terms: Arc<Terms>,
-    account: Arc<dyn Account>,
-    alerts: Arc<Alerts>,
+    fund: Arc<Fund>,
     /// The last period asked for, which is mostly the next one too: to know one from the calendar takes
     /// a microsecond.
     period: Mutex<Option<Period>>,
@@ -38,7 +40,13 @@ impl Purse {
     /// The account of all its periods.
     #[must_use]
     pub fn account(&self) -> &dyn Account {
-        &*self.account
+        self.fund.account()
+    }
+
+    /// Tells its account from all others; never 0.
+    #[must_use]
+    pub fn id(&self) -> u64 {
+        self.fund.id
     }
 
     /// What bounds a period.
@@ -50,7 +58,7 @@ impl Purse {
     /// The share of its tokens, and of its money, that has been used.
     #[must_use]
     pub fn shares(&self, at: Duration) -> [Option<f64>; 2] {
-        let Standing { spent, .. } = self.account.standing(self.period(at));
+        let Standing { spent, .. } = self.account().standing(self.period(at));
         let share = |sum, limit: Option<u64>| limit.map(|limit| quota::share(sum, limit));
         [share(spent.tokens, self.terms.tokens), share(spent.cost, self.terms.cost)]
     }
@@ -70,17 +78,7 @@ impl Purse {
 
     /// Books what was used, gives back what was put aside for it, and warns where a share is come to.
     pub fn settle(&self, period: Period, reserved: Amounts, used: Amounts) {
-        let change = self.account.settle(period, reserved, used);
-        let (before, after) = (change.before, change.after);
-        let sums = [
-            ("tokens", self.terms.tokens, (before.tokens, after.tokens)),
-            ("cost", self.terms.cost, (before.cost, after.cost)),
-        ];
-        for (kind, limit, sums) in sums {
-            let Some(share) = limit.and_then(|limit| quota::warned(&self.terms.warn, limit, sums)) else { continue };
-            let (client, per) = (self.client.clone(), self.terms.per.as_str());
-            self.alerts.raise(Alert::Quota { client, kind, share, per, until: self.terms.zone.shown(period.end) });
-        }
+        self.fund.settle(period, reserved, used);
     }
 }
 
@@ -97,6 +95,12 @@ impl Stake {
     #[must_use]
     pub const fn new(purse: Arc<Purse>, period: Period, reserved: Amounts) -> Self {
         Self { purse, period, reserved: Some(reserved) }
+    }
+
+    /// Tells the account that it is of from all others; never 0.
+    #[must_use]
+    pub fn account(&self) -> u64 {
+        self.purse.id()
     }
 
     /// The call has ended, and this is what it used.
@@ -138,24 +142,26 @@ impl Purses {
     }
 }
 
-/// Accounts that survive reloads, by the client's name; bounded by the clients that have a quota.
+/// Funds that survive reloads, by the client's name; bounded by the clients that have a quota.
 #[derive(Debug)]
 pub(crate) struct KeptPurses {
     accounts: Arc<dyn Accounts>,
-    known: HashMap<Arc<str>, Arc<dyn Account>>,
+    known: HashMap<Arc<str>, Arc<Fund>>,
+    /// Funds so far.
+    count: u64,
     alerts: Arc<Alerts>,
 }
 
-/// An account that does not know yet what was used before this process counted.
+/// A fund that does not know yet what was used before this process counted.
 #[derive(Debug)]
 pub(crate) struct Owner {
     pub client: Arc<str>,
     /// Of its quota.
     pub currency: Arc<str>,
-    pub account: Arc<dyn Account>,
+    pub fund: Arc<Fund>,
 }
 
-/// Such accounts by the period that they ask about.
+/// Such funds by the period that they ask about.
 pub(crate) type Unknown = HashMap<Period, Vec<Owner>>;
 
 impl Default for KeptPurses {
@@ -166,7 +172,7 @@ impl Default for KeptPurses {
 
 impl KeptPurses {
     pub fn new(accounts: Arc<dyn Accounts>) -> Self {
-        Self { accounts, known: HashMap::new(), alerts: Arc::default() }
+        Self { accounts, known: HashMap::new(), count: 0, alerts: Arc::default() }
     }
 
     /// Where these quotas raise their alerts.
@@ -174,17 +180,17 @@ impl KeptPurses {
         self.alerts.clone()
     }
 
-    /// Accounts of a configuration's clients, and what is not known of their periods now.
-    pub fn unknown(&mut self, snapshot: &Snapshot, now: Duration) -> Unknown {
+    /// What the funds of a configuration that was bound do not know of their periods now. From now on they do:
+    /// what the process counts itself is to be added to what the ledger tells.
+    pub fn unknown(&self, snapshot: &Snapshot, now: Duration) -> Unknown {
         let mut unknown = Unknown::new();
         for (client, terms) in with_quota(snapshot) {
-            let account = self.known.entry(client.name.clone()).or_insert_with(|| self.accounts.of(&client.name));
+            let Some(fund) = self.known.get(&client.name) else { continue };
             let period = terms.period(now);
-            if !account.knows(period) {
-                // From now on it is: what the process counts itself is added to what the ledger tells.
-                account.settle(period, Amounts::default(), Amounts::default());
+            if !fund.account().knows(period) {
+                fund.settle(period, Amounts::default(), Amounts::default());
                 let (client, currency) = (client.name.clone(), terms.currency.clone());
-                unknown.entry(period).or_default().push(Owner { client, currency, account: account.clone() });
+                unknown.entry(period).or_default().push(Owner { client, currency, fund: fund.clone() });
             }
         }
         unknown
@@ -193,18 +199,31 @@ impl KeptPurses {
     pub fn bind(&mut self, snapshot: &Snapshot) -> Purses {
         let mut purses = HashMap::new();
         for (client, terms) in with_quota(snapshot) {
-            let account = self.known.entry(client.name.clone()).or_insert_with(|| self.accounts.of(&client.name));
-            let purse = Purse {
-                client: client.name.clone(),
-                terms: terms.clone(),
-                account: account.clone(),
-                alerts: self.alerts.clone(),
-                period: Mutex::default(),
-            };
+            let fund = self.fund(&client.name, terms);
+            let purse = Purse { terms: terms.clone(), fund, period: Mutex::default() };
             purses.insert(client.name.clone(), Arc::new(purse));
         }
         self.known.retain(|client, _| purses.contains_key(client));
         Purses(purses)
+    }
+
+    /// The fund of a client under these terms: a new one where the sums of the one that it has would mean
+    /// something else. That one is told by the ledger what belongs to it.
+    fn fund(&mut self, client: &Arc<str>, terms: &Arc<Terms>) -> Arc<Fund> {
+        if let Some(known) = self.known.get(client).filter(|known| known.is_of(terms)) {
+            known.comes_under(terms);
+            return known.clone();
+        }
+        self.count += 1;
+        let account = self.accounts.of(client, &terms.currency);
+        let fund = Arc::new(Fund::new(self.count, client.clone(), terms.clone(), account, self.alerts.clone()));
+        self.known.insert(client.clone(), fund.clone());
+        fund
+    }
+
+    /// Warns of what quotas have come to by a change of their bounds.
+    pub fn look(&self, now: Duration) {
+        self.known.values().for_each(|fund| fund.look(now));
     }
 }
 

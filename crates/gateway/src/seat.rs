@@ -46,8 +46,9 @@ impl Seat {
         self.running.load_full()
     }
 
-    pub(crate) fn put_in_force(&self, running: Running) {
-        self.running.store(Arc::new(running));
+    /// Gives what was in force, so that whoever has no time to drop it need not.
+    pub(crate) fn put_in_force(&self, running: Arc<Running>) -> Arc<Running> {
+        self.running.swap(running)
     }
 
     /// Becomes true when the gateway stops waiting for answers to end.

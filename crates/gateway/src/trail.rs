@@ -349,7 +349,7 @@ impl Trail {
             }
         }
         if let Some(stake) = self.stake.take() {
-            self.record.is_settled = true;
+            self.record.settled_in = stake.account();
             if let Some(usage) = self.record.usage {
                 stake.settle(usage, self.record.costs());
             }
@@ -388,7 +388,7 @@ fn blank() -> Record {
         usage: None,
         cost: None,
         spending: Spending::default(),
-        is_settled: false,
+        settled_in: 0,
         first_content: None,
         took: Duration::ZERO,
         overhead: Duration::ZERO,

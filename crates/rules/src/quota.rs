@@ -98,12 +98,11 @@ impl Terms {
     }
 }
 
-/// The highest of the warning shares that a growing sum has just come to: `before` was below it and
-/// `after` is not. Since a period's sum only grows, each share is come to once.
+/// The highest of the warning shares that a sum has come to.
 #[must_use]
-pub fn warned(shares: &[f64], limit: u64, (before, after): (u64, u64)) -> Option<f64> {
-    let (before, after) = (share(before, limit), share(after, limit));
-    shares.iter().copied().filter(|share| before < *share && *share <= after).reduce(f64::max)
+pub fn passed(shares: &[f64], limit: u64, sum: u64) -> Option<f64> {
+    let used = share(sum, limit);
+    shares.iter().copied().filter(|share| *share <= used).reduce(f64::max)
 }
 
 /// Which share of a limit a sum is; 0 of no limit.

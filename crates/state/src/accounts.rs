@@ -92,10 +92,10 @@ pub trait Account: std::fmt::Debug + Send + Sync {
     fn knows(&self, period: Period) -> bool;
 }
 
-/// Accounts by the client's name.
+/// Accounts by the client's name and the currency of its money.
 pub trait Accounts: std::fmt::Debug + Send + Sync {
-    /// The account of a client. The same one for the same name, for as long as anybody holds it.
-    fn of(&self, client: &Arc<str>) -> Arc<dyn Account>;
+    /// The account of a client in a currency. Money of another one is never added to it.
+    fn of(&self, client: &Arc<str>, currency: &Arc<str>) -> Arc<dyn Account>;
 }
 
 /// Accounts in this process's memory.
@@ -103,7 +103,7 @@ pub trait Accounts: std::fmt::Debug + Send + Sync {
 pub struct InProcessAccounts;
 
 impl Accounts for InProcessAccounts {
-    fn of(&self, _: &Arc<str>) -> Arc<dyn Account> {
+    fn of(&self, _: &Arc<str>, _: &Arc<str>) -> Arc<dyn Account> {
         Arc::new(InProcessAccount::default())
     }
 }

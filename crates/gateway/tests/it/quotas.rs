@@ -345,6 +345,29 @@ fn currencies_stand_apart_and_unknown_prices_are_not_zero() {
         let seen: Vec<_> =
             rows.iter().map(|row| (&*row.model, &*row.currency, row.sums.cost, row.sums.unpriced)).collect();
         assert_eq!(seen, [("embed", "", 0, 1), ("model-b", "CNY", 14_000_000, 0)]);
+        assert_eq!(stage.metric("mai_quota_uncounted_total{client=\"app\"}"), 2.0, "neither counts for the quota");
+    });
+}
+
+#[test]
+fn of_a_split_call_that_is_paid_in_two_currencies_each_part_counts_in_its_own() {
+    story(async {
+        let config = with_prices("{ cost: 0.01 }")
+            .replace("match: { path: /v1/embeddings }", "match: { path: /v1/embeddings }\n    batch: { max_inputs: 1 }")
+            .replace("{ provider: a, model: embed }", "{ provider: a, model: embed, prices: { prompt: 1 } }")
+            .replace(
+                "{ provider: b, model: embed, tier: 1 }",
+                "{ provider: b, model: embed, tier: 1, prices: { prompt: 7, currency: CNY } }",
+            );
+        let stage = Stage::set(&config);
+        let part = || Reply::default().usage(json!({ "prompt_tokens": 1000, "total_tokens": 1000 }));
+        stage.host("a", Script::replies([part(), Reply::status(500)]));
+        stage.host("b", part());
+        assert_eq!(stage.ask(embeddings("embedding", json!(["one", "two"]))).await.status, 200);
+        let sums = ledger(&stage).await;
+        assert_eq!((sums.requests, sums.tokens_in), (1, 2000));
+        assert!((ratio(&stage, "cost") - 0.1).abs() < 1e-9, "a thousandth of a dollar: {}", ratio(&stage, "cost"));
+        assert_eq!(stage.metric("mai_quota_uncounted_total{client=\"app\"}"), 1.0, "the yuan are not in it");
     });
 }
 
@@ -361,6 +384,28 @@ fn a_share_is_warned_of_once() {
             seen.push(stage.metric(warnings));
         }
         assert_eq!(seen, [0.0, 0.0, 1.0, 1.0, 2.0, 2.0, 2.0, 2.0]);
+    });
+}
+
+#[test]
+fn a_share_that_a_lower_quota_is_come_to_by_is_warned_of_once() {
+    story(async {
+        let quota = |tokens: u64| with_quota(&format!("{{ tokens: {tokens}, warn: [0.3, 0.5, 0.9] }}"));
+        let stage = Stage::set(&quota(1000));
+        stage.host("a", Reply::say(["Hi"]).usage(used(200, 200)));
+        assert_eq!(stage.ask(hello(10)).await.status, 200);
+        stage.comes_to_rest().await;
+        let warnings = || stage.metric("mai_quota_warnings_total{client=\"app\",kind=\"tokens\"}");
+        let after = |tokens: u64| {
+            stage.reload(&quota(tokens));
+            warnings()
+        };
+        assert_eq!(warnings(), 1.0);
+        assert_eq!(after(700), 2.0, "400 of 700 are more than half");
+        assert_eq!((after(700), after(790)), (2.0, 2.0), "that was told");
+        assert_eq!(after(410), 3.0);
+        assert_eq!((after(10_000), after(9_000)), (3.0, 3.0), "more room is nothing to warn of");
+        assert_eq!(after(1000), 4.0, "and what is less again is");
     });
 }
 
@@ -400,6 +445,80 @@ fn a_quota_that_a_reload_brings_counts_what_was_used_before_it_and_what_was_unde
         stage.reload(&without_breakers(&without_waits(crate::stage::USUAL)));
         stage.reload(&with_quota("{ tokens: 2000 }"));
         assert!((ratio(&stage, "tokens") - 0.3).abs() < 1e-9);
+    });
+}
+
+/// What a quota has counted, and what the ledger has of its client, period and currency.
+async fn counted_and_booked(stage: &Stage) -> Option<(state::Standing, state::Amounts)> {
+    stage.comes_to_rest().await;
+    stage.live.gather();
+    let purse = stage.live.running().purses.named("app")?.clone();
+    let period = purse.period(base::Clock.wall());
+    let (from, to) = (Duration::from_secs(period.start), Some(Duration::from_secs(period.end)));
+    let question = Question { from, to, client: Some("app".into()), ..Question::default() };
+    let rows = stage.live.books.ledger.report(question).await.unwrap();
+    let own = rows.iter().filter(|row| row.currency == purse.terms.currency);
+    let booked = state::Amounts {
+        tokens: rows.iter().map(|row| row.sums.tokens_in + row.sums.tokens_out).sum(),
+        cost: own.map(|row| row.sums.cost).sum(),
+    };
+    Some((purse.account().standing(period), booked))
+}
+
+#[test]
+fn however_reloads_change_a_quota_nothing_spent_is_lost_or_counted_in_another_currency() {
+    let quotas = [
+        "{ tokens: 100000000 }",
+        "{ tokens: 90000000, cost: 1000 }",
+        "{ cost: 1000, currency: CNY }",
+        "{ cost: 1000, per: day }",
+        "{ tokens: 100000000, timezone: Asia/Shanghai }",
+        "{ cost: 1000, currency: CNY, per: day, timezone: America/New_York }",
+    ];
+    storms(0..40, |storm: Storm| async move {
+        let without = without_breakers(&without_waits(crate::stage::USUAL));
+        let config = || match storm.number(0..quotas.len() + 1) {
+            0 => without.clone(),
+            one => with_prices(quotas[one - 1]),
+        };
+        let stage = std::rc::Rc::new(Stage::set(&config()));
+        let slow = Reply::say(["Hi", "you"]).every(Duration::from_secs(2)).usage(used(100, 200));
+        stage.host(
+            "a",
+            Script::replies((0..40).map(|_| match storm.chance(0.4) {
+                true => Reply::status(500),
+                false => slow.clone(),
+            })),
+        );
+        stage.host("b", slow.clone());
+        let local = tokio::task::LocalSet::new();
+        local
+            .run_until(async {
+                let mut callers = tokio::task::JoinSet::new();
+                for _ in 0..12 {
+                    for _ in 0..storm.number(0..3) {
+                        let (stage, ask) = (stage.clone(), hello(500));
+                        let ask = if storm.chance(0.7) { ask.stream() } else { ask };
+                        let patience = storm.ms(100..20_000);
+                        callers.spawn_local(async move {
+                            let _ = tokio::time::timeout(patience, stage.ask(ask)).await;
+                        });
+                    }
+                    tokio::time::sleep(storm.ms(0..6000)).await;
+                    stage.reload(&config());
+                    if storm.chance(0.2) {
+                        while callers.join_next().await.is_some() {}
+                        if let Some((standing, booked)) = counted_and_booked(&stage).await {
+                            assert_eq!((standing.spent, standing.reserved), (booked, state::Amounts::default()));
+                        }
+                    }
+                }
+                stage.reload(&with_prices(quotas[storm.number(0..quotas.len())]));
+                while callers.join_next().await.is_some() {}
+            })
+            .await;
+        let (standing, booked) = counted_and_booked(&stage).await.unwrap();
+        assert_eq!((standing.spent, standing.reserved), (booked, state::Amounts::default()));
     });
 }
 
