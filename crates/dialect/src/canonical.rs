@@ -6,6 +6,7 @@
 //! without `..`, so that whoever adds a field has to say here what it does.
 
 use crate::ask::{Ask, Chat, View};
+use crate::chat::Question;
 use crate::json::{Canonical, Unfit};
 use crate::keyed::VOLATILE;
 use crate::{embeddings, rerank};
@@ -71,6 +72,17 @@ impl Ask {
         }
         out.finish();
         Ok(())
+    }
+
+    /// Hands everything in this call to `sink` that decides its answer beside the question: two calls
+    /// whose questions mean the same may share an answer only where this is equal. Of the message
+    /// that asks it, all but its content is in; passages marked as retrieved are not.
+    ///
+    /// # Errors
+    /// As [`Ask::deciding`].
+    pub fn around_question(&self, question: &Question, sink: &mut dyn FnMut(&[u8])) -> Result<(), NotKeyed> {
+        let around = Self { body: question.around().clone(), ..self.clone() };
+        around.deciding(sink)
     }
 }
 

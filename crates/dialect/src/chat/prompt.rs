@@ -54,12 +54,15 @@ pub struct Message<'a> {
     pub answers: Option<Cow<'a, str>>,
     /// Marked as a retrieved passage by its role or its name.
     pub is_passage: bool,
-    content: Option<Span>,
+    /// Where its content stands.
+    pub(super) content: Option<Span>,
 }
 
 /// A text of a message.
 #[derive(Debug)]
 pub struct Text<'a> {
+    /// Where the element of the content stands that it is in; none where it is the content itself.
+    part: Option<Span>,
     /// What stands outside of passages.
     pub own: SmallVec<[Cow<'a, str>; 1]>,
     /// Passages in it.
@@ -72,6 +75,8 @@ pub struct Marked<'a> {
     /// The text.
     pub text: Cow<'a, str>,
     span: Span,
+    /// Nothing but white space stands between it and the passage before it, which ends here.
+    goes_on: Option<usize>,
 }
 
 impl<'a> Prompt<'a> {
@@ -95,6 +100,7 @@ impl<'a> Prompt<'a> {
                     message.texts.push(Text::read(text, retrieval));
                 });
                 message.ids = ids(member.value);
+                message.content = Some(member.value.span());
                 prompt.messages.push(message);
             }
             "tools" | "functions" | "response_format" if !member.value.is_empty() => {
@@ -129,6 +135,22 @@ impl<'a> Prompt<'a> {
                 if out.next_if_eq(&which).is_some() {
                     patch.replace(marked.span, "");
                 }
+            }
+        }
+        patch.apply(body)
+    }
+
+    /// The body without any passage, and without what the message at `question` says, whose content is
+    /// null. How many passages there were leaves no trace: what consists of passages alone is gone.
+    #[must_use]
+    pub(super) fn around(&self, body: &Bytes, question: Option<usize>) -> Bytes {
+        let mut patch = Patch::new();
+        for (at, message) in self.messages.iter().enumerate() {
+            match (message.span, message.content) {
+                (_, Some(content)) if question == Some(at) => patch.replace(content, "null"),
+                (_, Some(content)) if message.is_emptied() => patch.replace(content, "null"),
+                (Some(span), _) if message.is_only_passages() && !message.is_held() => patch.remove_span(span),
+                _ => message.texts.iter().for_each(|text| text.leave_out_passages(&mut patch)),
             }
         }
         patch.apply(body)
@@ -192,12 +214,13 @@ impl<'a> Message<'a> {
             self.texts.push(Text::read(content, retrieval));
         }
         for part in content.elements() {
+            let read = |text| Text { part: Some(part.span()), ..Text::read(text, retrieval) };
             if part.kind() == Kind::String {
-                self.texts.push(Text::read(part, retrieval));
+                self.texts.push(read(part));
             }
             for member in part.members() {
                 match &*member.key {
-                    "text" => self.texts.push(Text::read(member.value, retrieval)),
+                    "text" => self.texts.push(read(member.value)),
                     "image_url" => self.images.push(images::read(member.value)),
                     "input_audio" | "file" | "video_url" | "audio_url" => self.attachments += 1,
                     _ => {}
@@ -216,8 +239,15 @@ impl<'a> Message<'a> {
 
     fn text(&mut self, value: Value<'a>) {
         if let Some(text) = value.as_str_lossy() {
-            self.texts.push(Text { own: SmallVec::from_iter([text]), passages: Vec::new() });
+            self.texts.push(Text { part: None, own: SmallVec::from_iter([text]), passages: Vec::new() });
         }
+    }
+
+    /// Nothing is left of it without passages.
+    #[must_use]
+    pub fn is_only_passages(&self) -> bool {
+        let has_passages = self.texts.iter().any(|text| !text.passages.is_empty());
+        self.is_passage || (has_passages && self.texts.iter().all(Text::is_only_passages) && self.images.is_empty())
     }
 
     /// Where it is left out as a passage its text goes and it stays: it is a tool's result.
@@ -235,7 +265,7 @@ impl<'a> Message<'a> {
 
 impl<'a> Text<'a> {
     fn read(value: Value<'a>, retrieval: Option<&Retrieval>) -> Self {
-        let mut text = Self { own: SmallVec::new(), passages: Vec::new() };
+        let mut text = Self { part: None, own: SmallVec::new(), passages: Vec::new() };
         let Some(raw) = value.as_escaped() else { return text };
         let start = value.span().start + 1;
         let mut rest = 0;
@@ -243,14 +273,29 @@ impl<'a> Text<'a> {
             for found in tagged(raw, tag) {
                 let (Some(own), Some(marked)) = (raw.get(rest..found.start), raw.get(found.range())) else { break };
                 text.own.extend((!own.is_empty()).then(|| json::unescaped(own)));
+                let is_blank = json::unescaped(own).trim().is_empty();
+                let goes_on = text.passages.last().filter(|_| is_blank).map(|before: &Marked<'_>| before.span.end);
                 let span = Span { start: start + found.start, end: start + found.end };
-                text.passages.push(Marked { text: json::unescaped(marked), span });
+                text.passages.push(Marked { text: json::unescaped(marked), span, goes_on });
                 rest = found.end;
             }
         }
         let own = raw.get(rest..).unwrap_or_default();
         text.own.extend((!own.is_empty()).then(|| json::unescaped(own)));
         text
+    }
+
+    fn is_only_passages(&self) -> bool {
+        !self.passages.is_empty() && self.own.iter().all(|own| own.trim().is_empty())
+    }
+
+    fn leave_out_passages(&self, patch: &mut Patch<'_>) {
+        if let Some(part) = self.part.filter(|_| self.is_only_passages()) {
+            return patch.remove_span(part);
+        }
+        for passage in &self.passages {
+            patch.replace(Span { start: passage.goes_on.unwrap_or(passage.span.start), ..passage.span }, "");
+        }
     }
 }
 
