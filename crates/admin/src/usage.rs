@@ -4,17 +4,18 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use axum::Json;
-use axum::extract::{Query, State};
+use axum::extract::{RawQuery, State};
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use base::decimal;
 use config::Role;
 use jiff::civil::Date;
 use jiff::{Timestamp, ToSpan as _};
+use percent_encoding::percent_decode_str;
 use serde_json::{Map, Number, Value, json};
 use state::{Columns, Question, Row, Sums};
 
-use crate::{Desk, authorize, refused};
+use crate::{Desk, authorize, error, refused};
 
 /// How long the ledger may take; a database that is out answers when it is back.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -22,17 +23,13 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// What a report may be broken down by.
 const GROUPS: [&str; 5] = ["client", "route", "model", "upstream", "day"];
 
-pub(crate) async fn usage(
-    State(desk): State<Desk>,
-    Query(query): Query<BTreeMap<String, String>>,
-    headers: HeaderMap,
-) -> Response {
+pub(crate) async fn usage(State(desk): State<Desk>, RawQuery(query): RawQuery, headers: HeaderMap) -> Response {
     if let Err(denied) = authorize(&desk, &headers, Role::Viewer) {
         return denied.into_response();
     }
-    let asked = match Asked::of(&query) {
+    let asked = match written(query.as_deref().unwrap_or_default()).and_then(|query| Asked::of(&query)) {
         Ok(asked) => asked,
-        Err(wrong) => return refused(StatusCode::BAD_REQUEST, "invalid_request", &wrong),
+        Err(wrong) => return wrong.into_response(),
     };
     // What has ended a moment ago is in it.
     desk.live.gather();
@@ -49,6 +46,49 @@ pub(crate) async fn usage(
     }
 }
 
+/// What is wrong with a query.
+#[derive(Debug)]
+struct Wrong {
+    /// The parameter.
+    param: String,
+    message: String,
+}
+
+impl Wrong {
+    fn with(param: &str, message: String) -> Self {
+        Self { param: param.to_owned(), message }
+    }
+}
+
+impl IntoResponse for Wrong {
+    fn into_response(self) -> Response {
+        let mut body = error("invalid_request", &self.message);
+        if let Some(error) = body.get_mut("error").and_then(Value::as_object_mut) {
+            error.insert("param".to_owned(), Value::String(self.param));
+        }
+        (StatusCode::BAD_REQUEST, Json(body)).into_response()
+    }
+}
+
+/// The parameters of a query as forms write it (WHATWG URL, application/x-www-form-urlencoded).
+fn written(query: &str) -> Result<BTreeMap<String, String>, Wrong> {
+    let mut parameters = BTreeMap::new();
+    for pair in query.split('&').filter(|pair| !pair.is_empty()) {
+        let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
+        let [name, value] = [name, value].map(|part| part.replace('+', " "));
+        let Ok(name) = percent_decode_str(&name).decode_utf8() else {
+            return Err(Wrong::with(&name, format!("the name of the parameter `{name}` is not UTF-8")));
+        };
+        let Ok(value) = percent_decode_str(&value).decode_utf8() else {
+            return Err(Wrong::with(&name, format!("`{name}` is `{value}`, which is not UTF-8")));
+        };
+        if parameters.insert(name.clone().into_owned(), value.into_owned()).is_some() {
+            return Err(Wrong::with(&name, format!("`{name}` is written twice")));
+        }
+    }
+    Ok(parameters)
+}
+
 struct Asked {
     /// In the order asked for.
     groups: Vec<&'static str>,
@@ -57,20 +97,21 @@ struct Asked {
 }
 
 impl Asked {
-    fn of(query: &BTreeMap<String, String>) -> Result<Self, String> {
+    fn of(query: &BTreeMap<String, String>) -> Result<Self, Wrong> {
         let mut asked = Self { groups: Vec::new(), question: Question::default(), is_csv: false };
         for (name, value) in query {
             match name.as_str() {
-                "group_by" => asked.groups = groups(value)?,
-                "from" => asked.question.from = instant(name, value, false)?,
-                "to" => asked.question.to = Some(instant(name, value, true)?),
+                "group_by" => asked.groups = groups(value).map_err(|told| Wrong::with(name, told))?,
+                "from" => asked.question.from = instant(name, value, false).map_err(|told| Wrong::with(name, told))?,
+                "to" => asked.question.to = Some(instant(name, value, true).map_err(|told| Wrong::with(name, told))?),
                 "client" => asked.question.client = Some(value.as_str().into()),
                 "format" if value == "csv" || value == "json" => asked.is_csv = value == "csv",
-                "format" => return Err(format!("`format` is `{value}`, but must be `json` or `csv`")),
+                "format" => {
+                    return Err(Wrong::with(name, format!("`format` is `{value}`, but must be `json` or `csv`")));
+                }
                 _ => {
-                    return Err(format!(
-                        "there is no parameter `{name}`; write `group_by`, `from`, `to`, `client` or `format`"
-                    ));
+                    let known = "`group_by`, `from`, `to`, `client` or `format`";
+                    return Err(Wrong::with(name, format!("there is no parameter `{name}`; write {known}")));
                 }
             }
         }
@@ -152,8 +193,8 @@ impl Asked {
                 one.map(|(currency, _)| currency.to_owned()).unwrap_or_default(),
                 costs.join("; "),
             ];
-            let fields: Vec<String> =
-                names.iter().cloned().chain(counts).chain(rest).map(|text| field(&text)).collect();
+            let names = names.iter().map(|name| harmless(name));
+            let fields: Vec<String> = names.chain(counts).chain(rest).map(|text| field(&text)).collect();
             out.push_str("\r\n");
             out.push_str(&fields.join(","));
         }
@@ -234,6 +275,12 @@ fn number(nanos: u64) -> Value {
     serde_json::from_str::<Number>(&decimal(nanos)).map_or(Value::Null, Value::Number)
 }
 
+/// A name as a spreadsheet takes it for text. One that begins like a formula would be computed, and a model's
+/// name may be a caller's own words (OWASP, "CSV Injection").
+fn harmless(name: &str) -> String {
+    if name.starts_with(['=', '+', '-', '@', '\t', '\r']) { format!("'{name}") } else { name.to_owned() }
+}
+
 fn field(text: &str) -> String {
     if text.contains(['"', ',', '\r', '\n']) { format!("\"{}\"", text.replace('"', "\"\"")) } else { text.to_owned() }
 }
@@ -242,7 +289,7 @@ fn field(text: &str) -> String {
 mod tests {
     use super::*;
 
-    fn asked(query: &[(&str, &str)]) -> Result<Asked, String> {
+    fn asked(query: &[(&str, &str)]) -> Result<Asked, Wrong> {
         Asked::of(&query.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect())
     }
 
@@ -289,7 +336,8 @@ mod tests {
             ("format", "xml", "`format` is `xml`"),
             ("since", "now", "there is no parameter `since`"),
         ] {
-            assert!(asked(&[(name, value)]).err().unwrap().contains(told), "{name}");
+            let wrong = asked(&[(name, value)]).err().unwrap();
+            assert!(wrong.message.contains(told) && wrong.param == name, "{wrong:?}");
         }
     }
 
@@ -319,5 +367,31 @@ mod tests {
         );
         assert_eq!(first[1], "2026-11-30,\"a,b\",2,20,0,0,0,0,0,,,CNY 2; USD 0.0015");
         assert_eq!(first[2], "2026-11-30,c,1,10,0,0,0,0,0,0.00000002,USD,USD 0.00000002");
+    }
+    #[test]
+    fn a_query_is_read_as_forms_write_it_and_its_mistakes_name_the_parameter() {
+        let read = written("client=%E9%97%AE+%2B1&group_by=client%2Cday&&from").unwrap();
+        let seen: Vec<_> = read.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
+        assert_eq!(seen, [("client", "问 +1"), ("from", ""), ("group_by", "client,day")]);
+        for (query, param, told) in [
+            ("client=%FF", "client", "`client` is `%FF`, which is not UTF-8"),
+            ("%FF=1", "%FF", "is not UTF-8"),
+            ("to=2026-11-30&client=a&client=b", "client", "`client` is written twice"),
+        ] {
+            let wrong = written(query).unwrap_err();
+            assert!(wrong.message.contains(told) && wrong.param == param, "{wrong:?}");
+        }
+    }
+
+    #[test]
+    fn no_name_is_a_formula_to_a_spreadsheet() {
+        let asked = asked(&[("group_by", "client")]).unwrap();
+        let names = ["=1+1", "+1", "-1", "@SUM(1)", "\t=1", "\r=1", "a=1", "=HYPERLINK(\"http://x\",1)"];
+        let lines = names.map(|name| asked.csv(&asked.lines(vec![row(name, "USD", 20)])));
+        let cells = lines.map(|csv| csv.split_once("\r\n").unwrap().1.split_once(",1,10,").unwrap().0.to_owned());
+        assert_eq!(
+            cells,
+            ["'=1+1", "'+1", "'-1", "'@SUM(1)", "'\t=1", "\"'\r=1\"", "a=1", "\"'=HYPERLINK(\"\"http://x\"\",1)\""]
+        );
     }
 }

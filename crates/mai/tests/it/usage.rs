@@ -29,6 +29,11 @@ async fn totals(gateway: &Gateway) -> (u64, u64) {
     (count("requests"), count("tokens_in") + count("tokens_out"))
 }
 
+/// How many quotas do not know yet what was used before.
+async fn unread(gateway: &Gateway) -> Value {
+    ledger(gateway).await["quotas_unread"].clone()
+}
+
 async fn ledger(gateway: &Gateway) -> Value {
     gateway.ask_admin(&get("/readyz")).await.json()["ledger"].clone()
 }
@@ -142,10 +147,12 @@ async fn a_locked_database_slows_neither_calls_nor_a_start() {
     assert_eq!(gateway.ask(&chat()).await.status, 200);
     let told = ledger_is(&gateway, "behind").await;
     assert!(told["why"].as_str().unwrap().contains("locked"), "{told}");
+    assert_eq!(unread(&gateway).await, 1);
     drop(other);
     ledger_is(&gateway, "ok").await;
     assert_eq!(totals(&gateway).await, (2, 60));
     gateway.metric_is("mai_quota_used_ratio", "\"tokens\"", 0.06).await;
+    assert_eq!(unread(&gateway).await, 0);
 }
 
 #[tokio::test]
@@ -187,6 +194,9 @@ async fn usage_is_reported_to_viewers_as_json_and_as_csv() {
     assert_eq!(asked("", "wrong").await.status, 401);
     let wrong = asked("?group_by=colour", VIEWER).await;
     assert_eq!((wrong.status, wrong.code().as_deref()), (400, Some("invalid_request")));
+    assert_eq!(wrong.json()["error"]["param"], "group_by");
+    let wrong = asked("?client=a&client=%FF", VIEWER).await;
+    assert_eq!((wrong.status, &wrong.json()["error"]["param"]), (400, &"client".into()));
 }
 
 #[tokio::test]
