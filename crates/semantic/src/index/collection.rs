@@ -7,14 +7,26 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use arc_swap::ArcSwap;
 use foldhash::fast::RandomState;
 
-use super::block::{Block, Dead, ROWS};
+use super::block::Block;
+use super::centre::Centre;
 use super::nearest::Nearest;
 use super::row::{Entry, Row};
+use super::rows::ROWS;
+use super::search::Search;
 use super::view::{Sealed, View};
 use super::{Id, Neighbours, NotStored};
 
 /// A block of which more rows are dead is swept up.
 const MOST_DEAD: usize = ROWS / 4;
+
+/// The centre is taken anew when so many times as many blocks have been made as there were when it was taken.
+const NEW_CENTRE: usize = 3;
+
+/// The vectors that a centre is the mean of, at most.
+const CENTRED: usize = 4_096;
+
+/// Blocks that are moved to a new centre whenever one is made, so that no write takes long.
+const MOVED: usize = 4;
 
 /// The entries of one partition.
 #[derive(Debug)]
@@ -32,6 +44,10 @@ struct Desk {
     places: HashMap<Id, Place, RandomState>,
     next_serial: u64,
     given_up: bool,
+    /// From where new blocks are seen.
+    centre: Option<Arc<Centre>>,
+    /// How many more blocks it serves.
+    centre_lasts: usize,
 }
 
 /// Where an entry stands in the view.
@@ -64,9 +80,9 @@ impl Collection {
 
     /// The nearest to `asked`, which has the same dimensions.
     pub(super) fn nearest(&self, asked: &Row, wanted: usize, least: f32) -> Neighbours {
-        let mut nearest = Nearest::new(wanted, least);
-        self.view.load().search(asked.vector(), &mut nearest);
-        nearest.into_found()
+        let mut search = Search::new(asked.vector(), Nearest::new(wanted, least));
+        self.view.load().search(&mut search);
+        search.into_found()
     }
 
     /// Writes an entry, in the place of one with its id; `take_room` is asked where there is none.
@@ -109,7 +125,7 @@ impl Collection {
     pub(super) fn clear(&self) -> u64 {
         let mut desk = self.desk();
         let had = desk.places.len() as u64;
-        desk.places = HashMap::default();
+        *desk = Desk { given_up: desk.given_up, next_serial: desk.next_serial, ..Desk::default() };
         self.publish(&desk, View::default());
         had
     }
@@ -162,10 +178,8 @@ impl Desk {
     /// Moves what lives in a block to the tail.
     fn sweep(&mut self, view: &mut View, at: usize) {
         let Sealed { block, dead } = view.sealed.remove(at);
-        for (row, _) in block.ids().filter(|(row, _)| !dead.has(*row)) {
-            if let Some((id, vector)) = block.get(row) {
-                self.append(view, id, vector.to_row());
-            }
+        for (id, vector) in block.living(&dead) {
+            self.append(view, id, vector.to_row());
         }
     }
 
@@ -173,15 +187,51 @@ impl Desk {
     fn seal(&mut self, view: &mut View) {
         while view.tail.len() >= ROWS {
             let entries: Vec<Entry> = view.tail.drain(..ROWS).collect();
-            let block = Block::new(self.next_serial, &entries);
-            self.next_serial += 1;
-            for (row, id) in block.ids() {
-                self.places.insert(id, Place::Block { serial: block.serial, row });
-            }
             for (at, entry) in view.tail.iter().enumerate() {
                 self.places.insert(entry.id, Place::Tail(at));
             }
-            view.sealed.push(Sealed { block: Arc::new(block), dead: Dead::default() });
+            self.centre(view, &entries);
+            let vectors = entries.iter().map(|entry| (entry.id, entry.row.vector())).collect();
+            let block = Block::new(self.next_serial, vectors, self.centre.as_ref());
+            self.next_serial += 1;
+            self.place(&block);
+            view.sealed.push(Sealed::new(block));
+            self.move_to_centre(view);
+        }
+    }
+
+    /// Writes down where a block's rows stand.
+    fn place(&mut self, block: &Block) {
+        for (row, id) in block.ids().enumerate() {
+            self.places.insert(id, Place::Block { serial: block.serial, row });
+        }
+    }
+
+    /// Sees to the centre of the next block, which will have these entries.
+    fn centre(&mut self, view: &View, entries: &[Entry]) {
+        self.centre_lasts = self.centre_lasts.saturating_sub(1);
+        if self.centre_lasts > 0 {
+            return;
+        }
+        let blocks = view.sealed.len() + 1;
+        self.centre_lasts = blocks * NEW_CENTRE;
+        let Some(first) = entries.first() else { return };
+        // As many of each block, so that old and new count alike, and from all over it, for its rows are in order.
+        let every = ROWS / (CENTRED / blocks).clamp(1, ROWS);
+        let kept = view.sealed.iter().flat_map(|sealed| sealed.block.living(&sealed.dead).step_by(every));
+        let new = entries.iter().step_by(every).map(|entry| entry.row.vector());
+        let vectors = kept.map(|(_, vector)| vector).chain(new);
+        self.centre = Centre::of(first.row.dimensions(), vectors).map(Arc::new);
+    }
+
+    /// Moves some of the blocks that are seen from an older centre.
+    fn move_to_centre(&mut self, view: &mut View) {
+        let Some(centre) = self.centre.clone() else { return };
+        let older = view.sealed.iter_mut().filter(|sealed| !sealed.block.is_seen_from(&centre));
+        for sealed in older.take(MOVED) {
+            let block = sealed.block.seen_from(&centre, &sealed.dead);
+            self.place(&block);
+            *sealed = Sealed::new(block);
         }
     }
 }

@@ -21,10 +21,16 @@
 //! removing make the next state and swap it in. Those who write to one partition wait for each other.
 
 mod block;
+mod centre;
 mod collection;
 mod nearest;
+mod planes;
+mod probe;
 mod rotation;
 mod row;
+mod rows;
+mod search;
+mod sides;
 mod view;
 
 use std::collections::HashMap;

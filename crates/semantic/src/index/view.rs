@@ -2,9 +2,10 @@
 
 use std::sync::Arc;
 
-use super::block::{Block, Dead};
-use super::nearest::Nearest;
-use super::row::{Entry, Vector};
+use super::block::Block;
+use super::row::Entry;
+use super::rows::Dead;
+use super::search::Search;
 
 /// The entries of a collection at one moment. Cloning shares them.
 #[derive(Debug, Clone, Default)]
@@ -22,14 +23,27 @@ pub(super) struct Sealed {
     pub(super) dead: Dead,
 }
 
+impl Sealed {
+    pub(super) fn new(block: Block) -> Self {
+        let dead = Dead::from(block.len());
+        Self { block: Arc::new(block), dead }
+    }
+}
+
 impl View {
-    /// Offers what could be among the nearest.
-    pub(super) fn search(&self, asked: Vector<'_>, nearest: &mut Nearest) {
+    /// Compares what could be among the nearest.
+    pub(super) fn search(&self, search: &mut Search<'_>) {
         for entry in &self.tail {
-            nearest.offer(entry.id, asked.similarity(entry.row.vector()));
+            search.compare(entry.id, entry.row.vector());
         }
-        for sealed in &self.sealed {
-            sealed.block.search(asked, &sealed.dead, nearest);
+        for (at, sealed) in self.sealed.iter().enumerate() {
+            sealed.block.search(at, &sealed.dead, search);
+        }
+        // By now the bar is nearly as high as it gets.
+        for put_off in search.take_put_off() {
+            if let Some(sealed) = self.sealed.get(put_off.block) {
+                sealed.block.come_back(&put_off, search);
+            }
         }
     }
 
