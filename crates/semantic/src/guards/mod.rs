@@ -1,1 +1,23 @@
 //! The words of two questions, compared: what must agree before one answer may serve both.
+
+mod closed;
+mod compare;
+mod fold;
+mod lexicon;
+mod measure;
+mod quantity;
+mod question;
+mod reader;
+mod settle;
+mod term;
+mod time;
+mod token;
+
+pub use compare::{Guard, compare};
+pub use fold::LONGEST;
+pub use question::Question;
+
+/// Loads what is known of words, if it is not loaded yet: some 200 ms, so not on a thread that serves.
+pub fn warm() {
+    term::load();
+}

@@ -1,0 +1,461 @@
+//! Two questions held against each other. What is not known to be the same is different.
+
+use smallvec::SmallVec;
+
+use super::closed::{Case, Kind, Mark, Person, Role};
+use super::quantity::{Class as Counted, Quantity};
+use super::question::{Question, bit};
+use super::term::{self, Class, Term};
+
+/// Why two questions are not the same; the first difference that was found.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Guard {
+    /// A question is empty, or too long to be compared.
+    Length,
+    /// Another number, or rank.
+    Number,
+    /// Another day, month, year, hour or time named from now; before instead of after.
+    Date,
+    /// Another amount of money.
+    Amount,
+    /// Another version.
+    Version,
+    /// The same number of something else.
+    Unit,
+    /// One says what the other denies.
+    Negation,
+    /// The same words with their parts exchanged: from A to B, and from B to A.
+    Direction,
+    /// Another thing or person.
+    Entity,
+    /// Another action.
+    Action,
+    /// More, or less, is asked about: all instead of some, one kind instead of every.
+    Scope,
+    /// At least instead of at most.
+    Comparison,
+    /// May instead of must; was instead of will be.
+    Mood,
+    /// Something else is asked: when instead of where.
+    Kind,
+}
+
+impl Guard {
+    /// All of them, in the order in which they are asked.
+    pub const ALL: [Self; 14] = [
+        Self::Length,
+        Self::Number,
+        Self::Date,
+        Self::Amount,
+        Self::Version,
+        Self::Unit,
+        Self::Negation,
+        Self::Comparison,
+        Self::Scope,
+        Self::Mood,
+        Self::Kind,
+        Self::Action,
+        Self::Entity,
+        Self::Direction,
+    ];
+
+    /// Its name in metrics, logs and records.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Length => "length",
+            Self::Number => "number",
+            Self::Date => "date",
+            Self::Amount => "amount",
+            Self::Version => "version",
+            Self::Unit => "unit",
+            Self::Negation => "negation",
+            Self::Direction => "direction",
+            Self::Entity => "entity",
+            Self::Action => "action",
+            Self::Scope => "scope",
+            Self::Comparison => "comparison",
+            Self::Mood => "mood",
+            Self::Kind => "kind",
+        }
+    }
+}
+
+/// Whether two questions are the same, by their words.
+///
+/// # Errors
+/// The first guard that found a difference.
+pub fn compare(one: &Question, two: &Question) -> Result<(), Guard> {
+    if one.words.is_empty() || two.words.is_empty() {
+        return Err(Guard::Length);
+    }
+    if one.words == two.words {
+        return Ok(());
+    }
+    quantities(one, two)?;
+    if !same_marks(one, two) {
+        return Err(marks(one, two));
+    }
+    persons(one, two)?;
+    mood(one, two)?;
+    let matched = aligned(one, two)?;
+    kinds(one, two)?;
+    directions(one, two, &matched)
+}
+
+fn quantities(one: &Question, two: &Question) -> Result<(), Guard> {
+    if one.quantities == two.quantities {
+        return Ok(());
+    }
+    let only =
+        |one: &Question, two: &Question| one.quantities.iter().find(|found| !two.quantities.contains(found)).cloned();
+    let found = only(one, two).or_else(|| only(two, one));
+    let counterpart = |found: &Quantity| {
+        [one, two]
+            .into_iter()
+            .flat_map(|side| &side.quantities)
+            .any(|other| other.value == found.value && other.unit != found.unit)
+    };
+    Err(match found {
+        Some(found)
+            if matches!(found.class, Counted::Measure | Counted::Span | Counted::Amount | Counted::Number)
+                && counterpart(&found) =>
+        {
+            Guard::Unit
+        }
+        Some(found) => match found.class {
+            Counted::Number | Counted::Ordinal | Counted::Measure | Counted::Span => Guard::Number,
+            Counted::Amount => Guard::Amount,
+            Counted::Version => Guard::Version,
+            Counted::Year
+            | Counted::Month
+            | Counted::Quarter
+            | Counted::Weekday
+            | Counted::Clock
+            | Counted::DayPart
+            | Counted::Relative
+            | Counted::Rate => Guard::Date,
+        },
+        None => Guard::Number,
+    })
+}
+
+/// Of marks that differ.
+fn marks(one: &Question, two: &Question) -> Guard {
+    let only = |one: &Question, two: &Question| one.marks.iter().find(|mark| !two.marks.contains(mark)).copied();
+    match only(one, two).or_else(|| only(two, one)) {
+        Some(mark) if mark.is_comparison() => Guard::Comparison,
+        Some(mark) if mark.is_time() => Guard::Date,
+        _ => Guard::Scope,
+    }
+}
+
+fn mood(one: &Question, two: &Question) -> Result<(), Guard> {
+    if (one.past && !one.future && two.future && !two.past) || (two.past && !two.future && one.future && !one.past) {
+        return Err(Guard::Mood);
+    }
+    // How something can be done, and how it must be, is one question.
+    let is_how = |question: &Question| question.asks(Kind::How) || question.asks(Kind::Remedy);
+    if !(is_how(one) && is_how(two)) {
+        let only = |question: &Question| (question.may && !question.must, question.must && !question.may);
+        if matches!((only(one), only(two)), ((true, _), (_, true)) | ((_, true), (true, _))) {
+            return Err(Guard::Mood);
+        }
+        // «Must I?» and «do I?» differ, as do «can I?» and «will I?».
+        let polar = |question: &Question| question.asks(Kind::Polar);
+        if polar(one) && polar(two) && one.must != two.must {
+            return Err(Guard::Mood);
+        }
+    }
+    if one.loose_not != two.loose_not {
+        return Err(Guard::Negation);
+    }
+    Ok(())
+}
+
+/// The same marks; but that something has happened before may go without saying.
+fn same_marks(one: &Question, two: &Question) -> bool {
+    let places = |question: &Question| question.marks.iter().filter(|mark| mark.is_time()).count();
+    let but_after = |question: &Question| -> SmallVec<[Mark; 4]> {
+        question.marks.iter().copied().filter(|mark| *mark != Mark::After).collect()
+    };
+    one.marks == two.marks || ((places(one) == 0 || places(two) == 0) && but_after(one) == but_after(two))
+}
+
+/// Whether the same persons are spoken of, in the same parts.
+fn persons(one: &Question, two: &Question) -> Result<(), Guard> {
+    let has = |question: &Question, person: Person| question.persons.iter().any(|(found, ..)| *found == person);
+    if has(one, Person::Third) != has(two, Person::Third) {
+        return Err(Guard::Entity);
+    }
+    let only = |question: &Question, person: Person, other: Person| has(question, person) && !has(question, other);
+    let (first, second) = (Person::First, Person::Second);
+    let owned = |question: &Question| question.persons.iter().any(|(_, case, _)| *case == Case::Owner);
+    if owned(one)
+        && owned(two)
+        && (only(one, first, second) && only(two, second, first)
+            || only(one, second, first) && only(two, first, second))
+    {
+        return Err(Guard::Entity);
+    }
+    for person in [first, second, Person::Third] {
+        let cases =
+            |question: &Question, case: Case| question.persons.iter().any(|found| found.0 == person && found.1 == case);
+        let turned = |one: &Question, two: &Question| {
+            cases(one, Case::Subject)
+                && !cases(one, Case::Object)
+                && cases(two, Case::Object)
+                && !cases(two, Case::Subject)
+        };
+        let roles = |question: &Question| -> SmallVec<[Option<Role>; 4]> {
+            question
+                .persons
+                .iter()
+                .filter(|found| found.0 == person && found.1 != Case::Owner)
+                .map(|found| found.2.filter(|role| *role != Role::Take))
+                .collect()
+        };
+        let (here, there) = (roles(one), roles(two));
+        let played = |roles: &[Option<Role>]| roles.iter().any(Option::is_some);
+        if turned(one, two)
+            || turned(two, one)
+            || (!here.is_empty() && !there.is_empty() && played(&here) != played(&there))
+        {
+            return Err(Guard::Direction);
+        }
+    }
+    let order = |question: &Question| -> SmallVec<[Person; 4]> {
+        let mut found: SmallVec<[Person; 4]> =
+            question.persons.iter().filter(|found| found.1 != Case::Owner).map(|found| found.0).collect();
+        found.dedup();
+        found
+    };
+    let (here, there) = (order(one), order(two));
+    if here.len() > 1 && there.len() > 1 && here != there { Err(Guard::Direction) } else { Ok(()) }
+}
+
+/// Pairs of places, of terms that mean the same.
+type Matched = SmallVec<[(usize, usize); 12]>;
+
+/// Finds for each term of either question its like in the other.
+fn aligned(one: &Question, two: &Question) -> Result<Matched, Guard> {
+    let mut matched = Matched::new();
+    let mut taken: SmallVec<[bool; 24]> = SmallVec::from_elem(false, two.terms.len());
+    let mut left: SmallVec<[usize; 8]> = SmallVec::new();
+    let exact = |a: &Term, b: &Term| a.forms == b.forms;
+    let mut open: SmallVec<[usize; 24]> = (0..one.terms.len()).collect();
+    for same in [exact as fn(&Term, &Term) -> bool, Term::same] {
+        left.clear();
+        for &at in &open {
+            let Some(term) = one.terms.get(at) else { continue };
+            let found =
+                two.terms.iter().zip(&mut taken).enumerate().find(|(_, (other, taken))| !**taken && same(term, other));
+            match found {
+                Some((place, (_, taken))) => {
+                    *taken = true;
+                    matched.push((at, place));
+                }
+                None => left.push(at),
+            }
+        }
+        open.clear();
+        open.extend(left.iter().copied());
+    }
+    let right: SmallVec<[usize; 8]> =
+        taken.iter().enumerate().filter(|(_, taken)| !**taken).map(|(at, _)| at).collect();
+    for (a, b) in &matched {
+        if one.terms.get(*a).map(|term| term.not) != two.terms.get(*b).map(|term| term.not) {
+            return Err(Guard::Negation);
+        }
+    }
+    let (left, right) = (spare(one, &left, two), spare(two, &right, one));
+    if left.is_empty() && right.is_empty() {
+        return Ok(matched);
+    }
+    let (mut left, mut right) = (left, right);
+    compounds(one, &mut left, two, &mut right);
+    compounds(two, &mut right, one, &mut left);
+    if (left.is_empty() && remedy(one, two, &right)) || (right.is_empty() && remedy(two, one, &left)) {
+        return Ok(matched);
+    }
+    if left.is_empty() && right.is_empty() { Ok(matched) } else { Err(unlike(one, &left, two, &right)) }
+}
+
+/// The places of terms that were not found in the other question, and may not be left out.
+fn spare(question: &Question, places: &[usize], other: &Question) -> SmallVec<[usize; 8]> {
+    let needed = |at: &usize| {
+        question.terms.get(*at).is_some_and(|term| {
+            let repeated = other
+                .terms
+                .iter()
+                .chain(question.terms.iter().take(*at))
+                .any(|known| known.same(term) && known.not == term.not);
+            term.not || !(term.optional || repeated)
+        })
+    };
+    places.iter().copied().filter(needed).collect()
+}
+
+/// Takes out words that are written apart on one side and together on the other.
+fn compounds(one: &Question, left: &mut SmallVec<[usize; 8]>, two: &Question, right: &mut SmallVec<[usize; 8]>) {
+    let mut at = 0;
+    while let (Some(&first), Some(&second)) = (left.get(at), left.get(at + 1)) {
+        let (Some(a), Some(b)) = (one.terms.get(first), one.terms.get(second)) else { return };
+        let whole = (second == first + 1 && !a.not && !b.not).then(|| term::together(a, b)).flatten();
+        let like = whole.and_then(|whole| {
+            right
+                .iter()
+                .position(|place| two.terms.get(*place).is_some_and(|term| !term.not && term.forms.contains(&whole)))
+        });
+        if let Some(place) = like {
+            right.remove(place);
+            left.drain(at..at + 2);
+        } else {
+            at += 1;
+        }
+    }
+}
+
+/// What to do about something, and how to do the one thing that the other names.
+fn remedy(asked: &Question, named: &Question, left: &[usize]) -> bool {
+    let is_verb = |at: &usize| named.terms.get(*at).is_some_and(|term| term.is_action && !term.not);
+    asked.kinds == bit(Kind::Remedy)
+        && named.kinds == bit(Kind::How)
+        && asked.terms.len() > 2
+        && left.len() == 1
+        && left.iter().all(is_verb)
+}
+
+/// What kind of difference the terms make that have no like.
+fn unlike(one: &Question, left: &[usize], two: &Question, right: &[usize]) -> Guard {
+    let of = |question: &Question, places: &[usize]| -> Vec<Term> {
+        places.iter().filter_map(|at| question.terms.get(*at)).cloned().collect()
+    };
+    let (left, right) = (of(one, left), of(two, right));
+    if left.iter().any(|term| right.iter().any(|other| term.opposes(other)))
+        || left.iter().chain(&right).any(|term| term.not)
+    {
+        return Guard::Negation;
+    }
+    if left.is_empty() || right.is_empty() {
+        return Guard::Scope;
+    }
+    if left.iter().chain(&right).all(|term| term.class == Class::Verb) { Guard::Action } else { Guard::Entity }
+}
+
+fn kinds(one: &Question, two: &Question) -> Result<(), Guard> {
+    if one.kinds == two.kinds {
+        let by = |question: &Question| question.terms.iter().any(|term| term.role == Some(Role::By));
+        let is_who = one.asks(Kind::Who) || one.asks(Kind::What);
+        return if is_who && one.object != two.object && !by(one) && !by(two) && !one.passive && !two.passive {
+            Err(Guard::Direction)
+        } else {
+            Ok(())
+        };
+    }
+    let both = (one.kinds, two.kinds);
+    // Where something can be seen is how it can be.
+    let (how, place) = (bit(Kind::How), bit(Kind::Where));
+    let sees = |question: &Question| {
+        question
+            .terms
+            .iter()
+            .filter(|term| term.is_action)
+            .all(|term| term.is_one_of(SEES) || term.class == Class::Noun)
+    };
+    if (both == (how, place) || both == (place, how))
+        && sees(one)
+        && sees(two)
+        && [one, two].iter().all(|side| side.terms.iter().any(|term| term.is_one_of(SEES)))
+    {
+        return Ok(());
+    }
+    let fits = ALIKE.iter().any(|(a, b)| {
+        let (a, b) = (a.map_or(0, bit), b.map_or(0, bit));
+        both == (a, b) || both == (b, a)
+    });
+    if fits { Ok(()) } else { Err(Guard::Kind) }
+}
+
+/// Verbs of finding and seeing.
+const SEES: &[&str] = &[
+    "查询", "查看", "查", "看", "查阅", "查找", "找到", "看到", "下载", "see", "view", "find", "check", "look at",
+    "look up", "download", "access",
+];
+
+/// Kinds that ask the same; none is a topic, without a question.
+const ALIKE: [(Option<Kind>, Option<Kind>); 15] = [
+    (Some(Kind::What), Some(Kind::WhatIs)),
+    (Some(Kind::WhatIs), Some(Kind::AmountIs)),
+    (Some(Kind::WhatIs), Some(Kind::Amount)),
+    (Some(Kind::WhatIs), Some(Kind::Price)),
+    (Some(Kind::Amount), Some(Kind::AmountIs)),
+    (Some(Kind::Amount), Some(Kind::Price)),
+    (Some(Kind::AmountIs), Some(Kind::Price)),
+    (Some(Kind::Amount), Some(Kind::Count)),
+    (Some(Kind::When), Some(Kind::Clock)),
+    (Some(Kind::When), Some(Kind::Day)),
+    (Some(Kind::How), Some(Kind::Remedy)),
+    (None, Some(Kind::How)),
+    (None, Some(Kind::What)),
+    (None, Some(Kind::WhatIs)),
+    (None, Some(Kind::AmountIs)),
+];
+
+/// Whether the nouns of both play the same parts.
+fn directions(one: &Question, two: &Question, matched: &Matched) -> Result<(), Guard> {
+    let terms = |(a, b): &(usize, usize)| one.terms.get(*a).zip(two.terms.get(*b));
+    for (a, b) in matched.iter().filter_map(terms) {
+        let turned = |one: Option<Role>, two: Option<Role>| {
+            matches!((one, two), (Some(Role::Source), Some(Role::Goal)) | (Some(Role::Than), None))
+        };
+        if turned(a.role, b.role) || turned(b.role, a.role) {
+            return Err(Guard::Direction);
+        }
+    }
+    let nouns: SmallVec<[(usize, usize); 12]> = matched
+        .iter()
+        .copied()
+        .filter(|pair| terms(pair).is_some_and(|(a, b)| a.class == Class::Noun && b.class == Class::Noun))
+        .collect();
+    for (at, first) in nouns.iter().enumerate() {
+        for second in nouns.iter().skip(at + 1) {
+            if (first.0 < second.0) != (first.1 < second.1) && !may_turn(one, two, *first, *second) {
+                return Err(Guard::Direction);
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Whether two nouns may change places: coordinated, as compound and with «of», in the passive voice, or each with
+/// a part of its own.
+fn may_turn(one: &Question, two: &Question, first: (usize, usize), second: (usize, usize)) -> bool {
+    let span = |question: &Question, a: usize, b: usize| -> Span {
+        let terms = question.terms.get(a.min(b)..=a.max(b)).unwrap_or_default();
+        let behind = terms.get(1..).unwrap_or_default();
+        let ends = [terms.first(), terms.last()];
+        Span {
+            joined: behind.iter().all(|term| term.joined) && terms.len() == 2,
+            of: behind.iter().any(|term| term.of),
+            verbs: terms.iter().any(|term| term.class == Class::Verb),
+            parts: ends.iter().flatten().filter(|term| matches!(term.role, Some(Role::Source | Role::Goal))).count(),
+            by: ends.iter().flatten().any(|term| term.role == Some(Role::By)),
+        }
+    };
+    let (here, there) = (span(one, first.0, second.0), span(two, first.1, second.1));
+    if (here.joined && there.joined) || here.parts + there.parts == 4 || here.by != there.by {
+        return true;
+    }
+    here.parts + there.parts == 0 && here.of != there.of && !here.verbs && !there.verbs
+}
+
+/// What lies from one noun to another.
+struct Span {
+    joined: bool,
+    of: bool,
+    verbs: bool,
+    /// How many of the two come from somewhere, or go there.
+    parts: usize,
+    by: bool,
+}

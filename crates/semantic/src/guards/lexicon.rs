@@ -1,0 +1,300 @@
+//! What is known of words: a dictionary of Chinese with parts of speech, WordNet, closed classes, and
+//! groups of words that mean the same. Loaded once, from data compiled into the program.
+
+use std::collections::HashMap;
+use std::io::Read as _;
+use std::sync::LazyLock;
+
+use jieba_rs::Jieba;
+use smallvec::SmallVec;
+
+use super::closed::{self, Part};
+use super::time;
+use super::token::{Script, Token, is_han};
+
+/// Everything that is known of words.
+pub struct Lexicon {
+    jieba: Jieba,
+    simplified: Words<char, char>,
+    /// Phrases of closed classes, their words joined as by [`join`].
+    closed: Words<Box<str>, SmallVec<[Part; 2]>>,
+    /// Phrases that mean the same as others of their group.
+    groups: Words<Box<str>, SmallVec<[u16; 2]>>,
+    /// Words with a hyphen that stand in one of the lists.
+    hyphened: Words<Box<str>, ()>,
+    irregular: Words<Box<str>, SmallVec<[Box<str>; 1]>>,
+    /// By lemma: parts of speech, senses, verbs that it is derived from, opposites, divided by tabs.
+    wordnet: Words<&'static str, &'static str>,
+}
+
+type Words<K, V> = HashMap<K, V, foldhash::fast::FixedState>;
+
+/// The one lexicon of the process, which never changes.
+static LEXICON: LazyLock<Lexicon> = LazyLock::new(Lexicon::load);
+
+/// The lexicon; the first call loads it.
+pub fn lexicon() -> &'static Lexicon {
+    &LEXICON
+}
+
+/// What WordNet has under one lemma.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Entry {
+    /// Letters of n, v, a, r.
+    pub parts: &'static str,
+    /// Senses in hexadecimal; a `-` marks one that is not the first of its part of speech.
+    pub senses: &'static str,
+    /// Verbs and adjectives that it is derived from.
+    pub bases: &'static str,
+    /// Its opposites.
+    pub opposites: &'static str,
+}
+
+/// How many tokens a phrase of a list may have.
+pub const LONGEST_PHRASE: usize = 9;
+
+impl Lexicon {
+    fn load() -> Self {
+        let dictionary = inflate(include_bytes!("../../data/words-zh.txt.gz"));
+        let jieba = Jieba::with_dict(&mut dictionary.as_bytes()).unwrap_or_else(|_| Jieba::empty());
+        // The lexicon lives as long as the process, and so do its words.
+        let wordnet: &'static str = inflate(include_bytes!("../../data/wordnet.txt.gz")).leak();
+        let mut lexicon = Self {
+            jieba,
+            simplified: pairs(include_str!("../../data/simplified.txt")),
+            closed: Words::default(),
+            groups: Words::default(),
+            hyphened: Words::default(),
+            irregular: Words::default(),
+            wordnet: wordnet.lines().filter_map(|line| line.split_once('\t')).collect(),
+        };
+        for (form, lemma) in include_str!("../../data/irregular.txt").lines().filter_map(|line| line.split_once(' ')) {
+            lexicon.irregular.entry(form.into()).or_default().push(lemma.into());
+        }
+        lexicon.learn_closed(include_str!("../../data/closed-zh.txt"));
+        lexicon.learn_closed(include_str!("../../data/closed-en.txt"));
+        for phrase in time::chinese_phrases() {
+            lexicon.teach(&phrase, MARKED);
+        }
+        let groups = lines(include_str!("../../data/synonyms-zh.txt")).map(|line| line.split(' ').collect());
+        let english = lines(include_str!("../../data/synonyms-en.txt")).map(|line| line.split(", ").collect());
+        for (group, phrases) in groups.chain::<_>(english).enumerate() {
+            let group = u16::try_from(group).unwrap_or(u16::MAX);
+            let phrases: Vec<&str> = phrases;
+            phrases.into_iter().for_each(|phrase| lexicon.learn_group(phrase, group));
+        }
+        lexicon
+    }
+
+    fn learn_closed(&mut self, text: &'static str) {
+        for (effect, phrases) in lines(text).filter_map(|line| line.split_once(" = ")) {
+            let Some(part) = closed::part(effect) else { continue };
+            for phrase in phrases.split(", ") {
+                self.teach(phrase, MARKED);
+                let key = self.key_of(phrase);
+                self.closed.entry(key.into()).or_default().push(part);
+            }
+        }
+    }
+
+    fn learn_group(&mut self, phrase: &str, group: u16) {
+        self.teach(phrase, None);
+        let key = self.key_of(phrase);
+        self.groups.entry(key.into()).or_default().push(group);
+    }
+
+    /// Lets the segmenter know a Chinese phrase, and the divider of compounds a word with a hyphen.
+    fn teach(&mut self, phrase: &str, often: Option<usize>) {
+        if phrase.chars().all(is_han) && (often.is_some() || !self.jieba.has_word(phrase)) {
+            // A phrase is of the kind of its last word.
+            let tag = self.jieba.tag(phrase, false).last().map(|last| last.tag.to_owned());
+            self.jieba.add_word(phrase, often, tag.as_deref());
+        }
+        for word in phrase.split(' ').filter(|word| word.contains('-')) {
+            self.hyphened.insert(word.into(), ());
+        }
+    }
+
+    /// A phrase as it is looked up: the canonical form of each of its words.
+    fn key_of(&self, phrase: &str) -> String {
+        let phrase = phrase.to_lowercase();
+        let mut words: Vec<Box<str>> = Vec::new();
+        for part in phrase.split(' ') {
+            let part = part.strip_suffix("'s").unwrap_or(part);
+            for run in part.split_inclusive(is_han).flat_map(|run| {
+                let at = run.char_indices().find(|(_, sign)| is_han(*sign)).map_or(run.len(), |(at, _)| at);
+                let (latin, han) = run.split_at_checked(at).unwrap_or((run, ""));
+                [latin, han]
+            }) {
+                match run.chars().next() {
+                    None => {}
+                    Some(sign) if is_han(sign) => words.push(run.into()),
+                    Some(_) => words.push(self.canonical_word(run)),
+                }
+            }
+        }
+        join(&words)
+    }
+
+    /// The simplified form of a character.
+    pub fn simplified(&self, sign: char) -> char {
+        self.simplified.get(&sign).copied().unwrap_or(sign)
+    }
+
+    /// Whether `'s` behind this word is a verb.
+    pub fn opens_with_is(&self, word: &str) -> bool {
+        matches!(
+            word,
+            "what"
+                | "who"
+                | "where"
+                | "when"
+                | "how"
+                | "why"
+                | "that"
+                | "it"
+                | "there"
+                | "he"
+                | "she"
+                | "here"
+                | "which"
+                | "let"
+        )
+    }
+
+    /// Whether a word with a hyphen stands in one of the lists as it is.
+    pub fn knows(&self, word: &str) -> bool {
+        self.hyphened.contains_key(word) || self.entry(word).is_some()
+    }
+
+    /// The words of a run of Chinese characters.
+    pub fn segment(&self, run: &str, found: &mut Vec<Token>) {
+        segment(&self.jieba, run, found);
+    }
+
+    /// What a phrase of a closed class contributes.
+    pub fn closed(&self, phrase: &str) -> Option<&[Part]> {
+        self.closed.get(phrase).map(SmallVec::as_slice)
+    }
+
+    /// The groups of a phrase.
+    pub fn groups(&self, phrase: &str) -> Option<&[u16]> {
+        self.groups.get(phrase).map(SmallVec::as_slice)
+    }
+
+    /// What WordNet has of a lemma, whose words are joined by `_`.
+    pub fn entry(&self, lemma: &str) -> Option<Entry> {
+        let mut cells = self.wordnet.get(lemma)?.split('\t');
+        let mut next = || cells.next().unwrap_or_default();
+        Some(Entry { parts: next(), senses: next(), bases: next(), opposites: next() })
+    }
+
+    /// The lemmas that a written English word may be of; the word itself where nothing is known of it.
+    pub fn lemmas(&self, word: &str) -> SmallVec<[Box<str>; 2]> {
+        let mut found: SmallVec<[Box<str>; 2]> = SmallVec::new();
+        let mut add = |lemma: &str, needs: &str| {
+            let known = self.entry(lemma).is_some_and(|entry| entry.parts.chars().any(|part| needs.contains(part)));
+            if known && !found.iter().any(|other| **other == *lemma) {
+                found.push(lemma.into());
+            }
+        };
+        for lemma in self.irregular.get(word).into_iter().flatten() {
+            add(lemma, "nvar");
+        }
+        add(word, "nvar");
+        for (ending, instead, needs) in ENDINGS {
+            if let Some(stem) = word.strip_suffix(ending)
+                && stem.chars().count() > 1
+            {
+                add(&format!("{stem}{instead}"), needs);
+                let doubled = stem.chars().rev().take(2).collect::<Vec<_>>();
+                if instead.is_empty() && needs == "v" && doubled.first() == doubled.last() {
+                    add(stem.strip_suffix(|_: char| true).unwrap_or(stem), needs);
+                }
+            }
+        }
+        if found.is_empty() {
+            found.push(word.into());
+        }
+        found
+    }
+
+    /// The one form under which a token stands in the lists.
+    pub fn canonical(&self, token: &Token) -> Box<str> {
+        if token.script == Script::Latin { self.canonical_word(&token.text) } else { token.text.as_str().into() }
+    }
+
+    fn canonical_word(&self, word: &str) -> Box<str> {
+        let lemmas = self.lemmas(word);
+        lemmas
+            .into_iter()
+            .min_by(|one, other| one.len().cmp(&other.len()).then_with(|| one.cmp(other)))
+            .unwrap_or_default()
+    }
+}
+
+/// Words of closed classes win over all others.
+const MARKED: Option<usize> = Some(2_000_000);
+
+/// English inflections: what is taken off, what is put in its place, and of what part of speech the rest must be.
+const ENDINGS: [(&str, &str, &str); 16] = [
+    ("s", "", "nv"),
+    ("ses", "s", "n"),
+    ("xes", "x", "n"),
+    ("zes", "z", "n"),
+    ("ches", "ch", "n"),
+    ("shes", "sh", "n"),
+    ("men", "man", "n"),
+    ("ies", "y", "nv"),
+    ("es", "e", "v"),
+    ("es", "", "v"),
+    ("ed", "e", "v"),
+    ("ed", "", "v"),
+    ("ied", "y", "v"),
+    ("ing", "e", "v"),
+    ("ing", "", "v"),
+    ("ise", "ize", "v"),
+];
+
+/// Words joined to a phrase: English with spaces, Chinese without.
+pub fn join(words: &[Box<str>]) -> String {
+    let mut phrase = String::new();
+    let mut was_latin = false;
+    for word in words {
+        let is_latin = !word.chars().next().is_some_and(is_han);
+        if is_latin && was_latin {
+            phrase.push(' ');
+        }
+        phrase.push_str(word);
+        was_latin = is_latin;
+    }
+    phrase
+}
+
+fn segment(jieba: &Jieba, run: &str, found: &mut Vec<Token>) {
+    for tagged in jieba.tag(run, false) {
+        // The tags live as long as the dictionary; the words as long as the text.
+        let tag = TAGS.iter().find(|tag| **tag == tagged.tag).copied().unwrap_or("");
+        found.push(Token { text: tagged.word.to_owned(), script: Script::Han, tag, upper: false, capital: false });
+    }
+}
+
+/// The parts of speech that are told apart.
+const TAGS: [&str; 21] = [
+    "n", "ns", "nr", "nt", "nz", "ng", "v", "vn", "vd", "vg", "vi", "a", "ad", "an", "d", "m", "q", "t", "f", "s", "zg",
+];
+
+fn lines(text: &'static str) -> impl Iterator<Item = &'static str> {
+    text.lines().filter(|line| !line.is_empty() && !line.starts_with('#'))
+}
+
+fn pairs(text: &str) -> Words<char, char> {
+    text.lines().filter_map(|line| line.chars().next().zip(line.chars().nth(1))).collect()
+}
+
+fn inflate(bytes: &[u8]) -> String {
+    let mut text = String::new();
+    // Compiled in and tested: what cannot be read is as if it were empty, and nothing matches.
+    let _ = flate2::read::GzDecoder::new(bytes).read_to_string(&mut text);
+    text
+}

@@ -1,0 +1,347 @@
+//! Quantities as they are written: digits and words, Arabic and Chinese, with their units and currencies.
+
+use super::quantity::{Class, Quantity, chinese_number, is_numeral};
+use super::time;
+use super::token::{Script, Token};
+
+/// The quantities that are written from here on, and how many tokens they take.
+pub fn read(tokens: &[Token]) -> Option<(usize, Vec<Quantity>)> {
+    let first = tokens.first()?;
+    if let Some(found) = time::read(tokens) {
+        return Some(found);
+    }
+    match first.script {
+        Script::Sign => currency_first(tokens),
+        Script::Number => digits(tokens),
+        Script::Latin => version(tokens).or_else(|| spelled(tokens)),
+        Script::Han => chinese(tokens),
+        Script::Stop => None,
+    }
+}
+
+/// `$500`, `¥ 5,000`
+fn currency_first(tokens: &[Token]) -> Option<(usize, Vec<Quantity>)> {
+    let unit = currency(tokens.first()?.text.as_str())?;
+    let (value, rest) = plain(tokens.get(1)?)?;
+    if !rest.is_empty() {
+        return None;
+    }
+    let (value, taken) = multiplied(value, tokens.get(2..).unwrap_or_default());
+    Some((2 + taken, vec![Quantity::new(Class::Amount, unit, value)]))
+}
+
+/// A token of digits: its value, with what is written on to it.
+fn plain(token: &Token) -> Option<(f64, &str)> {
+    if token.script != Script::Number {
+        return None;
+    }
+    let (number, rest) = parted(&token.text);
+    let number = number.replace(',', "");
+    let value = number.parse::<f64>().ok()?;
+    match rest {
+        "k" => Some((value * 1e3, "")),
+        "m" | "mn" => Some((value * 1e6, "")),
+        "bn" => Some((value * 1e9, "")),
+        rest => Some((value, rest)),
+    }
+}
+
+/// Digits, and the letters behind them.
+fn parted(text: &str) -> (&str, &str) {
+    let at = text.char_indices().find(|(_, sign)| sign.is_ascii_alphabetic()).map_or(text.len(), |(at, _)| at);
+    text.split_at_checked(at).unwrap_or((text, ""))
+}
+
+fn digits(tokens: &[Token]) -> Option<(usize, Vec<Quantity>)> {
+    let first = tokens.first()?;
+    let Some((value, rest)) = plain(first) else {
+        let (number, _) = parted(&first.text);
+        let class = if number.contains('.') { Class::Version } else { Class::Number };
+        return Some((1, vec![Quantity::written(class, &first.text)]));
+    };
+    if matches!(rest, "st" | "nd" | "rd" | "th") {
+        return Some(ordinal(value, tokens.get(1..).unwrap_or_default(), 1));
+    }
+    if !rest.is_empty() {
+        let measured = unit(rest).map(|(class, name, factor)| Quantity::new(class, name, value * factor));
+        return Some((1, vec![measured.unwrap_or_else(|| Quantity::written(Class::Number, &first.text))]));
+    }
+    Some(with_unit(value, tokens, 1))
+}
+
+/// `v1.2`, `version 2`, `release 3.1`
+fn version(tokens: &[Token]) -> Option<(usize, Vec<Quantity>)> {
+    let first = tokens.first()?.text.as_str();
+    let is_version = |text: &str| text.chars().next().is_some_and(|sign| sign.is_ascii_digit());
+    if let Some(rest) = first.strip_prefix('v').filter(|rest| is_version(rest)) {
+        return Some((1, vec![Quantity::written(Class::Version, rest)]));
+    }
+    if matches!(first, "version" | "v" | "ver" | "release")
+        && let Some(next) = tokens.get(1).filter(|next| next.script == Script::Number)
+    {
+        return Some((2, vec![Quantity::written(Class::Version, &next.text)]));
+    }
+    if let Some(quarter) = first.strip_prefix('q')
+        && let Ok(quarter @ 1..=4) = quarter.parse::<u8>()
+    {
+        return Some((1, vec![Quantity::new(Class::Quarter, "quarter", f64::from(quarter))]));
+    }
+    None
+}
+
+/// `twenty five days`, `half a year`, `third quarter`
+fn spelled(tokens: &[Token]) -> Option<(usize, Vec<Quantity>)> {
+    let word = |at: usize| tokens.get(at).map(|token| token.text.as_str());
+    if word(0) == Some("half") {
+        let skipped = usize::from(matches!(word(1), Some("a" | "an")));
+        let (class, name, factor) = unit(word(1 + skipped)?)?;
+        return Some((2 + skipped, vec![Quantity::new(class, name, factor / 2.0)]));
+    }
+    if let Some(rank) = word(0).and_then(english_rank) {
+        return Some(ordinal(rank, tokens.get(1..).unwrap_or_default(), 1));
+    }
+    let (mut total, mut part, mut taken) = (0.0, 0.0, 0);
+    while let Some(word) = word(taken) {
+        match english_number(word) {
+            Some(100.0) if part > 0.0 => part *= 100.0,
+            Some(value) if value >= 1000.0 && part > 0.0 => {
+                total += part * value;
+                part = 0.0;
+            }
+            Some(value) if value < 100.0 && (part == 0.0 || value < 10.0 || part >= 100.0) => part += value,
+            _ if word == "and"
+                && taken > 0
+                && part >= 100.0
+                && tokens.get(taken + 1).is_some_and(|next| english_number(&next.text).is_some()) => {}
+            _ => break,
+        }
+        taken += 1;
+    }
+    total += part;
+    if taken == 0 || (taken == 1 && word(0) == Some("one")) && tokens.get(1).and_then(|next| unit(&next.text)).is_none()
+    {
+        return None;
+    }
+    Some(with_unit(total, tokens, taken))
+}
+
+/// Chinese numerals, with their classifier.
+fn chinese(tokens: &[Token]) -> Option<(usize, Vec<Quantity>)> {
+    let first = tokens.first()?.text.as_str();
+    if first == "第" || first.starts_with('第') {
+        let own: String = first.chars().skip(1).collect();
+        let (value, taken) = if own.is_empty() {
+            let (value, taken) = numeral(tokens.get(1..)?)?;
+            (value, taken + 1)
+        } else {
+            (chinese_number(&own)?, 1)
+        };
+        return Some(ordinal(value, tokens.get(taken..).unwrap_or_default(), taken));
+    }
+    if first == "百分之" {
+        let (value, taken) = numeral(tokens.get(1..)?)?;
+        return Some((taken + 1, vec![Quantity::new(Class::Measure, "%", value)]));
+    }
+    if first == "半" || first == "半个" {
+        let (class, name, factor) = tokens.get(1).and_then(|next| unit(&next.text))?;
+        return Some((2, vec![Quantity::new(class, name, factor / 2.0)]));
+    }
+    let (value, taken) = numeral(tokens)?;
+    let next = tokens.get(taken);
+    let measured = next.and_then(|next| unit(&next.text));
+    // «One» before a classifier is an article.
+    if value == 1.0 && taken == 1 && first == "一" && measured.is_none() {
+        let is_article = next.is_none_or(|next| next.tag == "q" || next.text == "个");
+        return Some((if is_article && next.is_some() { 2 } else { 1 }, Vec::new()));
+    }
+    Some(with_unit(value, tokens, taken))
+}
+
+/// A number of digits or numerals, in as many tokens as it takes.
+fn numeral(tokens: &[Token]) -> Option<(f64, usize)> {
+    let first = tokens.first()?;
+    if first.script == Script::Number {
+        let (value, rest) = plain(first)?;
+        if !rest.is_empty() {
+            return None;
+        }
+        let (value, taken) = multiplied(value, tokens.get(1..).unwrap_or_default());
+        return Some((value, taken + 1));
+    }
+    let mut written = String::new();
+    let mut taken = 0;
+    while let Some(token) = tokens.get(taken).filter(|token| token.script == Script::Han) {
+        if !token.text.chars().all(is_numeral) {
+            break;
+        }
+        written.push_str(&token.text);
+        taken += 1;
+    }
+    Some((chinese_number(&written)?, taken))
+}
+
+/// `5` `万`, `3` `million`
+fn multiplied(value: f64, rest: &[Token]) -> (f64, usize) {
+    let factor = match rest.first().map(|token| token.text.as_str()) {
+        Some("千" | "thousand") => 1e3,
+        Some("万") => 1e4,
+        Some("百万" | "million") => 1e6,
+        Some("千万") => 1e7,
+        Some("亿") => 1e8,
+        Some("billion") => 1e9,
+        _ => return (value, 0),
+    };
+    (value * factor, 1)
+}
+
+/// A number of `taken` tokens with the unit behind it.
+fn with_unit(value: f64, tokens: &[Token], taken: usize) -> (usize, Vec<Quantity>) {
+    let (value, more) = multiplied(value, tokens.get(taken..).unwrap_or_default());
+    let taken = taken + more;
+    let rest = tokens.get(taken..).unwrap_or_default();
+    let text = |at: usize| rest.get(at).map_or("", |token| token.text.as_str());
+    let skipped = usize::from(text(0) == "个" || text(0) == "-");
+    if let Some((class, name, factor)) = unit(text(skipped)).filter(|_| skipped == 0 || text(0) == "个") {
+        let half = if class == Class::Span && text(skipped + 1) == "半" { 0.5 } else { 0.0 };
+        return (
+            taken + skipped + 1 + usize::from(half > 0.0),
+            vec![Quantity::new(class, name, (value + half) * factor)],
+        );
+    }
+    if rest
+        .first()
+        .is_some_and(|token| token.tag == "q" || token.text == "个" || token.text == "位" || token.text == "名")
+    {
+        return (taken + 1, vec![Quantity::new(Class::Number, "", value)]);
+    }
+    (taken, vec![Quantity::new(Class::Number, "", value)])
+}
+
+/// A rank with what it is a rank of.
+fn ordinal(value: f64, rest: &[Token], taken: usize) -> (usize, Vec<Quantity>) {
+    match rest.first().map(|token| token.text.as_str()) {
+        Some("季度" | "季" | "quarter") => (taken + 1, vec![Quantity::new(Class::Quarter, "quarter", value)]),
+        Some("个" | "条" | "名" | "位" | "次" | "款" | "项") => {
+            (taken + 1, vec![Quantity::new(Class::Ordinal, "", value)])
+        }
+        _ => (taken, vec![Quantity::new(Class::Ordinal, "", value)]),
+    }
+}
+
+/// What a unit counts, its one name, and how many of that it is.
+pub fn unit(word: &str) -> Option<(Class, &'static str, f64)> {
+    if let Some(currency) = currency(word) {
+        return Some((Class::Amount, currency, 1.0));
+    }
+    let singular = word.strip_suffix('s').filter(|stem| stem.chars().count() > 2 && word.is_ascii()).unwrap_or(word);
+    let found = UNITS.iter().find(|(names, ..)| names.split(' ').any(|name| name == word || name == singular));
+    found.map(|(_, class, name, factor)| (*class, *name, *factor))
+}
+
+fn currency(word: &str) -> Option<&'static str> {
+    let singular = word.strip_suffix('s').filter(|_| word.is_ascii()).unwrap_or(word);
+    let found = CURRENCIES.iter().find(|(names, _)| names.split(' ').any(|name| name == word || name == singular));
+    found.map(|(_, name)| *name)
+}
+
+const CURRENCIES: [(&str, &str); 8] = [
+    ("元 块 块钱 圆 人民币 rmb cny yuan ¥ 元人民币", "CNY"),
+    ("$ usd dollar buck 美元 美金 刀", "USD"),
+    ("€ eur euro 欧元", "EUR"),
+    ("£ gbp pound 英镑", "GBP"),
+    ("jpy yen 日元", "JPY"),
+    ("hkd 港元 港币", "HKD"),
+    ("krw won 韩元", "KRW"),
+    ("chf franc 瑞士法郎", "CHF"),
+];
+
+const UNITS: [(&str, Class, &str, f64); 33] = [
+    ("秒 秒钟 sec second", Class::Span, "second", 1.0),
+    ("分钟 分 min minute mins", Class::Span, "second", 60.0),
+    ("小时 钟头 hour hr hrs h", Class::Span, "second", 3600.0),
+    ("天 日 day", Class::Span, "second", 86_400.0),
+    ("周 星期 礼拜 week wk", Class::Span, "second", 604_800.0),
+    ("fortnight", Class::Span, "second", 1_209_600.0),
+    ("个月 月 month", Class::Span, "month", 1.0),
+    ("季度 quarter", Class::Span, "month", 3.0),
+    ("年 周年 年度 year yr yrs", Class::Span, "month", 12.0),
+    ("岁 周岁", Class::Measure, "age", 1.0),
+    ("% 个百分点 percent pct", Class::Measure, "%", 1.0),
+    ("成", Class::Measure, "%", 10.0),
+    ("‰", Class::Measure, "%", 0.1),
+    ("折", Class::Measure, "tenth", 1.0),
+    ("kb", Class::Measure, "byte", 1e3),
+    ("mb 兆 megabyte", Class::Measure, "byte", 1e6),
+    ("gb gigabyte", Class::Measure, "byte", 1e9),
+    ("tb terabyte", Class::Measure, "byte", 1e12),
+    ("毫米 mm", Class::Measure, "metre", 1e-3),
+    ("厘米 公分 cm centimetre centimeter", Class::Measure, "metre", 1e-2),
+    ("米 metre meter", Class::Measure, "metre", 1.0),
+    ("公里 千米 km kilometre kilometer", Class::Measure, "metre", 1e3),
+    ("里 华里", Class::Measure, "metre", 500.0),
+    ("英里 mile mi", Class::Measure, "mile", 1.0),
+    ("inch inches in 英寸 寸", Class::Measure, "inch", 1.0),
+    ("foot feet ft 英尺", Class::Measure, "foot", 1.0),
+    ("毫克 mg", Class::Measure, "gram", 1e-3),
+    ("克 gram", Class::Measure, "gram", 1.0),
+    ("公斤 千克 kg kilo kilogram", Class::Measure, "gram", 1e3),
+    ("斤", Class::Measure, "gram", 500.0),
+    ("吨 tonne ton", Class::Measure, "gram", 1e6),
+    ("毫升 ml", Class::Measure, "litre", 1e-3),
+    ("平米 平方米 平方 sqm", Class::Measure, "square metre", 1.0),
+];
+
+fn english_number(word: &str) -> Option<f64> {
+    let at = NUMBERS.iter().position(|name| *name == word);
+    if let Some(at) = at {
+        return Some(f64::from(u8::try_from(at).unwrap_or(0)));
+    }
+    Some(match word {
+        "thirty" => 30.0,
+        "forty" => 40.0,
+        "fifty" => 50.0,
+        "sixty" => 60.0,
+        "seventy" => 70.0,
+        "eighty" => 80.0,
+        "ninety" => 90.0,
+        "hundred" => 100.0,
+        "thousand" => 1e3,
+        "million" => 1e6,
+        "billion" => 1e9,
+        "dozen" => 12.0,
+        _ => return None,
+    })
+}
+
+const NUMBERS: [&str; 21] = [
+    "zero",
+    "one",
+    "two",
+    "three",
+    "four",
+    "five",
+    "six",
+    "seven",
+    "eight",
+    "nine",
+    "ten",
+    "eleven",
+    "twelve",
+    "thirteen",
+    "fourteen",
+    "fifteen",
+    "sixteen",
+    "seventeen",
+    "eighteen",
+    "nineteen",
+    "twenty",
+];
+
+fn english_rank(word: &str) -> Option<f64> {
+    let ranks = [
+        "first", "second", "third", "fourth", "fifth", "sixth", "seventh", "eighth", "ninth", "tenth", "eleventh",
+        "twelfth",
+    ];
+    let at = ranks.iter().position(|name| *name == word)?;
+    Some(f64::from(u8::try_from(at).unwrap_or(0)) + 1.0)
+}

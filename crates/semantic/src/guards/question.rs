@@ -1,0 +1,72 @@
+//! What a question is made of, as far as it decides the answer.
+
+use smallvec::SmallVec;
+
+use super::closed::{Case, Kind, Mark, Person, Role};
+use super::quantity::Quantity;
+use super::term::Term;
+
+/// A question, read once: cheap to keep beside a stored answer, and to compare with others.
+#[derive(Debug, Clone, Default)]
+pub struct Question {
+    /// Its words alone; empty where it is not compared.
+    pub(super) words: Box<str>,
+    /// What is asked, one bit for each [`Kind`].
+    pub(super) kinds: u32,
+    /// Whether it asks for what something is done to, not for who does it.
+    pub(super) object: bool,
+    pub(super) terms: Vec<Term>,
+    pub(super) quantities: Vec<Quantity>,
+    pub(super) marks: Vec<Mark>,
+    /// Negators that belong to no term.
+    pub(super) loose_not: bool,
+    pub(super) past: bool,
+    pub(super) future: bool,
+    pub(super) may: bool,
+    pub(super) must: bool,
+    /// Who is spoken of, in order.
+    pub(super) persons: SmallVec<[(Person, Case, Option<Role>); 4]>,
+    /// Whether something is done to its subject.
+    pub(super) passive: bool,
+    pub(super) chinese: bool,
+}
+
+impl Question {
+    /// What was read, in one line for people.
+    #[must_use]
+    pub fn brief(&self) -> String {
+        let terms: Vec<String> = self
+            .terms
+            .iter()
+            .map(|term| {
+                format!(
+                    "{}{}{}",
+                    if term.not { "!" } else { "" },
+                    term.forms.join("|"),
+                    if term.optional { "?" } else { "" }
+                )
+            })
+            .collect();
+        format!(
+            "{:b} [{}] {:?} {:?} {:?} not={} may={} must={}",
+            self.kinds,
+            terms.join(", "),
+            self.quantities,
+            self.marks,
+            self.persons,
+            self.loose_not,
+            self.may,
+            self.must
+        )
+    }
+
+    /// Whether it asks this.
+    pub(super) fn asks(&self, kind: Kind) -> bool {
+        self.kinds & bit(kind) != 0
+    }
+}
+
+/// The bit of a kind.
+pub fn bit(kind: Kind) -> u32 {
+    1 << kind as u8
+}

@@ -1,0 +1,374 @@
+//! Reads a question: what each word contributes, from the first to the last.
+
+use smallvec::SmallVec;
+
+use super::closed::{Kind, Mark, Part, Role};
+use super::fold::{self, LONGEST};
+use super::lexicon::{LONGEST_PHRASE, Lexicon, join, lexicon};
+use super::measure;
+use super::question::{Question, bit};
+use super::settle::{Names, settle};
+use super::term::{Class, Term};
+use super::token::{Script, Token};
+
+impl Question {
+    /// Takes a question apart. What is longer than [`LONGEST`] characters is never the same as another.
+    #[must_use]
+    pub fn read(text: &str) -> Self {
+        if text.chars().nth(LONGEST).is_some() {
+            return Self::default();
+        }
+        let lexicon = lexicon();
+        let tokens = fold::tokens(&fold::fold(text, lexicon), lexicon);
+        let words = tokens.iter().filter(|token| token.script != Script::Stop);
+        let words = words.map(|token| token.text.as_str()).collect::<Vec<_>>().join(" ");
+        let mut reader = Reader {
+            canonical: tokens.iter().map(|token| lexicon.canonical(token)).collect(),
+            tokens,
+            lexicon,
+            next: Next::default(),
+            names: SmallVec::new(),
+            question: Self { words: words.into(), ..Self::default() },
+        };
+        reader.question.chinese = reader.tokens.iter().any(|token| token.script == Script::Han);
+        reader.read();
+        reader.question
+    }
+}
+
+/// What the next term gets.
+#[derive(Debug, Default)]
+struct Next {
+    not: bool,
+    role: Option<Role>,
+    joined: bool,
+    of: bool,
+}
+
+struct Reader {
+    tokens: Vec<Token>,
+    /// The canonical form of each token.
+    canonical: Vec<Box<str>>,
+    lexicon: &'static Lexicon,
+    next: Next,
+    /// Nouns that may only name what is asked, with where among the terms they would stand.
+    names: Names,
+    question: Question,
+}
+
+impl Reader {
+    fn read(&mut self) {
+        let mut at = 0;
+        while at < self.tokens.len() {
+            at += self.step(at).max(1);
+        }
+        if self.next.not {
+            self.negate_last();
+        }
+        let opener =
+            self.tokens.iter().find(|token| token.script != Script::Stop).map_or("", |token| token.text.as_str());
+        settle(&mut self.question, &self.names, opener);
+    }
+
+    fn text(&self, at: usize) -> &str {
+        self.tokens.get(at).map_or("", |token| token.text.as_str())
+    }
+
+    /// Reads what begins here; gives how many tokens it took.
+    fn step(&mut self, at: usize) -> usize {
+        let tokens = self.tokens.get(at..).unwrap_or_default();
+        let Some(first) = tokens.first() else { return 1 };
+        if first.script == Script::Stop {
+            if matches!(first.text.as_str(), "、" | "/" | "&") {
+                self.next.joined = true;
+            }
+            return 1;
+        }
+        let measured = measure::read(tokens);
+        let (closed, parts) =
+            self.longest(at, |lexicon, phrase| lexicon.closed(phrase).map(SmallVec::<[Part; 2]>::from_slice));
+        let (listed, _) = self.longest(at, |lexicon, phrase| lexicon.groups(phrase).map(|_| ()));
+        let measured_length = measured.as_ref().map_or(0, |(taken, _)| *taken);
+        let is_name = first.upper && closed == 1;
+        if let Some((taken, quantities)) = measured.filter(|_| measured_length >= closed.max(listed)) {
+            self.question.quantities.extend(quantities);
+            // «Within three days» is 三天内.
+            if self.text(at + taken) == "内" {
+                self.question.marks.push(Mark::Under);
+                return taken + 1;
+            }
+            return taken;
+        }
+        if closed > 0 && closed >= listed && !is_name && !(closed == 1 && self.is_fragment(at)) {
+            for part in parts.unwrap_or_default() {
+                self.contribute(part, at, closed);
+            }
+            return closed;
+        }
+        let taken = listed.max(1);
+        let taken = if taken == 1 { self.phrasal(at) } else { taken };
+        self.term(at, taken);
+        taken
+    }
+
+    /// The longest phrase from here on that a list has, in tokens.
+    fn longest<T>(&self, at: usize, find: impl Fn(&Lexicon, &str) -> Option<T>) -> (usize, Option<T>) {
+        let rest = self.canonical.get(at..).unwrap_or_default();
+        let words = self.tokens.get(at..).unwrap_or_default();
+        let most = words.iter().take(LONGEST_PHRASE).take_while(|token| token.script != Script::Stop).count();
+        for length in (1..=most).rev() {
+            let phrase = join(rest.get(..length).unwrap_or_default());
+            if let Some(found) = find(self.lexicon, &phrase) {
+                return (length, Some(found));
+            }
+        }
+        (0, None)
+    }
+
+    /// A verb with its particle, where WordNet has them as one: two tokens, else one.
+    fn phrasal(&self, at: usize) -> usize {
+        let is_particle =
+            matches!(self.text(at + 1), "up" | "off" | "out" | "down" | "on" | "in" | "over" | "back" | "away");
+        let is_verb = self.tokens.get(at).is_some_and(|token| token.script == Script::Latin);
+        if is_particle && is_verb {
+            let lemmas = self.lexicon.lemmas(self.text(at));
+            if lemmas.iter().any(|lemma| {
+                self.lexicon
+                    .entry(&format!("{lemma}_{}", self.text(at + 1)))
+                    .is_some_and(|entry| entry.parts.contains('v'))
+            }) {
+                return 2;
+            }
+        }
+        1
+    }
+
+    fn term(&mut self, at: usize, taken: usize) {
+        let tokens = self.tokens.get(at..at + taken).unwrap_or_default();
+        let phrase = join(self.canonical.get(at..at + taken).unwrap_or_default());
+        let mut term = Term::new(tokens, &phrase, self.lexicon);
+        let mut goal_behind = false;
+        if term.groups.is_empty() && term.class == Class::Verb {
+            // 转成, 借给, 调到: a verb with the part that the next noun plays.
+            let stem = ["成", "给", "到"]
+                .iter()
+                .find_map(|ending| phrase.strip_suffix(ending))
+                .filter(|stem| stem.chars().count() == 1);
+            if let Some(stem) = stem {
+                term.forms = SmallVec::from_iter([Box::from(stem)]);
+                goal_behind = true;
+            }
+        }
+        if term.class == Class::Noun && term.is_action && self.stands_as_verb(at) {
+            term.class = Class::Verb;
+        }
+        let next = std::mem::take(&mut self.next);
+        term.not = next.not;
+        term.role = if term.class == Class::Verb { None } else { next.role };
+        term.joined = next.joined;
+        term.of = next.of;
+        if term.class == Class::Verb {
+            self.next.role = next.role;
+        }
+        if goal_behind {
+            self.next.role = Some(Role::Goal);
+        }
+        self.question.terms.push(term);
+    }
+
+    /// Whether an English word that may be noun or verb stands where a verb does; notes the passive voice.
+    fn stands_as_verb(&mut self, at: usize) -> bool {
+        let Some(before) = at.checked_sub(1).map(|before| self.text(before)) else { return false };
+        if self.tokens.get(at).is_some_and(|token| token.capital || token.upper) {
+            return false;
+        }
+        // «To» before a verb stands behind grammar: how to, want to; before a noun it stands behind another.
+        if before == "to" && at.checked_sub(2).is_some_and(|earlier| !self.is_closed(earlier)) {
+            return false;
+        }
+        let is_inflected = self.tokens.get(at).zip(self.canonical.get(at)).is_some_and(|(token, lemma)| {
+            token.text != **lemma && !token.text.ends_with('s') && !token.text.ends_with("ing")
+        });
+        if is_inflected && matches!(before, "is" | "are" | "was" | "were" | "be" | "been" | "being" | "get" | "gets") {
+            self.question.passive = true;
+            return true;
+        }
+        matches!(
+            before,
+            "to" | "i"
+                | "we"
+                | "you"
+                | "they"
+                | "can"
+                | "could"
+                | "should"
+                | "must"
+                | "will"
+                | "would"
+                | "may"
+                | "do"
+                | "not"
+                | "please"
+                | "who"
+                | "gonna"
+                | "wanna"
+                | "gotta"
+                | "he"
+                | "she"
+        )
+    }
+
+    /// A character that elsewhere belongs to grammar, beside another that is no word of the dictionary with it.
+    fn is_fragment(&self, at: usize) -> bool {
+        let alone = |at: usize| {
+            self.tokens.get(at).is_some_and(|token| {
+                token.script == Script::Han
+                    && token.text.chars().count() == 1
+                    && !self.is_closed(at)
+                    && measure::read(std::slice::from_ref(token)).is_none()
+            })
+        };
+        let is_verb = |at: usize| self.tokens.get(at).is_some_and(|token| token.tag.starts_with('v'));
+        matches!(
+            self.text(at),
+            "上" | "下" | "里" | "中" | "内" | "会" | "对" | "用" | "来" | "去" | "过" | "前" | "后"
+        ) && (alone(at + 1)
+            || (at > 0 && alone(at - 1) && self.text(at) == "会" && !is_verb(at - 1) && !is_verb(at + 1)))
+    }
+
+    fn is_closed(&self, at: usize) -> bool {
+        self.canonical.get(at).is_some_and(|word| self.lexicon.closed(word).is_some())
+    }
+
+    fn contribute(&mut self, part: Part, at: usize, taken: usize) {
+        let phrase = self.text(at).to_owned();
+        let question = &mut self.question;
+        match part {
+            Part::Nothing => match phrase.as_str() {
+                "and" | "和" | "与" | "跟" | "及" | "以及" => self.next.joined = true,
+                "of" | "for" | "in" | "on" | "at" | "with" => self.next.of = true,
+                "to" => self.next.role = Some(Role::Goal),
+                _ => {}
+            },
+            Part::Neutral => {}
+            Part::Not => self.negate(at, taken),
+            Part::Twice | Part::Must => question.must = true,
+            Part::Asks(kind) => self.ask(kind, at, taken),
+            Part::WhyNot => {
+                question.kinds |= bit(Kind::Why);
+                self.next.not = true;
+            }
+            Part::Names(kind) => {
+                let place = question.terms.len();
+                self.term(at, taken);
+                self.names.push((kind, place));
+            }
+            Part::Mark(mark) => {
+                if matches!(mark, Mark::Or) {
+                    self.next.joined = true;
+                }
+                if mark == Mark::Than {
+                    self.next.role = Some(Role::Than);
+                }
+                if mark != Mark::Any {
+                    self.question.marks.push(mark);
+                }
+            }
+            Part::Past => question.past = true,
+            Part::Future => question.future = true,
+            Part::May => {
+                question.may = true;
+                self.maybe_polar(at);
+            }
+            Part::AsksMay => {
+                question.may = true;
+                question.kinds |= bit(Kind::Polar);
+            }
+            Part::Alternative => {
+                question.kinds |= bit(Kind::Polar);
+                question.marks.push(Mark::Or);
+                self.next.joined = true;
+            }
+            Part::Person(person, case) => {
+                let role = self.next.role.take();
+                self.question.persons.push((person, case, role));
+            }
+            Part::Role(role) => self.next.role = Some(role),
+        }
+    }
+
+    /// What is asked; in English also whether the one who does it follows.
+    fn ask(&mut self, kind: Kind, at: usize, taken: usize) {
+        let is_copula = matches!(self.text(at + taken), "is" | "are" | "was" | "were");
+        let kind = match kind {
+            Kind::What if is_copula && matches!(self.text(at + taken + 1), "a" | "an") => Kind::Define,
+            Kind::What if is_copula => Kind::WhatIs,
+            Kind::Amount if is_copula => Kind::AmountIs,
+            Kind::Amount if self.question.chinese && at + taken == self.tokens.len() => Kind::AmountIs,
+            kind => kind,
+        };
+        if matches!(kind, Kind::Who | Kind::What) && !self.question.chinese {
+            let rest = self.tokens.get(at + taken..).unwrap_or_default();
+            self.question.object |= rest.iter().take(3).any(|token| {
+                matches!(
+                    token.text.as_str(),
+                    "do" | "does" | "did" | "can" | "could" | "should" | "must" | "will" | "would" | "may"
+                )
+            });
+        }
+        if self.next.role.take() == Some(Role::By) {
+            self.question.passive = true;
+        }
+        self.question.kinds |= bit(kind);
+    }
+
+    /// «Can I», «is it», «does the»: an auxiliary that opens the question.
+    fn maybe_polar(&mut self, at: usize) {
+        let opens = at == 0 || self.tokens.get(at - 1).is_some_and(|token| token.script == Script::Stop);
+        if opens && !self.question.chinese {
+            self.question.kinds |= bit(Kind::Polar);
+        }
+    }
+
+    fn negate(&mut self, at: usize, taken: usize) {
+        let text: String = self.tokens.iter().skip(at).take(taken).map(|token| token.text.as_str()).collect();
+        let ends = at + taken >= self.tokens.len()
+            || self.tokens.get(at + taken).is_some_and(|token| token.script == Script::Stop);
+        if matches!(text.as_str(), "没有" | "没") && ends && at > 0 {
+            self.question.kinds |= bit(Kind::Polar);
+            return;
+        }
+        // 非……不可: it must be.
+        if matches!(text.as_str(), "不可" | "不行") && self.tokens.iter().take(at).any(|token| token.text == "非")
+        {
+            self.negate_last();
+            self.question.must = true;
+            return;
+        }
+        let before = self.tokens.get(at.wrapping_sub(1)).filter(|_| at > 0);
+        let after = self.tokens.get(at + 1);
+        // 来不来: neither the one nor the other.
+        if matches!(text.as_str(), "不" | "没")
+            && before.zip(after).is_some_and(|(before, after)| after.text.starts_with(before.text.as_str()))
+        {
+            self.question.kinds |= bit(Kind::Polar);
+            self.question.terms.pop();
+            return;
+        }
+        let is_complement = matches!(text.as_str(), "不了" | "不到" | "不上" | "不出来" | "不进去" | "不起来");
+        let follows_verb = before.is_some_and(|token| token.tag.starts_with('v'));
+        if is_complement && follows_verb {
+            self.negate_last();
+            return;
+        }
+        self.next.not = !self.next.not;
+    }
+
+    fn negate_last(&mut self) {
+        match self.question.terms.last_mut() {
+            Some(term) => term.not = !term.not,
+            None => self.question.loose_not = !self.question.loose_not,
+        }
+        self.next.not = false;
+    }
+}

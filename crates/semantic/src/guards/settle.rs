@@ -1,0 +1,114 @@
+//! What can only be said of a question once all of it is read.
+
+use smallvec::SmallVec;
+
+use super::closed::Kind;
+use super::question::{Question, bit};
+
+/// Nouns that may only name what is asked, with their places among the terms.
+pub type Names = SmallVec<[(Kind, usize); 2]>;
+
+/// Settles what is asked, and what may be left out.
+pub fn settle(question: &mut Question, names: &Names, opener: &str) {
+    settle_names(question, names);
+    settle_kinds(&mut question.kinds, opener);
+    settle_optional(question);
+    question.quantities.sort_unstable();
+    question.marks.sort_unstable();
+}
+
+/// Nouns that name what is asked are taken out where that is what is asked.
+fn settle_names(question: &mut Question, names: &Names) {
+    for &(kind, place) in names.iter().rev() {
+        let generic = bit(Kind::What) | bit(Kind::WhatIs);
+        let asked = question.kinds & !generic & !bit(Kind::Polar);
+        let amounts = bit(Kind::Amount) | bit(Kind::AmountIs) | bit(Kind::Price);
+        let times = bit(Kind::When) | bit(Kind::Clock) | bit(Kind::Day);
+        let fits = match kind {
+            Kind::Price => asked & amounts != 0,
+            Kind::When => asked & times != 0,
+            Kind::How => asked & (bit(Kind::How) | bit(Kind::Remedy)) != 0,
+            kind => asked & bit(kind) != 0,
+        };
+        let becomes = asked == 0 && (question.kinds & generic != 0 || (kind == Kind::How && question.kinds == 0));
+        if !(fits || becomes) || place >= question.terms.len() || question.terms.len() == 1 {
+            continue;
+        }
+        let taken = question.terms.remove(place);
+        if taken.not {
+            question.loose_not = !question.loose_not;
+        }
+        if becomes {
+            question.kinds = (question.kinds & !generic) | bit(kind);
+        }
+        if kind == Kind::Price {
+            question.kinds = (question.kinds & !(amounts | generic)) | bit(Kind::Price);
+        }
+    }
+}
+
+fn settle_kinds(kinds: &mut u32, opener: &str) {
+    if *kinds == 0
+        && matches!(
+            opener,
+            "is" | "are"
+                | "was"
+                | "were"
+                | "am"
+                | "do"
+                | "does"
+                | "did"
+                | "can"
+                | "could"
+                | "may"
+                | "must"
+                | "should"
+                | "will"
+                | "would"
+                | "has"
+                | "have"
+                | "shall"
+                | "need"
+        )
+    {
+        *kinds = bit(Kind::Polar);
+    }
+    let asked = *kinds & !bit(Kind::Polar);
+    if asked != 0 && asked != *kinds {
+        // «Is there anything that…» asks whether; «could you say where…» asks where.
+        let indefinite = bit(Kind::What) | bit(Kind::WhatIs);
+        *kinds = if asked & !indefinite == 0 { bit(Kind::Polar) } else { asked };
+    }
+}
+
+/// What one of two questions may leave out.
+fn settle_optional(question: &mut Question) {
+    let asked = question.kinds;
+    let terms = &mut question.terms;
+    let requests = terms.iter().any(|term| term.is_one_of(REQUESTS));
+    let actions = terms.iter().filter(|term| term.is_action && !term.is_one_of(LIGHT)).count();
+    let exists = asked & (bit(Kind::Polar) | bit(Kind::What) | bit(Kind::WhatIs) | bit(Kind::Where)) != 0;
+    for term in terms.iter_mut() {
+        term.optional |= term.is_one_of(ANYBODY)
+            || (exists && term.is_one_of(EXISTS))
+            || (actions > 0 && term.is_one_of(&["负责", "responsible for"]));
+        let is_request = term.is_one_of(&["申请", "request", "apply", "application"]);
+        term.optional |= term.is_one_of(LIGHT)
+            || (requests && term.is_one_of(SUPPORTS))
+            || (is_request && actions <= usize::from(term.is_action));
+    }
+}
+
+/// Verbs that say no more than that something is done.
+const LIGHT: &[&str] = &["get", "make", "take", "perform", "go", "carry out", "obtain", "休", "走", "spend"];
+/// Words for whoever it is.
+const ANYBODY: &[&str] = &[
+    "员工", "人员", "人", "people", "person", "employee", "someone", "somebody", "anyone", "anybody", "公司", "company",
+];
+/// Words that say no more than that something is there.
+const EXISTS: &[&str] = &["available", "exist", "存在", "located", "find", "locate"];
+/// What is put to somebody.
+const REQUESTS: &[&str] =
+    &["申请", "投诉", "举报", "request", "application", "claim", "complaint", "appeal", "ticket", "order", "dispute"];
+/// Verbs that say no more than that it is put to somebody.
+const SUPPORTS: &[&str] = &["提交", "提出", "发起", "递交", "submit", "file", "place", "lodge", "raise", "put"];

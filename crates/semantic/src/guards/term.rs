@@ -1,0 +1,177 @@
+//! A content word of a question, with what is known of its meaning.
+
+use smallvec::SmallVec;
+
+use super::closed::Role;
+use super::lexicon::{Lexicon, lexicon};
+use super::token::{Script, Token};
+
+/// What kind of word a term is, as far as the order of words is concerned.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Class {
+    /// It names a thing or a person.
+    Noun,
+    /// It names an action.
+    Verb,
+    /// It describes.
+    Other,
+}
+
+/// A content word or phrase.
+#[derive(Debug, Clone)]
+pub struct Term {
+    /// As written, or the lemmas that it may be of.
+    pub forms: SmallVec<[Box<str>; 2]>,
+    /// The groups of equal meaning that it stands in.
+    pub groups: SmallVec<[u16; 2]>,
+    /// WordNet's senses, shifted by one; the lowest bit is set for the first of its part of speech.
+    senses: SmallVec<[u32; 6]>,
+    /// The verbs that it is derived from.
+    bases: SmallVec<[Box<str>; 2]>,
+    opposites: SmallVec<[&'static str; 2]>,
+    /// What kind of word it is.
+    pub class: Class,
+    /// Whether it may be a verb.
+    pub is_action: bool,
+    /// Whether it is negated.
+    pub not: bool,
+    /// Whether the other question may be without it.
+    pub optional: bool,
+    /// The part that it plays.
+    pub role: Option<Role>,
+    /// Whether it is coordinated with the term before it.
+    pub joined: bool,
+    /// Whether a word such as «of» stands before it.
+    pub of: bool,
+}
+
+impl Term {
+    /// A term of these tokens; `phrase` is how they stand in the lists.
+    pub fn new(tokens: &[Token], phrase: &str, lexicon: &'static Lexicon) -> Self {
+        let mut term = Self {
+            forms: SmallVec::new(),
+            groups: lexicon.groups(phrase).map(SmallVec::from_slice).unwrap_or_default(),
+            senses: SmallVec::new(),
+            bases: SmallVec::new(),
+            opposites: SmallVec::new(),
+            class: Class::Noun,
+            is_action: false,
+            not: false,
+            optional: false,
+            role: None,
+            joined: false,
+            of: false,
+        };
+        let last = tokens.last();
+        let is_latin = last.is_some_and(|token| token.script == Script::Latin);
+        if !is_latin {
+            term.forms.push(phrase.into());
+            let tag = last.map_or("", |token| token.tag);
+            // «zg» is a character that the dictionary could not class: most of those that stand alone are verbs.
+            term.is_action = tag.starts_with('v') || tag == "zg";
+            term.class = match tag.chars().next() {
+                Some('v' | 'z') => Class::Verb,
+                Some('a' | 'd') => Class::Other,
+                _ => Class::Noun,
+            };
+            return term;
+        }
+        if let [token] = tokens {
+            term.forms = lexicon.lemmas(&token.text);
+        } else {
+            term.forms.push(phrase.into());
+        }
+        term.learn(lexicon);
+        term
+    }
+
+    /// Takes what WordNet knows of its forms.
+    fn learn(&mut self, lexicon: &'static Lexicon) {
+        let (mut noun, mut verb, mut known) = (false, false, false);
+        for form in &self.forms {
+            let found = if form.contains(' ') { lexicon.entry(&form.replace(' ', "_")) } else { lexicon.entry(form) };
+            let Some(entry) = found else { continue };
+            known = true;
+            noun |= entry.parts.contains('n');
+            verb |= entry.parts.contains('v');
+            for sense in entry.senses.split(' ').filter(|sense| !sense.is_empty()) {
+                let (is_first, digits) = sense.strip_prefix('-').map_or((1, sense), |digits| (0, digits));
+                if let Ok(sense) = u32::from_str_radix(digits, 16) {
+                    self.senses.push((sense << 1) | is_first);
+                }
+            }
+            self.bases.extend(entry.bases.split(' ').filter(|base| !base.is_empty()).map(Box::from));
+            // What is refundable can be refunded.
+            if let Some(stem) = form.strip_suffix("able").filter(|_| entry.parts.contains('a')) {
+                let verbs = [stem.to_owned(), format!("{stem}e")];
+                self.bases.extend(
+                    verbs
+                        .into_iter()
+                        .filter(|verb| lexicon.entry(verb).is_some_and(|entry| entry.parts.contains('v')))
+                        .map(Box::from),
+                );
+            }
+            self.opposites.extend(entry.opposites.split(' ').filter(|word| !word.is_empty()));
+        }
+        self.is_action = verb;
+        self.class = match (known, noun, verb) {
+            (false, ..) | (_, true, _) => Class::Noun,
+            (_, _, true) => Class::Verb,
+            _ => Class::Other,
+        };
+    }
+
+    /// Whether both mean the same, as far as is known.
+    pub fn same(&self, other: &Self) -> bool {
+        self.forms.iter().any(|form| other.forms.contains(form))
+            || self.groups.iter().any(|group| other.groups.contains(group))
+            || self.derived(other)
+            || other.derived(self)
+            || self.shares_sense(other)
+            || self.shortened(other)
+            || other.shortened(self)
+    }
+
+    /// Whether they are known to be opposites.
+    pub fn opposes(&self, other: &Self) -> bool {
+        let known =
+            |one: &Self, other: &Self| one.opposites.iter().any(|word| other.forms.iter().any(|form| **form == **word));
+        known(self, other) || known(other, self)
+    }
+
+    fn derived(&self, other: &Self) -> bool {
+        self.bases.iter().any(|base| other.forms.contains(base))
+    }
+
+    /// One sense in common, which is the first that at least one of them has.
+    fn shares_sense(&self, other: &Self) -> bool {
+        self.senses.iter().any(|one| other.senses.iter().any(|two| one >> 1 == two >> 1 && (one | two) & 1 == 1))
+    }
+
+    /// A Chinese verb of one character, and the same with another beside it: 查 and 查询.
+    fn shortened(&self, other: &Self) -> bool {
+        let (Some(short), Some(long)) = (self.forms.first(), other.forms.first()) else { return false };
+        self.class == Class::Verb
+            && other.class == Class::Verb
+            && short.chars().count() == 1
+            && long.chars().count() == 2
+            && long.contains(&**short)
+            && short.chars().all(super::token::is_han)
+    }
+
+    /// Whether one of its forms is among these words.
+    pub fn is_one_of(&self, words: &[&str]) -> bool {
+        self.forms.iter().any(|form| words.contains(&&**form))
+    }
+}
+
+/// The term that two become when written together, as far as the lists know it.
+pub fn together(one: &Term, two: &Term) -> Option<Box<str>> {
+    let (one, two) = (one.forms.first()?, two.forms.first()?);
+    Some(format!("{one}{two}").into_boxed_str())
+}
+
+/// Loads what is known of words, if it is not loaded yet.
+pub fn load() {
+    let _ = lexicon();
+}

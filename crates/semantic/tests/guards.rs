@@ -1,0 +1,211 @@
+//! The guards, held against labelled pairs of questions, and against any text.
+//!
+//! `tests/data` has pairs with what an embedding model (multilingual-e5-small, query prefix) makes of them.
+#![expect(clippy::unwrap_used, reason = "a failed unwrap here is a failed test")]
+
+use proptest::prelude::*;
+use semantic::guards::{Guard, LONGEST, Question, compare};
+use serde_json::Value;
+
+/// What the model of the files must say at least.
+const THRESHOLD: f64 = 0.86;
+
+const OFFICE: &str = include_str!("data/office.jsonl");
+const DAILY_ZH: &str = include_str!("data/daily-zh.jsonl");
+const DAILY_EN: &str = include_str!("data/daily-en.jsonl");
+
+struct Pair {
+    lang: String,
+    a: String,
+    b: String,
+    same: bool,
+    similarity: f64,
+}
+
+fn pairs(text: &str) -> impl Iterator<Item = Pair> {
+    text.lines().map(|line| {
+        let row: Value = serde_json::from_str(line).unwrap();
+        let of = |name: &str| row[name].as_str().unwrap().to_owned();
+        Pair {
+            lang: of("lang"),
+            a: of("a"),
+            b: of("b"),
+            same: row["same"].as_bool().unwrap(),
+            similarity: row["e5"].as_f64().unwrap(),
+        }
+    })
+}
+
+fn verdict(a: &str, b: &str) -> Result<(), Guard> {
+    compare(&Question::read(a), &Question::read(b))
+}
+
+/// Precision and recall of the guards behind a threshold.
+fn measured(text: &str, lang: &str) -> (f64, f64) {
+    let (mut hits, mut wrong, mut same) = (0, 0, 0);
+    for pair in pairs(text).filter(|pair| pair.lang == lang) {
+        let served = pair.similarity >= THRESHOLD && verdict(&pair.a, &pair.b).is_ok();
+        same += usize::from(pair.same);
+        hits += usize::from(served && pair.same);
+        wrong += usize::from(served && !pair.same);
+    }
+    (f64::from(hits as u32) / f64::from((hits + wrong).max(1) as u32), f64::from(hits as u32) / f64::from(same as u32))
+}
+
+#[test]
+fn few_hits_are_false_and_enough_are_found() {
+    for (file, text, lang, least) in [
+        ("office", OFFICE, "zh", 0.40),
+        ("office", OFFICE, "en", 0.45),
+        ("daily-zh", DAILY_ZH, "zh", 0.60),
+        ("daily-en", DAILY_EN, "en", 0.65),
+    ] {
+        let (precision, recall) = measured(text, lang);
+        assert!(precision >= 0.95, "{file} {lang}: precision {precision:.3}");
+        assert!(recall >= least, "{file} {lang}: recall {recall:.3}");
+    }
+}
+
+#[test]
+fn a_pair_is_judged_the_same_from_either_side() {
+    for pair in [OFFICE, DAILY_ZH, DAILY_EN].into_iter().flat_map(pairs) {
+        let there = verdict(&pair.a, &pair.b).is_ok();
+        assert_eq!(there, verdict(&pair.b, &pair.a).is_ok(), "{} / {}", pair.a, pair.b);
+        assert_eq!(verdict(&pair.a, &pair.a), Ok(()), "{}", pair.a);
+    }
+}
+
+#[test]
+fn each_guard_has_its_name() {
+    let told = [
+        ("请假3天需要谁批准", "请假30天需要谁批准", Guard::Number),
+        ("Is the store open on Saturday?", "Is the store open on Sunday?", Guard::Date),
+        ("去年的预算是多少", "今年的预算是多少", Guard::Date),
+        ("Who approves $500?", "Who approves $5,000?", Guard::Amount),
+        ("What is new in v1.2?", "What is new in v2.1?", Guard::Version),
+        ("3天内可以退款吗", "3个月内可以退款吗", Guard::Number),
+        ("Is $500 enough?", "Is €500 enough?", Guard::Unit),
+        ("哪些费用可以报销", "哪些费用不可以报销", Guard::Negation),
+        ("How do I enable 2FA?", "How do I disable 2FA?", Guard::Negation),
+        ("如何启用双因素认证", "如何禁用双因素认证", Guard::Action),
+        ("怎么把人民币换成美元", "怎么把美元换成人民币", Guard::Direction),
+        ("How do I move data from Oslo to Rome?", "How do I move data from Rome to Oslo?", Guard::Direction),
+        ("报销流程是什么", "请假流程是什么", Guard::Entity),
+        ("年假有几天", "工龄年假有几天", Guard::Scope),
+        ("所有员工都要体检吗", "部分员工要体检吗", Guard::Scope),
+        ("年龄大于60岁有优惠吗", "年龄小于60岁有优惠吗", Guard::Comparison),
+        ("可以穿便装上班吗", "必须穿便装上班吗", Guard::Mood),
+        ("在哪里申请护照", "什么时候申请护照", Guard::Kind),
+    ];
+    for (a, b, guard) in told {
+        assert_eq!(verdict(a, b), Err(guard), "{a} / {b}");
+    }
+}
+
+#[test]
+fn what_is_written_in_another_way_is_the_same() {
+    for (a, b) in [
+        ("怎麼申請退款", "怎么申请退款？"),
+        ("ＥＲＰ系统怎么登录", "erp系统怎么登录"),
+        ("5000元以上的采购由谁审批", "五千元以上的采购由谁审批？"),
+        ("试用期半年吗", "试用期6个月吗"),
+        ("两周内能退货吗", "14天内可以退货吗"),
+        ("Can I cancel within two weeks?", "can i cancel within 14 days"),
+        ("Who approves orders above $10k?", "Who approves orders above 10,000 dollars?"),
+        ("下午3点开会吗", "15点开会吗"),
+        ("Is the shop open at 7 pm?", "Is the shop open at 19:00?"),
+        ("Which plan covers Q3?", "Which plan covers the third quarter?"),
+    ] {
+        assert_eq!(verdict(a, b), Ok(()), "{a} / {b}");
+    }
+}
+
+#[test]
+fn what_says_nothing_or_too_much_is_never_the_same() {
+    let long = "报".repeat(LONGEST + 1);
+    for text in ["", " ", "？！", long.as_str()] {
+        assert_eq!(verdict(text, text), Err(Guard::Length), "{text}");
+    }
+}
+
+#[test]
+fn names_are_distinct() {
+    let mut names: Vec<&str> = Guard::ALL.iter().map(|guard| guard.name()).collect();
+    names.sort_unstable();
+    names.dedup();
+    assert_eq!(names.len(), Guard::ALL.len());
+}
+
+/// Words and signs in any order, many of which the guards know.
+fn any_question() -> impl Strategy<Value = String> {
+    let words = [
+        "报销",
+        "流程",
+        "怎么",
+        "不",
+        "没有",
+        "从",
+        "到",
+        "把",
+        "第",
+        "三",
+        "5000",
+        "元",
+        "万",
+        "年",
+        "月",
+        "半",
+        "周",
+        "的",
+        "吗",
+        "多少",
+        "VPN",
+        "how",
+        "do",
+        "I",
+        "not",
+        "from",
+        "to",
+        "v1.2",
+        "$",
+        "5k",
+        "19:00",
+        "2024-03-05",
+        "half",
+        "a",
+        "last",
+        "month",
+        "and",
+        "by",
+        "who",
+        "can't",
+        "two-factor",
+        "%",
+        "、",
+        "?",
+        "𠀀",
+        "ß",
+        "①",
+        "百分之",
+        "非",
+        "不可",
+        "us",
+        "PDF",
+    ];
+    proptest::collection::vec(
+        prop_oneof![9 => proptest::sample::select(words.to_vec()).prop_map(str::to_owned), 1 => any::<String>()],
+        0..24,
+    )
+    .prop_flat_map(|words| (Just(words), any::<bool>()))
+    .prop_map(|(words, spaced)| words.join(if spaced { " " } else { "" }))
+}
+
+proptest! {
+    #[test]
+    fn any_two_texts_are_compared_alike_from_either_side(a in any_question(), b in any_question()) {
+        let (one, two) = (Question::read(&a), Question::read(&b));
+        prop_assert_eq!(compare(&one, &two).is_ok(), compare(&two, &one).is_ok());
+        let itself = compare(&one, &one);
+        prop_assert!(itself.is_ok() || itself == Err(Guard::Length));
+    }
+}
