@@ -3,6 +3,7 @@
 //! `/healthz`, `/readyz` and `/metrics` are open to whoever reaches the port; everything under
 //! `/admin/v1` wants `Authorization: Bearer` with a token of sufficient role.
 
+mod cache;
 mod usage;
 
 use std::future::Future;
@@ -14,7 +15,7 @@ use axum::Router;
 use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse, Response};
-use axum::routing::{get, post};
+use axum::routing::{delete, get, post, put};
 use base::KeyHasher;
 use config::{AdminToken, Role};
 use gateway::live::Live;
@@ -78,6 +79,10 @@ pub fn router(desk: Desk) -> Router {
         .route("/metrics", get(metrics))
         .route("/admin/v1/reload", post(reload))
         .route("/admin/v1/usage", get(usage::usage))
+        .route("/admin/v1/cache", get(cache::stats))
+        .route("/admin/v1/cache/purge", post(cache::purge))
+        .route("/admin/v1/cache/entries/{id}", delete(cache::remove))
+        .route("/admin/v1/cache/routes/{name}/kb-version", put(cache::set_kb_version))
         .fallback(|| async { refused(StatusCode::NOT_FOUND, "not_found", "no such path on the admin port") })
         .method_not_allowed_fallback(|| async {
             refused(StatusCode::METHOD_NOT_ALLOWED, "method_not_allowed", "this path takes another method")
@@ -93,6 +98,7 @@ async fn readyz(State(desk): State<Desk>) -> Response {
         "not_in_force": running.snapshot.not_in_force,
         "last_reload": desk.last_reload.problems(),
         "ledger": ledger(&desk),
+        "cache": cache::health(&desk),
     });
     let status = if draining { StatusCode::SERVICE_UNAVAILABLE } else { StatusCode::OK };
     (status, Json(body)).into_response()
@@ -179,7 +185,7 @@ fn error(code: &str, message: &str) -> Value {
         "invalid_token" => "authentication_error",
         "role_not_allowed" => "permission_error",
         "not_found" => "not_found_error",
-        "ledger_unavailable" => "api_error",
+        "ledger_unavailable" | "cache_unavailable" => "api_error",
         _ => "invalid_request_error",
     };
     json!({ "error": { "message": message, "type": kind, "param": null, "code": code } })

@@ -3,6 +3,15 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+/// `cache` of the process: what all caches together may take, in bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CacheBounds {
+    /// `memory`
+    pub memory: u64,
+    /// `disk`; 0 keeps nothing there.
+    pub disk: u64,
+}
+
 /// `cache` of a route.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Caching {

@@ -36,7 +36,7 @@ use std::path::PathBuf;
 
 use base::{KeyHasher, Secret};
 
-pub use caching::{CacheMode, CacheScope, Caching, MultiTurn, Semantic, Verify};
+pub use caching::{CacheBounds, CacheMode, CacheScope, Caching, MultiTurn, Semantic, Verify};
 pub use problem::{ConfigErrors, Place, Problem};
 pub use reference::reference_markdown;
 pub use schema::schema;

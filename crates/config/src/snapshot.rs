@@ -26,7 +26,7 @@ use rules::shares::Class;
 use rules::slots;
 use rules::split::{Branch, Mirror};
 
-use crate::caching::{CacheScope, Caching};
+use crate::caching::{CacheBounds, CacheScope, Caching};
 
 /// One compiled configuration. A request sees exactly one.
 #[derive(Debug)]
@@ -88,6 +88,8 @@ pub struct General {
     pub max_body: usize,
     /// `database`: the SQLite file of the usage ledger.
     pub database: PathBuf,
+    /// `cache`
+    pub cache: CacheBounds,
     /// `shutdown_grace`
     pub shutdown_grace: Duration,
     /// `resolver.refresh`

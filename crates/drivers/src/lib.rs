@@ -4,4 +4,4 @@ mod answers;
 mod sqlite;
 
 pub use answers::TieredAnswers;
-pub use sqlite::SqliteLedger;
+pub use sqlite::{SqliteLedger, SqliteVersions};

@@ -10,6 +10,7 @@ use base::{Clock, Dice, Record};
 use config::Snapshot;
 use rules::shares::Class;
 use state::Answers;
+use state::answers::Bounds;
 use tokio::sync::Notify;
 
 use crate::alerts::Alerts;
@@ -96,6 +97,7 @@ impl Live {
         let running = kept.bind(snapshot, &|_| Counts::default());
         let kb_versions = KbVersions::new(stores.versions, &dice);
         books.open(kept.purses.unknown(&running.snapshot, Clock.wall()));
+        stores.answers.bound(bounds(&running.snapshot));
         Ok(Arc::new(Self {
             clock: Clock,
             began: Clock.now(),
@@ -136,6 +138,7 @@ impl Live {
         let old: Vec<_> = twins.into_iter().map(|(seat, twin)| seat.put_in_force(twin)).collect();
         let before = self.running.swap(running);
         drop(gathering);
+        self.answers.bound(bounds(&self.running.load().snapshot));
         kept.purses.look(now);
         drop((old, before));
     }
@@ -301,6 +304,12 @@ impl Live {
         let values = shown.into_iter().map(|(label, (worst, rests))| (&**label, worst.value(), rests));
         self.metrics.show_upstreams(values);
     }
+}
+
+/// What cached answers may take.
+fn bounds(snapshot: &Snapshot) -> Bounds {
+    let cache = snapshot.general.cache;
+    Bounds { memory: cache.memory, disk: cache.disk }
 }
 
 /// Charges a quota with a call that was settled with none, or with one that a reload has put out of force:

@@ -8,12 +8,13 @@ use std::time::Duration;
 use admin::LastReload;
 use base::{Dice, KeyHasher};
 use config::{Loaded, Overrides, Snapshot};
-use drivers::SqliteLedger;
+use drivers::{SqliteLedger, SqliteVersions, TieredAnswers};
 use gateway::books::Stores;
 use gateway::live::Live;
 use gateway::log::AccessLog;
 use gateway::outbox::Outbox;
 use gateway::worker::{Desk, Worker, desk};
+use state::answers::Bounds;
 use tokio::net::TcpListener;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
@@ -91,6 +92,7 @@ async fn start(flags: ServeFlags) -> Result<Gateway, String> {
     let watched = Watched::now(loaded.files);
     let (live, shared) = live(loaded.snapshot)?;
     open_quotas(&live).await;
+    open_kb_versions(&live).await;
     let general = &live.running().snapshot.general;
     let data = listen::open(general.listen).map_err(|error| taken("data", "listen", general.listen, &error))?;
     let admin = listen::open(general.admin_listen)
@@ -125,10 +127,23 @@ fn live(snapshot: Snapshot) -> Result<(Arc<Live>, Arc<Shared>), String> {
     let log = AccessLog::to(io::stdout()).map_err(|error| format!("no thread for the access log: {error}"))?;
     let ledger = SqliteLedger::open(snapshot.general.database.clone());
     let ledger = ledger.map_err(|error| format!("no thread for the usage ledger: {error}"))?;
-    let stores = Stores { ledger: Arc::new(ledger), ..Stores::default() };
+    let general = &snapshot.general;
+    let bounds = Bounds { memory: general.cache.memory, disk: general.cache.disk };
+    let answers = TieredAnswers::open(general.data_dir.join(CACHE), bounds);
+    let answers = answers.map_err(|error| format!("no thread for the cache: {error}"))?;
+    let versions = SqliteVersions::at(general.database.clone());
+    let stores = Stores {
+        ledger: Arc::new(ledger),
+        answers: Arc::new(answers),
+        versions: Arc::new(versions),
+        ..Stores::default()
+    };
     let live = Live::keeping(snapshot, Dice::fair(), log, stores).map_err(|error| error.to_string())?;
     Ok((live, Arc::new(shared)))
 }
+
+/// What is cached on disk, in `data_dir`.
+const CACHE: &str = "cache.db";
 
 /// A start waits so long for what the ledger knows of quotas, and no longer: the gateway is worth more.
 const OPENING: Duration = Duration::from_secs(3);
@@ -139,6 +154,15 @@ async fn open_quotas(live: &Arc<Live>) {
     background(async move { opening.books.keep_opening().await });
     if !live.books.opened(OPENING).await {
         tracing::warn!("quotas begin without what was used before, until the usage ledger can be read");
+    }
+}
+
+/// Which versions of knowledge bases are set is known before the first call, if the database can be read. Until
+/// it can nothing stored before is served.
+async fn open_kb_versions(live: &Arc<Live>) {
+    if tokio::time::timeout(OPENING, live.kb_versions.open()).await.is_err() {
+        let opening = live.clone();
+        background(async move { opening.kb_versions.open().await });
     }
 }
 
@@ -248,6 +272,9 @@ async fn drain(live: &Live, grace: Duration, again: &mut Stop) {
         let health = ledger.health();
         let why = health.trouble.map_or_else(|| "it is slow".to_owned(), |trouble| trouble.what);
         tracing::error!(entries = health.waiting, "stopping without having written these entries of usage: {why}");
+    }
+    if !live.answers.flush(Duration::from_secs(2)) {
+        tracing::warn!("stopping without having written all that is cached");
     }
     tracing::info!("stopped");
 }

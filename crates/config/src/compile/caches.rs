@@ -5,10 +5,23 @@ use std::sync::Arc;
 use base::{Endpoint, Family};
 
 use super::Compiler;
-use crate::caching::{CacheMode, CacheScope, Caching, MultiTurn, Semantic, Verify};
+use crate::caching::{CacheBounds, CacheMode, CacheScope, Caching, MultiTurn, Semantic, Verify};
 use crate::problem::nearest;
 use crate::snapshot::Route;
 use crate::view::View;
+
+/// Less is no room for a file of the cache.
+const SMALLEST_DISK: u64 = 1 << 20;
+
+/// `cache` of the process.
+pub(super) fn bounds(compiler: &mut Compiler<'_>, cache: &View<'_>) -> CacheBounds {
+    let disk = cache.at("disk");
+    let bounds = CacheBounds { memory: cache.at("memory").size() as u64, disk: disk.size() as u64 };
+    if (1..SMALLEST_DISK).contains(&bounds.disk) {
+        compiler.report(&disk, "is too little; write at least `1MiB`, or 0 to keep what is cached in memory alone");
+    }
+    bounds
+}
 
 /// `cache` of a route.
 pub(super) fn caching(cache: &View<'_>) -> Caching {

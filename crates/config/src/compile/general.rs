@@ -8,7 +8,7 @@ use base::{Family, KeyId, Secret};
 use rustls_pki_types::pem::PemObject;
 use rustls_pki_types::{CertificateDer, PrivateKeyDer};
 
-use super::{Compiler, Names, is_header_token, limits};
+use super::{Compiler, Names, caches, is_header_token, limits};
 use crate::problem::{Place, Problem};
 use crate::snapshot::{AdminToken, General, Role, TlsPem};
 use crate::table::SHARED_STATE;
@@ -33,6 +33,7 @@ pub(super) fn compile(compiler: &mut Compiler<'_>, root: &View<'_>) -> General {
         data_dir: PathBuf::from(&data_dir),
         log_level: log_level(compiler, &root.at("log_level")),
         database: database(compiler, &root.at("database"), &data_dir),
+        cache: caches::bounds(compiler, &root.at("cache")),
         max_body: root.at("max_body").size(),
         shutdown_grace: root.at("shutdown_grace").duration(Family::Chat),
         resolver_refresh: root.at("resolver").at("refresh").duration(Family::Chat),

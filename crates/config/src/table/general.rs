@@ -90,13 +90,18 @@ const PROCESS: &[Key] = &[
         Words("the built-in prices"),
         "A file of model prices, which go before the built-in list prices: `{currency, models: [{id, provider, input_per_mtok, …}]}`.",
     ),
-    key("cache", Kind::Table, Nothing, "Bounds of all caches together.").with(CACHES),
-    key("cache.memory", Kind::Size(1 << 20, 1 << 50), Is("256MiB"), "Memory for cached answers and vectors."),
+    key("cache", Kind::Table, Nothing, "Bounds of all caches together."),
+    key(
+        "cache.memory",
+        Kind::Size(1 << 20, 1 << 50),
+        Is("256MiB"),
+        "Memory for cached answers and vectors, with what keeping them takes; what is used least goes first.",
+    ),
     key(
         "cache.disk",
         Kind::Size(0, 1 << 60),
         Is("2GiB"),
-        "Disk for cached answers and vectors, in `data_dir`; 0 keeps them in memory alone.",
+        "Disk for cached answers and vectors, in `cache.db` in `data_dir`, at least 1 MiB; 0 keeps them in memory alone and removes what is there. Knowing what is there takes up to 42 bytes of the memory for each of them.",
     ),
     key(
         "drills",

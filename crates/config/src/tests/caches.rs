@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use super::sound;
-use crate::{CacheMode, CacheScope, MultiTurn, Verify};
+use super::{problems, sound};
+use crate::{CacheBounds, CacheMode, CacheScope, MultiTurn, Verify};
 
 const ROUTES: &str = "providers: [{ name: cloud, base_url: http://p/v1 }]
 routes:
@@ -23,6 +23,17 @@ fn a_route_caches_nothing_unless_it_says_so() {
     }
     assert_eq!(loaded.snapshot.routes[2].cache.ttl, Duration::from_secs(3600));
     assert_eq!(loaded.snapshot.routes[3].cache.ttl, Duration::from_secs(300));
+}
+
+#[test]
+fn all_caches_together_have_bounds() {
+    let bounds = |text: &str| sound(text).snapshot.general.cache;
+    assert_eq!(bounds("{}\n"), CacheBounds { memory: 256 << 20, disk: 2 << 30 });
+    assert_eq!(bounds("cache: { memory: 1MiB, disk: 0 }\n"), CacheBounds { memory: 1 << 20, disk: 0 });
+    assert_eq!(
+        problems("cache: { disk: 1000KiB }\n"),
+        "gateway.yaml:1:16: cache.disk: is too little; write at least `1MiB`, or 0 to keep what is cached in memory alone"
+    );
 }
 
 #[test]

@@ -1,6 +1,5 @@
 //! The file: opened, written, looked through, emptied, and set aside where it is damaged.
 
-use std::io;
 use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -362,12 +361,15 @@ pub(super) fn remove(path: &Path) {
 
 /// Sets a damaged file aside, in the place of one that was set aside before: they would fill the disk.
 pub(super) fn set_aside(path: &Path, why: &str) -> Result<(), Failure> {
+    if !path.exists() {
+        return Ok(());
+    }
     remove_set_aside(path);
     let suffix = format!(".damaged-{}", Clock.wall().as_secs());
     for part in PARTS {
         let (from, to) = (with_suffix(path, part), with_suffix(path, &format!("{suffix}{part}")));
         match std::fs::rename(&from, &to) {
-            Err(error) if part.is_empty() && error.kind() != io::ErrorKind::NotFound => {
+            Err(error) if part.is_empty() => {
                 return Err(Failure::Trouble(format!("the cache is damaged ({why}) and cannot be set aside: {error}")));
             }
             _ => {}

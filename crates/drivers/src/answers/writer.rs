@@ -327,6 +327,7 @@ impl Writer<'_> {
             let purged = self.desk.index.len();
             self.forget_the_file();
             file::remove(&self.path);
+            self.desk.is_another_file();
             self.desk.index.clear(true);
             self.loading = None;
             return Ok(purged);
@@ -388,6 +389,8 @@ impl Writer<'_> {
         self.forget_the_file();
         self.loading = None;
         file::set_aside(&self.path, why)?;
+        // Whoever opened it meanwhile has not seen the next one.
+        self.desk.is_another_file();
         self.desk.index.clear(true);
         Ok(())
     }
@@ -408,6 +411,7 @@ impl Writer<'_> {
         if self.file.is_some() || self.path.exists() {
             self.forget_the_file();
             file::remove(&self.path);
+            self.desk.is_another_file();
             tracing::info!(file = %self.path.display(), "the cache is kept in memory alone: what was on disk is removed");
         }
         self.held.retain(|order| !matches!(order, Order::Put(..)));

@@ -18,6 +18,7 @@ mod schema;
 mod store;
 #[cfg(test)]
 mod tests;
+mod versions;
 mod writer;
 
 use std::io;
@@ -29,6 +30,7 @@ use state::{Answer, Entry, Health, Ledger, Question, Row, Unreadable};
 use tokio::sync::oneshot;
 
 pub(crate) use failure::Failure;
+pub use versions::SqliteVersions;
 
 use desk::{Desk, MOST_QUESTIONS};
 use store::Store;

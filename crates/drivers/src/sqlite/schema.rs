@@ -26,6 +26,8 @@ const MIGRATIONS: &[&str] = &[
          tokens_saved INTEGER NOT NULL,
          PRIMARY KEY (quarter, client, route, upstream, model, currency)
      ) STRICT, WITHOUT ROWID",
+    // 2: the versions of knowledge bases that operators have set, by route.
+    "CREATE TABLE kb_versions (route TEXT PRIMARY KEY, version TEXT NOT NULL) STRICT, WITHOUT ROWID",
 ];
 
 /// Sums stop at the largest number that there is: one beyond it would be no whole number any more, and refused.

@@ -187,6 +187,13 @@ impl View {
 const ANY: &str = "SELECT EXISTS (SELECT 1 FROM usage)";
 
 fn open(path: &Path) -> Result<Open, Failure> {
+    let mut connection = connect(path)?;
+    schema::migrate(&mut connection)?;
+    Ok(Open { connection, file: identity(path) })
+}
+
+/// A connection to the file, which is made where it is missing.
+pub(super) fn connect(path: &Path) -> Result<Connection, Failure> {
     if let Some(folder) = path.parent() {
         // What cannot be made is told by the opening.
         let _ = std::fs::create_dir_all(folder);
@@ -196,12 +203,11 @@ fn open(path: &Path) -> Result<Open, Failure> {
         Failure::Trouble(what) => Failure::Trouble(format!("{}: {what}", path.display())),
         damaged @ Failure::Damaged(_) => damaged,
     };
-    let mut connection = Connection::open_with_flags(path, flags).map_err(named)?;
+    let connection = Connection::open_with_flags(path, flags).map_err(named)?;
     connection.busy_timeout(BUSY).map_err(named)?;
     connection.pragma_update(None, "journal_mode", "WAL").map_err(named)?;
     connection.pragma_update(None, "synchronous", "FULL").map_err(named)?;
-    schema::migrate(&mut connection)?;
-    Ok(Open { connection, file: identity(path) })
+    Ok(connection)
 }
 
 fn identity(path: &Path) -> File {

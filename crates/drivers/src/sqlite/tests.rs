@@ -5,10 +5,10 @@ use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use rusqlite::Connection;
-use state::{Columns, Entry, Ledger, Question, Sums};
+use state::{Columns, Entry, Ledger, Question, Sums, Versioned, Versions as _};
 
 use super::store::Store;
-use super::{SqliteLedger, fold};
+use super::{SqliteLedger, SqliteVersions, fold};
 
 const PATIENCE: Duration = Duration::from_secs(30);
 
@@ -446,4 +446,27 @@ fn what_lies_long_past_is_added_up_by_day_and_then_by_month() {
     }
     assert_eq!(report(&mut store, Columns::default(), 0, now + DAY), [801]);
     assert_eq!(count(&format!("SELECT COUNT(*) FROM usage WHERE quarter < {october}")), 13 * 2);
+}
+
+#[tokio::test]
+async fn versions_of_knowledge_bases_survive_a_restart_beside_a_ledger_at_work() {
+    let folder = Folder::new();
+    let versions = || SqliteVersions::at(folder.file());
+    assert_eq!(versions().all().await, Ok(Versioned::new()));
+    assert_eq!(folder.names(), [""; 0], "asking makes no file");
+    let ledger = ledger(&folder.file());
+    ledger.book(vec![entry("a")]);
+    let set = |route: &str, version: Option<&str>| versions().set(route.into(), version.map(Into::into));
+    assert_eq!(set("chat", Some("1")).await.map(|all| all.len()), Ok(1));
+    assert_eq!(set("other", Some("x")).await.map(|all| all.len()), Ok(2));
+    assert_eq!(set("chat", Some("2")).await.map(|all| all.len()), Ok(2));
+    ledger.book(vec![entry("a")]);
+    assert!(ledger.flush(PATIENCE));
+    assert_eq!(requests(&ledger).await, 2);
+    drop(ledger);
+    let all = versions().all().await.unwrap();
+    assert_eq!(all.into_iter().collect::<Vec<_>>(), [("chat".into(), "2".into()), ("other".into(), "x".into())]);
+    assert_eq!(set("chat", None).await.map(|all| all.into_keys().collect()), Ok(vec!["other".into()]));
+    let nowhere = SqliteVersions::at(folder.file().join("file.db"));
+    assert!(nowhere.set("chat".into(), Some("3".into())).await.is_err());
 }

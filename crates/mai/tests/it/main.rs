@@ -1,6 +1,7 @@
 //! The program as operators and callers meet it: the real binary, real sockets, real signals.
 #![expect(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a failed unwrap here is a failed test")]
 
+mod caches;
 mod drain;
 mod hostile;
 mod http;

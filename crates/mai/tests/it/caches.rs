@@ -1,0 +1,100 @@
+//! Levers over what is cached, and what of them a restart keeps.
+
+use serde_json::{Value, json};
+use testkit::{Answer, Ask, get};
+
+use crate::process::{ADMIN, Dir, Gateway, VIEWER, upstream, usual};
+
+fn lever(method: &'static str, path: &str, token: &str, body: &Value) -> Ask {
+    get(path).method(method).key(token).body(body.to_string())
+}
+
+fn kb_version(route: &str, token: &str, version: &Value) -> Ask {
+    lever("PUT", &format!("/admin/v1/cache/routes/{route}/kb-version"), token, &json!({ "kb_version": version }))
+}
+
+fn purge(body: &Value) -> Ask {
+    lever("POST", "/admin/v1/cache/purge", ADMIN, body)
+}
+
+/// What the admin port says of a route's knowledge base: the version, and who has set it.
+async fn version_of(gateway: &Gateway, route: &str) -> (Value, Value) {
+    let stats = gateway.ask_admin(&get("/admin/v1/cache").key(VIEWER)).await;
+    assert_eq!(stats.status, 200, "{}", stats.text());
+    let stats = stats.json();
+    let routes = stats["routes"].as_array().unwrap();
+    let shown = routes.iter().find(|shown| shown["route"] == route).unwrap();
+    (shown["kb_version"].clone(), shown["kb_version_from"].clone())
+}
+
+fn is_refused(answer: &Answer, status: u16, code: &str) {
+    assert_eq!((answer.status, answer.code().as_deref()), (status, Some(code)), "{}", answer.text());
+}
+
+async fn stopped(mut gateway: Gateway) -> Dir {
+    gateway.process.signal("TERM");
+    assert_eq!(gateway.process.exit().await, Some(0));
+    gateway.dir
+}
+
+#[tokio::test]
+async fn a_version_that_is_set_goes_before_the_files_and_survives_a_restart() {
+    let up = upstream("").await;
+    let file = usual(&up.url()).replace("{ name: chat,", "{ name: chat, cache: { mode: exact, kb_version: \"1\" },");
+    let gateway = Gateway::serve(&file).await;
+    assert_eq!(version_of(&gateway, "chat").await, (json!("1"), json!("file")));
+    assert_eq!(version_of(&gateway, "rerank").await, (Value::Null, Value::Null));
+    assert_eq!(gateway.ask_admin(&kb_version("chat", ADMIN, &json!("2026-12"))).await.status, 204);
+    assert_eq!(gateway.ask_admin(&kb_version("rerank", ADMIN, &json!("7"))).await.status, 204);
+    assert_eq!(version_of(&gateway, "chat").await, (json!("2026-12"), json!("admin")));
+    gateway.rewrite(&file.replace("kb_version: \"1\"", "kb_version: \"3\""));
+    gateway.reloads(1, 0).await;
+    assert_eq!(version_of(&gateway, "chat").await, (json!("2026-12"), json!("admin")), "also after a reload");
+    let gateway = Gateway::serve_in(stopped(gateway).await, "gateway.yaml").await;
+    assert_eq!(version_of(&gateway, "chat").await, (json!("2026-12"), json!("admin")));
+    assert_eq!(version_of(&gateway, "rerank").await, (json!("7"), json!("admin")));
+    assert_eq!(gateway.ask_admin(&kb_version("chat", ADMIN, &Value::Null)).await.status, 204);
+    assert_eq!(version_of(&gateway, "chat").await, (json!("3"), json!("file")), "null leaves it to the file again");
+}
+
+#[tokio::test]
+async fn levers_are_for_operators_and_say_what_is_wrong() {
+    let up = upstream("").await;
+    let gateway = Gateway::serve(&usual(&up.url())).await;
+    let ask = async |ask: &Ask| gateway.ask_admin(ask).await;
+    is_refused(&ask(&get("/admin/v1/cache")).await, 401, "invalid_token");
+    is_refused(&ask(&kb_version("chat", VIEWER, &json!("1"))).await, 403, "role_not_allowed");
+    is_refused(&ask(&lever("POST", "/admin/v1/cache/purge", VIEWER, &json!({}))).await, 403, "role_not_allowed");
+    let id = "A".repeat(43);
+    let entry = |token| lever("DELETE", &format!("/admin/v1/cache/entries/{id}"), token, &Value::Null);
+    is_refused(&ask(&entry(VIEWER)).await, 403, "role_not_allowed");
+    is_refused(&ask(&entry(ADMIN)).await, 404, "not_found");
+    is_refused(&ask(&lever("DELETE", "/admin/v1/cache/entries/no-id", ADMIN, &Value::Null)).await, 404, "not_found");
+    is_refused(&ask(&kb_version("nowhere", ADMIN, &json!("1"))).await, 404, "not_found");
+    for wrong in [json!(7), json!(""), json!("x".repeat(201))] {
+        is_refused(&ask(&kb_version("chat", ADMIN, &wrong)).await, 400, "invalid_request");
+    }
+    is_refused(&ask(&purge(&json!({ "route": "nowhere" }))).await, 404, "not_found");
+    is_refused(&ask(&purge(&json!({ "client": "nobody" }))).await, 404, "not_found");
+    is_refused(&ask(&purge(&json!({ "kind": "answers" }))).await, 400, "invalid_request");
+    is_refused(&ask(&purge(&json!({ "rout": "chat" }))).await, 400, "invalid_request");
+    is_refused(&ask(&purge(&json!([]))).await, 400, "invalid_request");
+    let purged = ask(&purge(&json!({ "route": "chat", "client": "app", "kind": "answer" }))).await;
+    assert_eq!((purged.status, purged.json()), (200, json!({ "purged": 0 })));
+    let health = ask(&get("/readyz")).await.json()["cache"].clone();
+    assert_eq!(health, json!({ "status": "ok", "since": null, "why": null }));
+}
+
+#[tokio::test]
+async fn without_a_disk_for_caches_there_is_no_file() {
+    let up = upstream("").await;
+    let gateway = Gateway::serve(&format!("cache: {{ memory: 1MiB, disk: 0 }}\n{}", usual(&up.url()))).await;
+    assert_eq!(gateway.ask_admin(&get("/readyz")).await.json()["cache"], json!({ "status": "memory" }));
+    let stats = gateway.ask_admin(&get("/admin/v1/cache").key(VIEWER)).await.json();
+    assert_eq!((&stats["disk"], &stats["memory"]["max_bytes"]), (&Value::Null, &json!(1 << 20)));
+    gateway.rewrite(&format!("cache: {{ memory: 2MiB, disk: 8MiB }}\n{}", usual(&up.url())));
+    gateway.reloads(1, 0).await;
+    let stats = gateway.ask_admin(&get("/admin/v1/cache").key(VIEWER)).await.json();
+    assert_eq!((&stats["disk"]["max_bytes"], &stats["memory"]["max_bytes"]), (&json!(8 << 20), &json!(2 << 20)));
+    assert!(!gateway.dir.path("data/cache.db").exists(), "nothing was ever cached");
+}
