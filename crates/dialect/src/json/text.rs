@@ -82,6 +82,10 @@ fn decode(inside: &str, lone: &mut bool) -> String {
             Some('t') => text.push('\t'),
             Some('u') => {
                 rest = decode_unit(chars.as_str(), &mut text, lone);
+                // Where one letter is written so, as a rule the next ones are too.
+                while let Some(digits) = rest.strip_prefix("\\u") {
+                    rest = decode_unit(digits, &mut text, lone);
+                }
                 continue;
             }
             Some(other) => text.push(other),
@@ -96,8 +100,9 @@ fn decode(inside: &str, lone: &mut bool) -> String {
 /// Takes the four digits behind `\u` and, for a surrogate, its other half; returns what follows.
 fn decode_unit<'a>(digits: &'a str, text: &mut String, lone: &mut bool) -> &'a str {
     fn unit(digits: &str) -> Option<(u32, &str)> {
-        let (four, rest) = digits.split_at_checked(4)?;
-        u32::from_str_radix(four, 16).ok().map(|unit| (unit, rest))
+        let four = digits.as_bytes().first_chunk::<4>()?;
+        let add = |unit, digit: &u8| Some(unit << 4 | char::from(*digit).to_digit(16)?);
+        Some((four.iter().try_fold(0, add)?, digits.get(4..)?))
     }
     let Some((first, rest)) = unit(digits) else { return digits };
     if let Some(plain) = char::from_u32(first) {
