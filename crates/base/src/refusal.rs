@@ -193,6 +193,12 @@ impl Refusal {
         Self { code, message: message.into(), param: None, retry_after: None, told: None }
     }
 
+    /// Whether the caller's own repeat may help: by its code, or because it says when to come back.
+    #[must_use]
+    pub const fn retry_helps(&self) -> bool {
+        self.code.row().retry_helps || self.retry_after.is_some()
+    }
+
     /// A 400 `invalid_request` about one field.
     #[must_use]
     pub fn field(param: impl Into<Cow<'static, str>>, message: impl Into<Cow<'static, str>>) -> Self {
@@ -226,5 +232,12 @@ mod tests {
             assert!(TYPES.contains(&row.kind), "{}", row.kind);
             assert!((400..600).contains(&row.status));
         }
+    }
+
+    #[test]
+    fn who_is_told_when_to_come_back_is_not_told_to_stay_away() {
+        let spent = Refusal::new(Code::InsufficientQuota, "spent");
+        assert!(!spent.retry_helps() && Refusal::new(Code::QueueFull, "full").retry_helps());
+        assert!(spent.after(Duration::from_secs(40)).retry_helps());
     }
 }

@@ -21,7 +21,7 @@ pub fn refuse(refusal: &Refusal, mut trail: Trail) -> Response<Reply> {
         let seconds = wait.as_secs() + u64::from(wait.subsec_nanos() > 0);
         headers.insert(header::RETRY_AFTER, HeaderValue::from(seconds.max(1)));
     }
-    if !row.retry_helps {
+    if !refusal.retry_helps() {
         headers.insert(head::SHOULD_RETRY, HeaderValue::from_static("false"));
     }
     if refusal.code == Code::ShuttingDown {
