@@ -18,7 +18,8 @@ pub enum Strategy {
     Ordered,
     /// By chance, in proportion to the weights.
     Weighted,
-    /// The one with the fewest calls in flight for its weight.
+    /// The one with the fewest calls in flight for its weight: of the route, or, where its provider's calls side by
+    /// side are bounded, of all routes at that provider.
     LeastBusy,
     /// The one that is likely to answer first: peak EWMA of latency times load, the better of two
     /// drawn by chance.

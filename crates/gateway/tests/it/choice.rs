@@ -149,6 +149,28 @@ fn a_stream_is_a_load_to_its_end() {
 }
 
 #[test]
+fn what_other_routes_have_under_way_at_a_bounded_provider_counts_for_the_least_busy() {
+    story(async {
+        let config = config(A_AND_B, "strategy: least_busy")
+            .replace("api_key: sk-a }", "api_key: sk-a, concurrency: { max: 10 } }")
+            .replace("clients:\n", "  - { name: other, upstreams: [{ provider: a, model: m }] }\nclients:\n");
+        let stage = Stage::set(&config);
+        let [a, b] = ["a", "b"].map(|name| stage.host(name, Reply::hang()));
+        let mut calls = Vec::new();
+        for _ in 0..5 {
+            calls.push(begun(&stage, chat("other").user("Hi")).await);
+            millis(1).await;
+        }
+        assert_eq!((a.calls().len(), b.calls().len()), (5, 0));
+        for _ in 0..5 {
+            calls.push(begun(&stage, ask()).await);
+            millis(1).await;
+        }
+        assert_eq!((a.calls().len(), b.calls().len()), (5, 5));
+    });
+}
+
+#[test]
 fn weights_count_for_the_least_busy_too() {
     story(async {
         let upstreams = "{ provider: a, model: m, weight: 3 }, { provider: b, model: m }";
