@@ -11,6 +11,17 @@ fn refused(endpoint: Endpoint, body: &str) -> (Code, Option<String>) {
     (refusal.code, refusal.param.map(Cow::into_owned))
 }
 
+/// JSON tells names by case: another spelling is a field like any that the gateway does not know.
+#[test]
+fn a_field_that_differs_from_model_by_case_is_not_the_model() {
+    let body = r#"{"Model":"other","model":"a","MODEL":1,"messages":[{}]}"#;
+    let ask = Ask::read(Endpoint::Chat, None, body.into()).unwrap();
+    assert_eq!((&*ask.model, &ask.body[..]), ("a", body.as_bytes()));
+    assert_eq!(ask.with_model("b"), body.replace("\"a\"", "\"b\""));
+    let alone = Ask::read(Endpoint::Chat, None, r#"{"Model":"a","messages":[{}]}"#.into()).unwrap_err();
+    assert_eq!(alone.param.as_deref(), Some("model"));
+}
+
 #[test]
 fn a_chat_is_known_by_what_the_gateway_needs() {
     let body =
