@@ -7,12 +7,13 @@ use base::{Clock, Code, Refusal};
 use config::{Client, Route};
 use dialect::Ask;
 use rules::limits::{Denial, Kind, Limit, Want};
+use rules::params::answer_limit;
 use rules::pursuit::LEAST;
-use rules::queue::Patience;
+use rules::queue::Full;
 use rules::shares::Class;
 use state::Meter;
 
-use crate::lobby::{Full, Waiter};
+use crate::lobby::Waiter;
 use crate::meters::Concerned;
 use crate::pass::Pass;
 use crate::running::Running;
@@ -37,7 +38,7 @@ pub async fn admit(
         return Ok(());
     }
     let now = Clock.now();
-    let tokens = if meters.iter().any(|meter| meter.counts_tokens()) { ask.estimate().tokens() } else { 0 };
+    let tokens = if meters.iter().any(|meter| meter.counts_tokens()) { tokens(ask, (route, client)) } else { 0 };
     let want = Want { tokens, class: client.class, is_turn: false };
     let decision = running.meters.counters.take(&meters, want, now).await;
     trail.allowance = decision.allowance;
@@ -48,8 +49,9 @@ pub async fn admit(
             return Err(refusal);
         }
         let lane = (client.name.clone(), route.name.clone());
-        let waiter = Waiter::new(lane, running.meters.counters.clone(), &meters, tokens);
-        let place = running.lobby.join(waiter, &denial, queue.depth, now).map_err(|Full| queue.is_full(&refusal))?;
+        let waiter = Waiter::new(lane, running.meters.counters.clone(), &meters, (tokens, ask.body.len()));
+        let place = running.lobby.join(waiter, &denial, queue.depth, now);
+        let place = place.map_err(|full| queue.is_full(full, &refusal))?;
         trail.tries.queue();
         // Boxed, for few calls ever wait, and each holds the room for it.
         let turn = Box::pin(place.turn(queue.until)).await;
@@ -58,6 +60,24 @@ pub async fn admit(
     }
     trail.pass = Some(Pass::new(running.clone(), client.clone(), route.clone(), tokens));
     Ok(())
+}
+
+/// Once the call is shaped: gives back the tokens that it has put aside beyond what it now wants.
+pub fn weigh(route: &Route, client: &Client, ask: &Ask, trail: &mut Trail) {
+    if let Some(pass) = trail.pass.as_mut().filter(|pass| pass.aside() > 0) {
+        pass.wants(tokens(ask, (route, client)));
+    }
+}
+
+/// Tokens that a call comes to use at most, as far as that can be told from what its caller wrote without reading
+/// its prompt: of the prompt what its size says, but no more than the route's budget lets through; of the answer as
+/// much as the parameter policies leave it.
+fn tokens(ask: &Ask, (route, client): (&Route, &Client)) -> u64 {
+    let mut estimate = ask.estimate_with(|written| answer_limit(&route.params, &client.params, written));
+    if let Some(terms) = route.context.as_ref().and_then(|context| context.terms).filter(|_| ask.chat().is_some()) {
+        estimate.prompt = estimate.prompt.min(terms.budget);
+    }
+    estimate.tokens()
 }
 
 /// A client's queue, for one call.
@@ -72,7 +92,7 @@ struct Queue<'a> {
 
 impl<'a> Queue<'a> {
     fn of(client: &'a Client, now: Instant, deadline: Instant) -> Self {
-        let longest = client.queue.longest(Patience::default(), client.class);
+        let longest = client.queue.longest(client.class);
         let last = deadline.checked_sub(LEAST).unwrap_or(now);
         // A deadline as long as the patience began with the call, a moment before the wait.
         let is_hurried = last + 2 * LEAST < now + longest;
@@ -83,11 +103,12 @@ impl<'a> Queue<'a> {
         self.depth > 0 && !self.longest.is_zero()
     }
 
-    fn is_full(&self, refusal: &Refusal) -> Refusal {
-        let text = format!(
-            "the queue of client `{}` is full: {} calls wait already ({})",
-            self.client.name, self.depth, refusal.message
-        );
+    fn is_full(&self, full: Full, refusal: &Refusal) -> Refusal {
+        let what = match full {
+            Full::Calls => format!("{} calls wait already", self.depth),
+            Full::Bytes => "the bodies of the calls that wait are as large together as they may be".to_owned(),
+        };
+        let text = format!("the queue of client `{}` is full: {what} ({})", self.client.name, refusal.message);
         Refusal { retry_after: refusal.retry_after, ..Refusal::new(Code::QueueFull, text) }
     }
 

@@ -70,7 +70,7 @@ type PartUnderWay<'a> = Pin<Box<dyn Future<Output = Result<Won, Refusal>> + Send
 pub async fn pursue_parts(call: &Call<'_>, parts: &[Ask], tries: &mut Tries) -> Result<Won, Refusal> {
     let clock = call.worker.live.clock;
     let mut side =
-        Side { began: clock.now(), clock, each: parts.iter().map(|_| Tries::new(clock)).collect(), whole: tries };
+        Side { began: clock.now(), clock, each: parts.iter().map(|_| tries.of_part()).collect(), whole: tries };
     let won = pursue_all(call, parts, &mut side.each).await;
     if won.is_err() {
         side.each.iter_mut().for_each(|part| part.end(AttemptOutcome::Cancelled, None));

@@ -34,6 +34,8 @@ pub fn soften(refusal: Refusal, (route, client): (&Route, &Client), ask: &Ask, t
     Softened::Error(Refusal::new(Code::Degraded, message))
 }
 
+/// A queue that is full, or too slow, is an upstream's: what waits for the client's own limits is refused before
+/// anything is asked of an upstream.
 fn is_failure_of_upstreams(refusal: &Refusal) -> bool {
     matches!(
         refusal.code.row().outcome,
@@ -42,5 +44,6 @@ fn is_failure_of_upstreams(refusal: &Refusal) -> bool {
             | Outcome::UpstreamTimeout
             | Outcome::UpstreamThrottled
             | Outcome::UpstreamUnavailable
+            | Outcome::PolicyQueued
     )
 }

@@ -140,6 +140,7 @@ impl Live {
         drop(gathering);
         self.answers.bound(bounds(&self.running.load().snapshot));
         kept.purses.look(now);
+        self.running.load().lobby.reloaded(self.clock.now());
         drop((old, before));
     }
 

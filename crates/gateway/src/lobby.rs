@@ -5,6 +5,10 @@
 //! room again: its clock has come round, or a call has ended. All his meters decide at once. Let in, he
 //! hands the turn to the next lane; refused by another meter, his lane moves to that one's ring. So
 //! one waiter asks at a time, nothing is asked in vain but once, and nothing is held by those who wait.
+//!
+//! Where several shared limits are short at once, what one of them owes to batch helps only as far as the others
+//! have room at the same moment. So the first in a ring claims all of them: online calls that pass him are counted
+//! at each, and once each owes him its next share and has it within a second, each keeps it for him.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
@@ -12,8 +16,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use base::Clock;
-use rules::limits::{Allowance, Denial, Want};
-use rules::queue::Queue;
+use rules::limits::{Allowance, Claim, Denial, Lack, Want};
+use rules::queue::{Full, Load, QUEUE_BYTES, Queue};
 use rules::shares::Class;
 use smallvec::SmallVec;
 use state::{Counters, Meter, Scope};
@@ -21,6 +25,9 @@ use tokio::sync::Notify;
 
 /// Whoever is first in a ring asks so often at least.
 const PATROL: Duration = Duration::from_secs(1);
+
+/// Bodies that wait in the queues of all clients together.
+const ALL_BYTES: usize = 4 * QUEUE_BYTES;
 
 /// Client and route.
 type Lane = (Arc<str>, Arc<str>);
@@ -39,16 +46,23 @@ struct Hall {
     rings: HashMap<Scope, Ring>,
     /// In which ring each lane stands.
     stands: HashMap<Lane, Scope>,
-    of_client: HashMap<Arc<str>, usize>,
+    of_client: HashMap<Arc<str>, Load>,
+    /// All together.
+    load: Load,
+    /// Rings whose first call claims something of another ring's meter, by that meter's scope.
+    claimants: HashMap<Scope, SmallVec<[Scope; 2]>>,
     /// Of the last one who came.
     number: u64,
 }
 
+type Claims = SmallVec<[(Arc<Meter>, Claim); 2]>;
+
 /// Those who wait for one meter; never empty.
 #[derive(Debug)]
 struct Ring {
-    meter: Arc<Meter>,
     queue: Queue<Lane, Arc<Waiter>>,
+    /// What the first one claims.
+    claims: Claims,
     /// Before then it does not help to ask.
     wake: Instant,
     /// Something was given back since the first one asked last.
@@ -56,15 +70,13 @@ struct Ring {
 }
 
 impl Ring {
-    fn at(meter: &Arc<Meter>, wake: Instant) -> Self {
-        Self { meter: meter.clone(), queue: Queue::default(), wake, has_news: false }
+    fn new(wake: Instant) -> Self {
+        Self { queue: Queue::default(), claims: Claims::new(), wake, has_news: false }
     }
 
-    /// Somebody else is first, or has reason to ask at once.
-    fn turns(&mut self, now: Instant) {
-        let first = self.queue.front().map(|(_, _, waiter)| waiter);
-        self.meter.account().waits(first.map(|waiter| waiter.tokens));
-        if let Some(first) = first {
+    /// The first one has reason to ask at once.
+    fn news(&mut self, now: Instant) {
+        if let Some((_, _, first)) = self.queue.front() {
             self.wake = now;
             self.has_news = true;
             first.news.notify_one();
@@ -81,16 +93,73 @@ pub struct Waiter {
     meters: SmallVec<[Arc<Meter>; 4]>,
     /// Tokens that it is likely to use at most.
     tokens: u64,
+    /// Of its body, which waits with it.
+    bytes: usize,
     news: Notify,
 }
 
 impl Waiter {
-    /// One that has not joined yet: a client's call on a route.
+    /// One that has not joined yet: a client's call on a route, the tokens that it wants and the bytes that it
+    /// keeps in memory.
     #[must_use]
-    pub fn new(lane: (Arc<str>, Arc<str>), counters: Arc<dyn Counters>, meters: &[&Arc<Meter>], tokens: u64) -> Self {
+    pub fn new(
+        lane: (Arc<str>, Arc<str>),
+        counters: Arc<dyn Counters>,
+        meters: &[&Arc<Meter>],
+        (tokens, bytes): (u64, usize),
+    ) -> Self {
         let meters = meters.iter().map(|meter| Arc::clone(meter)).collect();
-        Self { lane, counters, meters, tokens, news: Notify::new() }
+        Self { lane, counters, meters, tokens, bytes, news: Notify::new() }
     }
+
+    const fn want(&self) -> Want {
+        Want { tokens: self.tokens, class: Class::Batch, is_turn: true }
+    }
+
+    /// What it lacks of each meter, as far as this process knows.
+    fn lacks(&self, now: Instant) -> Lacks<'_> {
+        let lack = |meter: &Arc<Meter>| meter.account().lack(&self.want(), now);
+        self.meters.iter().filter_map(|meter| Some((meter, lack(meter)?))).collect()
+    }
+}
+
+type Lacks<'a> = SmallVec<[(&'a Arc<Meter>, Lack); 4]>;
+
+/// For want of a shorter wait that is none.
+const AT_ONCE: Duration = Duration::from_nanos(1);
+
+/// What a call claims of its meters that waits on at `goal`: all that it lacks, or has lacked, of limits that it
+/// shares with others. It does so firmly where it would come within a second. Who waits for its own client's
+/// limit keeps nothing from anybody.
+fn claims(waiter: &Waiter, lacks: &Lacks<'_>, goal: &Arc<Meter>, before: &Claims) -> Claims {
+    let is_near = !lacks.iter().any(|(_, lack)| is_far(*lack));
+    let is_short = |one: &Arc<Meter>| {
+        let lacked = before.iter().map(|(meter, _)| meter).chain(lacks.iter().map(|(meter, _)| *meter));
+        goal.scope.is_shared() && one.scope.is_shared() && lacked.into_iter().any(|meter| Arc::ptr_eq(meter, one))
+    };
+    let claim = |meter: &Arc<Meter>| {
+        let is_goal = Arc::ptr_eq(meter, goal);
+        let claim = Claim { tokens: waiter.tokens, is_firm: is_goal || is_near };
+        (is_goal || is_short(meter)).then(|| (meter.clone(), claim))
+    };
+    waiter.meters.iter().filter_map(claim).collect()
+}
+
+/// Whether a lack keeps a call from coming within a second, whatever else it has.
+fn is_far(lack: Lack) -> bool {
+    !lack.is_due || lack.wait > PATROL
+}
+
+/// Where a call waits on that stood at `stands`. It stays where it lacks something, and also where it lacks nothing
+/// of a limit that is shared if all else is near: it would lose its turn there. Otherwise it goes to what it lacks
+/// for longest, of things that are far if any is.
+fn goal<'a>(waiter: &'a Waiter, lacks: &Lacks<'a>, stands: &Scope) -> Option<&'a Arc<Meter>> {
+    let is_any_far = lacks.iter().any(|(_, lack)| is_far(*lack));
+    let may_be = || lacks.iter().filter(|(_, lack)| is_far(*lack) || !is_any_far);
+    if may_be().any(|(meter, _)| meter.scope == *stands) || (stands.is_shared() && !is_any_far) {
+        return waiter.meters.iter().find(|meter| meter.scope == *stands);
+    }
+    may_be().max_by_key(|(_, lack)| lack.wait).map(|(meter, _)| *meter)
 }
 
 /// A place in the lobby. Dropped, it is free again.
@@ -101,10 +170,6 @@ pub struct Place {
     number: u64,
     is_over: bool,
 }
-
-/// As many calls of the client wait as may.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Full;
 
 impl Lobby {
     fn hall(&self) -> MutexGuard<'_, Hall> {
@@ -126,27 +191,29 @@ impl Lobby {
         depths
     }
 
-    /// Takes a place for a call that `denial` has refused, if less than `depth` calls of its client wait.
+    /// Takes a place for a call that `denial` has refused, if less than `depth` calls of its client wait, and bodies
+    /// not larger than they may be altogether.
     ///
     /// # Errors
     /// [`Full`].
     pub fn join(self: &Arc<Self>, waiter: Waiter, denial: &Denial, depth: usize, now: Instant) -> Result<Place, Full> {
-        let meter = waiter.meters.get(denial.at).ok_or(Full)?.clone();
+        let meter = waiter.meters.get(denial.at).ok_or(Full::Calls)?.clone();
         let mut hall = self.hall();
-        let count = hall.of_client.entry(waiter.lane.0.clone()).or_default();
-        if *count >= depth {
-            return Err(Full);
-        }
-        *count += 1;
+        let Hall { of_client, load, .. } = &mut *hall;
+        let of_client = of_client.entry(waiter.lane.0.clone()).or_default();
+        of_client.has_room(waiter.bytes, depth, QUEUE_BYTES)?;
+        load.has_room(waiter.bytes, usize::MAX, ALL_BYTES)?;
+        of_client.join(waiter.bytes);
+        load.join(waiter.bytes);
         // Before its meters are asked once more: who gives back after that looks whether anybody waits.
         self.waiting.fetch_add(1, SeqCst);
         hall.number += 1;
         let (waiter, number) = (Arc::new(waiter), hall.number);
         let scope = hall.stands.entry(waiter.lane.clone()).or_insert_with(|| meter.scope.clone()).clone();
-        let ring = hall.rings.entry(scope).or_insert_with(|| Ring::at(&meter, now));
+        let ring = hall.rings.entry(scope.clone()).or_insert_with(|| Ring::new(now));
         ring.queue.join(&waiter.lane, number, waiter.clone());
         if ring.queue.len() == 1 {
-            ring.turns(now);
+            hall.turns(&scope, now);
         }
         drop(hall);
         Ok(Place { lobby: self.clone(), waiter, number, is_over: false })
@@ -158,10 +225,20 @@ impl Lobby {
             return;
         }
         let mut hall = self.hall();
-        for meter in meters {
-            if let Some(ring) = hall.rings.get_mut(&meter.scope) {
-                ring.turns(now);
+        let Hall { rings, claimants, .. } = &mut *hall;
+        for Meter { scope, .. } in meters.iter().map(|meter| &***meter) {
+            for scope in claimants.get(scope).into_iter().flatten().chain([scope]) {
+                if let Some(ring) = rings.get_mut(scope) {
+                    ring.news(now);
+                }
             }
+        }
+    }
+
+    /// Other limits may hold from now on.
+    pub fn reloaded(&self, now: Instant) {
+        if self.waiting.load(SeqCst) > 0 {
+            self.hall().rings.values_mut().for_each(|ring| ring.news(now));
         }
     }
 
@@ -179,24 +256,33 @@ impl Lobby {
     fn refused(&self, place: &Place, denial: &Denial, now: Instant) {
         let waiter = &place.waiter;
         let mut hall = self.hall();
-        let (Some(meter), Some(scope)) = (waiter.meters.get(denial.at), hall.stands.get(&waiter.lane).cloned()) else {
-            return;
-        };
-        let wait = if denial.wait.is_zero() { PATROL } else { denial.wait.min(PATROL) };
-        let Some(ring) = hall.rings.get_mut(&scope) else { return };
-        if meter.scope == scope {
+        let Some(scope) = hall.stands.get(&waiter.lane).cloned() else { return };
+        let (Some(ring), Some(denied)) = (hall.rings.get_mut(&scope), waiter.meters.get(denial.at)) else { return };
+        let mut lacks = waiter.lacks(now);
+        if !lacks.iter().any(|(meter, _)| Arc::ptr_eq(meter, denied)) {
+            // It lacks nothing there but a claim, which makes it keep what is due: none of others' places.
+            let is_claimed = ring.claims.iter().any(|(meter, claim)| Arc::ptr_eq(meter, denied) && claim.is_firm);
+            let wait = if is_claimed { denial.wait } else { AT_ONCE };
+            lacks.push((denied, Lack { limit: denial.limit, wait, is_due: true }));
+        }
+        let Some(goal) = goal(waiter, &lacks, &scope) else { return };
+        let claims = claims(waiter, &lacks, goal, &ring.claims);
+        let wait = lacks.iter().map(|(_, lack)| lack.wait).max().filter(|wait| !wait.is_zero());
+        let wait = wait.map_or(PATROL, |wait| wait.min(PATROL));
+        if goal.scope == scope {
             ring.wake = if ring.has_news { now } else { now + wait };
+            hall.claim(&scope, claims);
             return;
         }
         let Some((key, lane)) = ring.queue.pop_lane() else { return };
-        hall.stands.insert(key.clone(), meter.scope.clone());
-        let other = hall.rings.entry(meter.scope.clone()).or_insert_with(|| Ring::at(meter, now));
+        hall.stands.insert(key.clone(), goal.scope.clone());
+        let other = hall.rings.entry(goal.scope.clone()).or_insert_with(|| Ring::new(now));
         let is_first = other.queue.is_empty();
         other.queue.add(&key, lane);
         if is_first {
-            other.turns(now);
             other.wake = now + wait;
             other.has_news = false;
+            hall.claim(&goal.scope, claims);
         }
         hall.goes_on(&scope, now);
     }
@@ -217,12 +303,13 @@ impl Lobby {
         if !ring.queue.has(lane) {
             hall.stands.remove(lane);
         }
-        if let Some(count) = hall.of_client.get_mut(&lane.0) {
-            *count = count.saturating_sub(1);
-            if *count == 0 {
+        if let Some(load) = hall.of_client.get_mut(&lane.0) {
+            load.leave(place.waiter.bytes);
+            if load.is_none() {
                 hall.of_client.remove(&lane.0);
             }
         }
+        hall.load.leave(place.waiter.bytes);
         self.waiting.fetch_sub(1, SeqCst);
         if was_first {
             hall.goes_on(&scope, now);
@@ -233,10 +320,43 @@ impl Lobby {
 impl Hall {
     /// Another one may be first in a ring, or none is left in it.
     fn goes_on(&mut self, scope: &Scope, now: Instant) {
-        let Some(ring) = self.rings.get_mut(scope) else { return };
-        ring.turns(now);
-        if ring.queue.is_empty() {
+        self.turns(scope, now);
+        if self.rings.get(scope).is_some_and(|ring| ring.queue.is_empty()) {
             self.rings.remove(scope);
+        }
+    }
+
+    /// Somebody else is first in a ring: he asks at once, and claims what he stands there for.
+    fn turns(&mut self, scope: &Scope, now: Instant) {
+        let Some(ring) = self.rings.get_mut(scope) else { return };
+        ring.news(now);
+        let first = ring.queue.front().map(|(_, _, waiter)| waiter);
+        let claim = |waiter: &Arc<Waiter>| {
+            let meter = waiter.meters.iter().find(|meter| meter.scope == *scope)?;
+            Some((meter.clone(), Claim { tokens: waiter.tokens, is_firm: true }))
+        };
+        let claims = first.and_then(claim).into_iter().collect();
+        self.claim(scope, claims);
+    }
+
+    /// The first one in a ring claims this, and no longer what was claimed before.
+    fn claim(&mut self, scope: &Scope, claims: Claims) {
+        let Some(ring) = self.rings.get_mut(scope) else { return };
+        for (meter, claim) in &claims {
+            meter.account().claim(*claim);
+        }
+        let before = std::mem::replace(&mut ring.claims, claims);
+        for (meter, claim) in before {
+            meter.account().unclaim(claim);
+            if let Some(claimants) = self.claimants.get_mut(&meter.scope) {
+                claimants.retain(|claimant| claimant != scope);
+                if claimants.is_empty() {
+                    self.claimants.remove(&meter.scope);
+                }
+            }
+        }
+        for (meter, _) in ring.claims.iter().filter(|(meter, _)| meter.scope != *scope) {
+            self.claimants.entry(meter.scope.clone()).or_default().push(scope.clone());
         }
     }
 }
@@ -247,7 +367,6 @@ impl Place {
     pub async fn turn(mut self, until: Instant) -> Option<Allowance> {
         let waiter = self.waiter.clone();
         let meters: SmallVec<[&Arc<Meter>; 4]> = waiter.meters.iter().collect();
-        let want = Want { tokens: waiter.tokens, class: Class::Batch, is_turn: true };
         loop {
             let now = Clock.now();
             if now >= until {
@@ -263,7 +382,7 @@ impl Place {
                 }
                 continue;
             }
-            let decision = waiter.counters.take(&meters, want, now).await;
+            let decision = waiter.counters.take(&meters, waiter.want(), now).await;
             match decision.denial {
                 Some(denial) => self.lobby.refused(&self, &denial, Clock.now()),
                 None => {

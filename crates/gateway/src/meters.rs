@@ -119,7 +119,14 @@ impl KeptMeters {
                 meters.clients.insert(at(&**client), of_client);
             }
         }
-        self.by_scope.retain(|scope, _| seen.contains(scope));
+        self.by_scope.retain(|scope, meter| {
+            let stays = seen.contains(scope);
+            if !stays {
+                // Whoever waits for it waits for nothing any more.
+                meter.comes_under(Limit::default(), false, now);
+            }
+            stays
+        });
         meters
     }
 }

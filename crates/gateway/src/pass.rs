@@ -1,9 +1,11 @@
 //! What a call holds of its limits while it runs.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
 use base::{Clock, Usage};
 use config::{Client, Route};
+use rules::shares::Class;
 use state::Settled;
 
 use crate::running::Running;
@@ -19,13 +21,61 @@ pub struct Pass {
     aside: u64,
     used: u64,
     is_void: bool,
+    /// Upstreams' lines in which the call stands; its parts may stand in several.
+    lines: AtomicU32,
 }
+
+/// A call's stay in an upstream's line.
+#[derive(Debug)]
+pub struct LinedUp<'a>(&'a Pass);
 
 impl Pass {
     /// For a call whose meters have been charged, with `aside` tokens.
     #[must_use]
     pub const fn new(running: Arc<Running>, client: Arc<Client>, route: Arc<Route>, aside: u64) -> Self {
-        Self { running, client, route, aside, used: 0, is_void: false }
+        Self { running, client, route, aside, used: 0, is_void: false, lines: AtomicU32::new(0) }
+    }
+
+    /// The call is known better: it wants so many tokens at most. What it has put aside beyond them is there again
+    /// for others at once.
+    pub fn wants(&mut self, tokens: u64) {
+        if tokens < self.aside {
+            let meters = self.running.meters.of(&self.client, &self.route);
+            let now = Clock.now();
+            self.running.meters.counters.spare(&meters, self.aside, tokens, now);
+            self.running.lobby.has_news(&meters, now);
+            self.aside = tokens;
+        }
+    }
+
+    /// Tokens put aside.
+    #[must_use]
+    pub const fn aside(&self) -> u64 {
+        self.aside
+    }
+
+    /// The call stands in an upstream's line until what this gives is dropped. It is in flight meanwhile, and keeps
+    /// its places; but of a limit that it shares with online calls, batch calls that stand in lines hold a tenth at
+    /// most: no further one is let in.
+    #[must_use]
+    pub fn lines_up(&self) -> LinedUp<'_> {
+        if self.lines.fetch_add(1, Relaxed) == 0 {
+            self.is_in_line(true);
+        }
+        LinedUp(self)
+    }
+
+    fn is_in_line(&self, is_in_line: bool) {
+        if self.client.class == Class::Online {
+            return;
+        }
+        let meters = self.running.meters.of(&self.client, &self.route);
+        for meter in meters.iter().filter(|meter| meter.scope.is_shared()) {
+            meter.account().lines_up(is_in_line);
+        }
+        if !is_in_line {
+            self.running.lobby.has_news(&meters, Clock.now());
+        }
     }
 
     /// The call has used so much.
@@ -37,6 +87,14 @@ impl Pass {
     /// other clients is theirs again, and only its client's own rate has one call less.
     pub const fn void(&mut self) {
         self.is_void = true;
+    }
+}
+
+impl Drop for LinedUp<'_> {
+    fn drop(&mut self) {
+        if self.0.lines.fetch_sub(1, Relaxed) == 1 {
+            self.0.is_in_line(false);
+        }
     }
 }
 

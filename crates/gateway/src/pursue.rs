@@ -8,8 +8,10 @@ use base::{AttemptOutcome, Class, Code, Fault, Kind, Refusal};
 use config::{Client, Route, Upstream};
 use http::HeaderValue;
 use rules::pursuit::{Bar, LEAST, Next, Pause, Pursuit, Step, Target, Terms, deadline_exceeded};
+use rules::queue::Full;
 
 use crate::attempt::{Errand, Landed, Missed, attempt};
+use crate::pass::Pass;
 use crate::running::{RouteState, UpstreamState};
 use crate::slots::Slot;
 use crate::standing::Visit;
@@ -23,6 +25,8 @@ pub struct Call<'a> {
     pub worker: &'a Worker,
     /// Who wants it.
     pub client: &'a Client,
+    /// Its place within its limits, where any applies.
+    pub pass: Option<&'a Pass>,
     /// The route and its state.
     pub route: (&'a Route, &'a RouteState),
     /// What is sent.
@@ -197,12 +201,27 @@ async fn line(call: &Call<'_>, step: &Step, tries: &mut Tries) -> Result<Option<
     let Some(dock) = &known.dock else { return Ok(None) };
     let (client, provider, route) = (call.client, &upstream.provider, call.route.0);
     let now = call.worker.live.clock.now();
-    let (longest, depth) = (client.queue.longest(provider.queue, client.class), provider.queue.depth(client.class));
-    let in_line = dock.join(client.class, (&client.name, &route.name), depth).filter(|_| !longest.is_zero());
-    let Some(in_line) = in_line else {
-        let text = format!("provider `{}` is busy, and {depth} calls wait for it already", provider.name);
-        return Err((Refusal::new(Code::QueueFull, text).after(COME_BACK), false));
-    };
+    let (class, depth) = (client.class, provider.queue.depth(client.class));
+    let left = |waited| client.queue.left(provider.queue, class, waited);
+    let busy = |code, what: String| Refusal::new(code, format!("provider `{}` {what}", provider.name)).after(COME_BACK);
+    if depth == 0 || left(Duration::ZERO).is_zero() {
+        let what = "is busy, and nobody waits for it: `queue.max_wait` or `queue.max_depth` is 0; send the call again, or let it wait";
+        return Err((busy(Code::QueueFull, what.to_owned()), false));
+    }
+    let longest = left(tries.queued());
+    if longest.is_zero() {
+        let what = format!("is busy, and the call has waited for {} s already", tries.queued().as_secs_f64());
+        return Err((busy(Code::QueueTimeout, what), true));
+    }
+    let bytes = call.errand.ask.body.len();
+    let in_line = dock.join(class, (&client.name, &route.name), bytes, depth).map_err(|full| {
+        let what = match full {
+            Full::Calls => format!("is busy, and {depth} calls wait for it already"),
+            Full::Bytes => "is busy, and the calls that wait for it are as large together as they may be".to_owned(),
+        };
+        (busy(Code::QueueFull, what), false)
+    })?;
+    let _lined_up = call.pass.map(Pass::lines_up);
     let last = call.deadline.checked_sub(LEAST).unwrap_or(now);
     tries.queue();
     let slot = in_line.turn(last.min(now + longest)).await;
@@ -212,9 +231,8 @@ async fn line(call: &Call<'_>, step: &Step, tries: &mut Tries) -> Result<Option<
         // A deadline as long as the patience began with the call, a moment before the wait.
         None if last + 2 * LEAST < now + longest => Err((deadline_exceeded(), true)),
         None => {
-            let seconds = longest.as_secs_f64();
-            let text = format!("provider `{}` was busy for {seconds} s", provider.name);
-            Err((Refusal::new(Code::QueueTimeout, text).after(COME_BACK), true))
+            let what = format!("was busy for {} s", longest.as_secs_f64());
+            Err((busy(Code::QueueTimeout, what), true))
         }
     }
 }

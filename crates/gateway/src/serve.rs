@@ -179,6 +179,7 @@ async fn tell(connection: &Connection, parts: &Parts, mut body: Incoming, trail:
     let deadline = trail.began() + deadline(&route, &client, &parts.headers)?;
     admit::admit(&running, (&client, &route), &ask, deadline, trail).await?;
     let shaped = shape::shape(ask, (&route, state), (&client, deadline), &worker.live.vocabularies, trail).await?;
+    admit::weigh(&route, &client, &shaped.ask, trail);
     let caller = (&*client, &parts.headers, deadline);
     match seek(&connection.worker, (&running, &route, state), caller, &shaped, trail).await {
         Ok(won) => Ok(Told::Won(Box::new(Answered { won, ask: shaped.ask, route }))),
@@ -257,7 +258,8 @@ async fn seek(
     let parts = batch::parts(ask, route)?;
     let sent = if parts.is_empty() { std::slice::from_ref(ask) } else { &parts };
     stake::stake(running, client, (route, first), sent, trail).await?;
-    let call = Call { worker, client, route: (route, state), errand, is_idempotent, first, deadline };
+    let pass = trail.pass.as_ref();
+    let call = Call { worker, client, pass, route: (route, state), errand, is_idempotent, first, deadline };
     if let Some(mirror) = plan::mirror(route, client, is_idempotent, &worker.dice).filter(|_| parts.is_empty()) {
         let traceparent = errand.traceparent.cloned();
         let (worker, running, route) = (worker.clone(), running.clone(), route.clone());

@@ -7,6 +7,7 @@ use std::time::Instant;
 
 use base::Clock;
 use rules::knee::Knee;
+use rules::queue::{Full, Load, QUEUE_BYTES};
 use rules::shares::Class;
 use rules::slots::{Slots, Terms};
 use tokio::sync::Notify;
@@ -17,10 +18,12 @@ pub struct Dock {
     state: Mutex<State>,
 }
 
-/// The line is bounded by the queue's depth.
+/// The line of each class is bounded by the queue's depth and by what the calls hold that wait in it.
 #[derive(Debug)]
 struct State {
     slots: Slots<Arc<str>, Arc<Waiter>>,
+    /// What waits, of online and of batch.
+    loads: (Load, Load),
     /// Of a provider whose number of places is found out.
     knee: Option<Knee>,
     terms: Terms,
@@ -31,6 +34,8 @@ struct State {
 #[derive(Debug)]
 struct Waiter {
     route: Arc<str>,
+    /// Of its body, which waits with it.
+    bytes: usize,
     /// A place was taken for it.
     is_granted: AtomicBool,
     news: Notify,
@@ -68,9 +73,17 @@ impl State {
         if let Some(knee) = &self.knee {
             self.slots.resize(knee.limit(), self.slots.is_shared());
         }
-        while let Some((_, waiter)) = self.slots.give() {
+        while let Some((class, waiter)) = self.slots.give() {
+            self.load(class).leave(waiter.bytes);
             waiter.is_granted.store(true, SeqCst);
             waiter.news.notify_one();
+        }
+    }
+
+    const fn load(&mut self, class: Class) -> &mut Load {
+        match class {
+            Class::Online => &mut self.loads.0,
+            Class::Batch => &mut self.loads.1,
         }
     }
 
@@ -84,7 +97,8 @@ impl Dock {
     #[must_use]
     pub fn new(terms: Terms, is_shared: bool, now: Instant) -> Self {
         let knee = terms.adaptive.then(|| Knee::new(terms, now));
-        let mut state = State { slots: Slots::new(terms.max, is_shared), knee, terms, number: 0 };
+        let mut state =
+            State { slots: Slots::new(terms.max, is_shared), loads: Default::default(), knee, terms, number: 0 };
         state.settle(is_shared);
         Self { state: Mutex::new(state) }
     }
@@ -140,26 +154,29 @@ impl Dock {
         }
     }
 
-    /// A place in the line, if fewer than `depth` of the class wait.
-    #[must_use]
+    /// A place in the line for a call that holds so many bytes, if fewer than `depth` of the class wait.
+    ///
+    /// # Errors
+    /// [`Full`].
     pub fn join(
         self: &Arc<Self>,
         class: Class,
         (client, route): (&Arc<str>, &Arc<str>),
+        bytes: usize,
         depth: usize,
-    ) -> Option<InLine> {
+    ) -> Result<InLine, Full> {
         let mut state = self.state();
-        if state.slots.waiting(class) >= depth {
-            return None;
-        }
+        state.load(class).has_room(bytes, depth, QUEUE_BYTES)?;
+        state.load(class).join(bytes);
         state.number += 1;
         let number = state.number;
-        let waiter = Waiter { route: route.clone(), is_granted: AtomicBool::new(false), news: Notify::new() };
+        let waiter = Waiter { route: route.clone(), bytes, is_granted: AtomicBool::new(false), news: Notify::new() };
         let waiter = Arc::new(waiter);
         state.slots.join(class, client, number, waiter.clone());
         // A place may have become free since it was asked for.
         state.give();
-        Some(InLine { dock: self.clone(), waiter, class, client: client.clone(), number, is_over: false })
+        drop(state);
+        Ok(InLine { dock: self.clone(), waiter, class, client: client.clone(), number, is_over: false })
     }
 
     fn ended(&self, class: Class) {
@@ -228,12 +245,13 @@ impl Drop for InLine {
         if self.is_over {
             return;
         }
-        let left = self.dock.state().slots.leave(self.class, &self.client, self.number);
-        match left {
-            // Those behind it may be of a class that has room.
-            Some(_) => self.dock.state().give(),
+        let mut state = self.dock.state();
+        match state.slots.leave(self.class, &self.client, self.number) {
+            Some(waiter) => state.load(self.class).leave(waiter.bytes),
             // It had its turn just when it left.
-            None => self.dock.ended(self.class),
+            None => state.slots.ended(self.class),
         }
+        // Those behind it may be of a class that has room.
+        state.give();
     }
 }

@@ -102,6 +102,12 @@ impl Tries {
         }
     }
 
+    /// None yet, of a part of the call that has these: it has waited in queues as long as they have.
+    #[must_use]
+    pub fn of_part(&self) -> Self {
+        Self { queued: self.queued, ..Self::new(self.clock) }
+    }
+
     /// A try begins: from here on an upstream is waited for.
     pub fn begin(&mut self, upstream: &Arc<str>) {
         let now = self.clock.now();
@@ -182,14 +188,12 @@ impl Tries {
 
     /// Adds the tries of parts that ran side by side for `waited`.
     pub fn absorb(&mut self, parts: impl IntoIterator<Item = Self>, waited: Duration) {
-        let mut queued = Duration::ZERO;
         for mut part in parts {
             part.end(AttemptOutcome::Gone, None);
             self.done.extend(part.done);
             self.spending.add_all(part.spending);
-            queued = queued.max(part.queued);
+            self.queued = self.queued.max(part.queued);
         }
-        self.queued += queued;
         self.waited += waited;
     }
 }

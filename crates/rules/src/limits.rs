@@ -113,6 +113,27 @@ pub enum Kind {
     Turn,
 }
 
+/// What one account lacks for a call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Lack {
+    /// Of which of its limits.
+    pub limit: Kind,
+    /// When it will be there, if nobody else takes it; zero where that cannot be told.
+    pub wait: Duration,
+    /// Whether it is due to a batch call that waits: online calls have had their nine.
+    pub is_due: bool,
+}
+
+/// What a batch call that is the first of those who wait claims of an account.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Claim {
+    /// Tokens that it wants.
+    pub tokens: u64,
+    /// Whether it would come at once if it had what it claims: only then anything is left to it that is due.
+    /// A call that must wait elsewhere for long would keep others from what it cannot use.
+    pub is_firm: bool,
+}
+
 /// What a decision comes to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Decision {
@@ -152,9 +173,19 @@ pub struct Account {
     tokens: Option<Bucket>,
     /// Calls side by side, of all classes and of batch.
     running: (u32, u32),
+    /// Batch calls among them that stand in an upstream's line.
+    in_line: u32,
     shares: Shares,
-    /// A batch call waits for what this account lacks; the tokens that it wants.
-    waits: Option<u64>,
+    waits: Waits,
+}
+
+/// Batch calls that wait for what an account lacks; of each line the first.
+#[derive(Clone, Copy, Debug, Default)]
+struct Waits {
+    count: u32,
+    firm: u32,
+    /// What the last one wants that came with a firm claim.
+    tokens: u64,
 }
 
 impl Account {
@@ -167,8 +198,9 @@ impl Account {
             requests: limit.requests().map(|measure| Bucket::full(measure, now)),
             tokens: limit.tokens().map(|measure| Bucket::full(measure, now)),
             running: (0, 0),
+            in_line: 0,
             shares: Shares::default(),
-            waits: None,
+            waits: Waits::default(),
         }
     }
 
@@ -207,9 +239,31 @@ impl Account {
         requests.into_iter().chain(tokens).max_by_key(|(_, wait)| *wait)
     }
 
-    /// A batch call waits here for what the account lacks, and for so many tokens; or none does any more.
-    pub fn waits(&mut self, tokens: Option<u64>) {
-        self.waits = tokens;
+    /// A batch call waits for what the account lacks. Each claim is to be [dropped](Account::unclaim) once.
+    pub fn claim(&mut self, claim: Claim) {
+        self.waits.count = self.waits.count.saturating_add(1);
+        if claim.is_firm {
+            self.waits.firm = self.waits.firm.saturating_add(1);
+            self.waits.tokens = claim.tokens;
+        }
+    }
+
+    /// A batch call waits here no more, or claims something else.
+    pub fn unclaim(&mut self, claim: Claim) {
+        self.waits.count = self.waits.count.saturating_sub(1);
+        self.waits.firm = self.waits.firm.saturating_sub(u32::from(claim.is_firm));
+    }
+
+    /// A batch call that this account was charged for stands in an upstream's line, or does no longer.
+    pub fn lines_up(&mut self, is_in_line: bool) {
+        self.in_line = if is_in_line { self.in_line.saturating_add(1) } else { self.in_line.saturating_sub(1) };
+    }
+
+    /// Whether as many batch calls stand in lines as may: where online calls come too, those hold no more than a
+    /// tenth of the places.
+    fn is_line_full(&self) -> bool {
+        let most = |most: u32| spared(most).max(1);
+        self.is_shared && self.limit.concurrency.is_some_and(|places| self.in_line >= most(places))
     }
 
     /// A call has ended that this account was charged for.
@@ -229,6 +283,14 @@ impl Account {
         }
     }
 
+    /// A call that has put tokens aside turns out to want fewer: the others are there again at once.
+    pub fn spare(&mut self, aside: u64, wanted: u64, now: Instant) {
+        if let (Some(bucket), Some(measure)) = (&mut self.tokens, self.limit.tokens()) {
+            let spared = measure.at_most(aside) - measure.at_most(wanted);
+            bucket.take(measure, -spared.max(0.0), now);
+        }
+    }
+
     /// A call that was charged turned out to be none: its share of the rate is there for others again.
     pub fn unspend(&mut self, now: Instant) {
         if let (Some(bucket), Some(measure)) = (&mut self.requests, self.limit.requests()) {
@@ -236,9 +298,16 @@ impl Account {
         }
     }
 
-    /// What the account refuses to a call, if anything.
-    fn lacks(&self, want: &Want, now: Instant) -> Option<(Kind, Duration)> {
-        let due = self.is_batch_due();
+    /// What the account lacks for a call that waits here, if anything; of several things the one that takes
+    /// longest.
+    #[must_use]
+    pub fn lack(&self, want: &Want, now: Instant) -> Option<Lack> {
+        let due = self.owes();
+        let (limit, wait) = self.lacks(want, due, now)?;
+        Some(Lack { limit, wait, is_due: if limit == Kind::Concurrency { due.places } else { due.rate } })
+    }
+
+    fn lacks(&self, want: &Want, due: Due, now: Instant) -> Option<(Kind, Duration)> {
         let yields = self.yields(want.class, due);
         let short = |bucket: Option<Bucket>, measure: Option<Measure>, amount: f64, kept: f64| {
             let (bucket, measure) = bucket.zip(measure)?;
@@ -254,16 +323,23 @@ impl Account {
         let tokens = short(self.tokens, self.limit.tokens(), want.tokens as f64, yields.tokens);
         let tokens = tokens.map(|wait| (Kind::Tokens, wait));
         let most = self.limit.concurrency.unwrap_or(u32::MAX);
-        let is_full = self.running.0.saturating_add(yields.places) >= most;
+        let is_in_line = want.class == Class::Batch && self.is_line_full();
+        let is_full = is_in_line || self.running.0.saturating_add(yields.places) >= most;
         let places = is_full.then_some((Kind::Concurrency, Duration::ZERO));
-        let is_behind = self.waits.is_some() && want.class == Class::Batch && !want.is_turn;
+        let is_behind = self.waits.count > 0 && want.class == Class::Batch && !want.is_turn;
         let turn = is_behind.then_some((Kind::Turn, Duration::ZERO));
         places.into_iter().chain(turn).chain(requests).chain(tokens).max_by_key(|(_, wait)| *wait)
     }
 
-    /// What batch holds of the places says nothing about its share of a rate: many short calls hold none.
+    /// What is due to the batch call that waits, where it can come.
     fn is_batch_due(&self) -> Due {
-        if !self.is_shared || self.waits.is_none() {
+        if self.waits.firm == 0 { Due::default() } else { self.owes() }
+    }
+
+    /// What is due to batch. What it holds of the places says nothing about its share of a rate: many short calls
+    /// hold none.
+    fn owes(&self) -> Due {
+        if !self.is_shared || self.is_line_full() {
             return Due::default();
         }
         let is_due = |most| self.shares.is_batch_due(self.running.1, most);
@@ -280,7 +356,7 @@ impl Account {
                 if due.rate {
                     yields.requests = 1.0;
                     #[expect(clippy::cast_precision_loss, reason = "a guess of tokens need not be exact beyond 2^53")]
-                    let tokens = self.waits.unwrap_or_default() as f64;
+                    let tokens = self.waits.tokens as f64;
                     yields.tokens = tokens;
                 }
                 yields.places = u32::from(due.places);
@@ -310,7 +386,7 @@ impl Account {
         if want.class == Class::Batch {
             self.running.1 = self.running.1.saturating_add(1);
         }
-        self.shares.granted(want.class, self.waits.is_some());
+        self.shares.granted(want.class, self.waits.count > 0);
     }
 
     /// How much is left.
@@ -366,7 +442,10 @@ impl Allowance {
 
 /// Charges every account with a call, or none of them.
 pub fn decide<B: DerefMut<Target = Account>>(accounts: &mut [B], want: &Want, now: Instant) -> Decision {
-    let lacks = accounts.iter().enumerate().filter_map(|(at, account)| Some((at, account.lacks(want, now)?)));
+    let lacks = accounts
+        .iter()
+        .enumerate()
+        .filter_map(|(at, account)| Some((at, account.lacks(want, account.is_batch_due(), now)?)));
     // Where several let the call wait equally long, the first counts.
     let denial = lacks.rev().max_by_key(|(_, (_, wait))| *wait);
     let denial = denial.map(|(at, (limit, wait))| Denial { at, limit, wait });

@@ -196,6 +196,21 @@ pub fn ruled<'a>(route: &'a Policy, client: &'a Policy) -> impl Iterator<Item = 
     of_route.chain(others.map(|field| Ruled { field, route: None, client: Some(&field.rule) }))
 }
 
+/// The limit of an answer's tokens that goes out where a caller wrote `written`; none where there is none, or none
+/// that is a number.
+#[must_use]
+pub fn answer_limit(route: &Policy, client: &Policy, written: Option<u64>) -> Option<u64> {
+    #[expect(clippy::cast_precision_loss, reason = "no model answers with 2^53 tokens")]
+    let number = written.map_or(Written::Nothing, |written| Written::Number(written as f64));
+    let Some(ruled) = ruled(route, client).find(|ruled| ruled.field.limit.is_some()) else { return written };
+    match ruled.judge(number) {
+        Verdict::Keep | Verdict::Denied | Verdict::NotANumber => written,
+        Verdict::Remove(_) => None,
+        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a cast of a float saturates")]
+        Verdict::Set(json, _) => json.parse().ok().map(|number: f64| number as u64),
+    }
+}
+
 impl<'a> Ruled<'a> {
     /// Judges what a caller wrote. For the limit of an answer's tokens a `max` is put in where there
     /// is none, for an answer without a limit would go beyond it; and what is below 1 counts as none,

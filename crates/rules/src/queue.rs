@@ -22,14 +22,25 @@ pub struct Patience {
 }
 
 impl Patience {
-    /// The longest wait of a call: what is written here or elsewhere, the shorter of both.
+    /// The longest wait of a call: what is written, else by its class.
     #[must_use]
-    pub fn longest(self, other: Self, class: Class) -> Duration {
-        let written = self.max_wait.into_iter().chain(other.max_wait).min();
-        written.unwrap_or(match class {
+    pub fn longest(self, class: Class) -> Duration {
+        self.max_wait.unwrap_or(match class {
             Class::Online => Duration::from_secs(1),
             Class::Batch => Duration::from_secs(30),
         })
+    }
+
+    /// How long a call may wait in one more queue, after it has waited for `waited` in others. What is written here,
+    /// for its client, holds for all its waits together; what `line` says for that one alone. The shorter counts;
+    /// where neither is written, what holds for the class holds for all together.
+    #[must_use]
+    pub fn left(self, line: Self, class: Class, waited: Duration) -> Duration {
+        let all = match (self.max_wait, line.max_wait) {
+            (None, Some(_)) => None,
+            _ => Some(self.longest(class).saturating_sub(waited)),
+        };
+        all.into_iter().chain(line.max_wait).min().unwrap_or_default()
     }
 
     /// Calls of the class that wait at most.
@@ -39,6 +50,56 @@ impl Patience {
             Class::Online => 100,
             Class::Batch => 1000,
         })
+    }
+}
+
+/// Bytes of bodies that wait in one queue at most, beside a first one that is larger.
+pub const QUEUE_BYTES: usize = 64 << 20;
+
+/// What waits in a queue.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Load {
+    calls: usize,
+    bytes: usize,
+}
+
+/// Why a queue takes nobody any more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Full {
+    /// As many calls wait as may.
+    Calls,
+    /// Their bodies are as large as they may be together.
+    Bytes,
+}
+
+impl Load {
+    /// Whether one more call may wait that holds so many bytes.
+    ///
+    /// # Errors
+    /// [`Full`] where `most_calls` wait already, or where there would be more than `most_bytes`, unless it is alone.
+    pub const fn has_room(&self, bytes: usize, most_calls: usize, most_bytes: usize) -> Result<(), Full> {
+        if self.calls >= most_calls {
+            return Err(Full::Calls);
+        }
+        if self.calls > 0 && self.bytes.saturating_add(bytes) > most_bytes { Err(Full::Bytes) } else { Ok(()) }
+    }
+
+    /// One more waits, that holds so many bytes.
+    pub const fn join(&mut self, bytes: usize) {
+        self.calls = self.calls.saturating_add(1);
+        self.bytes = self.bytes.saturating_add(bytes);
+    }
+
+    /// It waits no more.
+    pub const fn leave(&mut self, bytes: usize) {
+        self.calls = self.calls.saturating_sub(1);
+        self.bytes = self.bytes.saturating_sub(bytes);
+    }
+
+    /// Whether nobody waits.
+    #[must_use]
+    pub const fn is_none(&self) -> bool {
+        self.calls == 0
     }
 }
 

@@ -36,7 +36,7 @@ pub const fn spared(most: u32) -> u32 {
 /// Who has had the places of late.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Shares {
-    /// Places given to online calls, one after the other, while a batch call waited.
+    /// Places given to online calls while a batch call waited, since the last one that batch was given.
     passed: u32,
 }
 
@@ -51,8 +51,8 @@ impl Shares {
     /// A place was given.
     pub fn granted(&mut self, class: Class, batch_waits: bool) {
         self.passed = match class {
-            Class::Online if batch_waits => self.passed.saturating_add(1),
-            Class::Online | Class::Batch => 0,
+            Class::Online => self.passed.saturating_add(u32::from(batch_waits)),
+            Class::Batch => 0,
         };
     }
 }

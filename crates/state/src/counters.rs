@@ -23,6 +23,14 @@ pub enum Scope {
     ClientOn(Arc<str>, Arc<str>),
 }
 
+impl Scope {
+    /// Whether clients share it.
+    #[must_use]
+    pub const fn is_shared(&self) -> bool {
+        matches!(self, Self::Gateway | Self::Route(_))
+    }
+}
+
 impl std::fmt::Display for Scope {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
@@ -92,6 +100,10 @@ pub trait Counters: std::fmt::Debug + Send + Sync {
     /// call's: of those limits that it shares with other clients. Never waits.
     fn give_back(&self, meters: &[&Arc<Meter>], class: Class, tokens: Settled, now: Instant);
 
+    /// A call that was charged, and has put so many tokens `aside`, turns out to want only so many: the others are
+    /// there again. Never waits.
+    fn spare(&self, meters: &[&Arc<Meter>], aside: u64, wanted: u64, now: Instant);
+
     /// Whether any call would be refused now, whatever its size, and how long, as far as this process knows.
     /// Takes nothing, and never waits.
     fn peek(&self, meter: &Meter, now: Instant) -> Option<(Kind, Duration)>;
@@ -124,9 +136,15 @@ impl Counters for InProcessCounters {
             let mut account = meter.account();
             account.ended(class);
             account.settle(tokens.aside, tokens.used, now);
-            if tokens.is_void && matches!(meter.scope, Scope::Gateway | Scope::Route(_)) {
+            if tokens.is_void && meter.scope.is_shared() {
                 account.unspend(now);
             }
+        }
+    }
+
+    fn spare(&self, meters: &[&Arc<Meter>], aside: u64, wanted: u64, now: Instant) {
+        for meter in meters.iter().filter(|meter| meter.counts_tokens()) {
+            meter.account().spare(aside, wanted, now);
         }
     }
 

@@ -95,17 +95,26 @@ impl Ask {
     /// What the call may come to use.
     #[must_use]
     pub fn estimate(&self) -> Estimate {
+        self.estimate_with(|written| written)
+    }
+
+    /// What the call may come to use, if the limit of its answer's tokens becomes what `limit` makes of the one that
+    /// is written.
+    #[must_use]
+    pub fn estimate_with(&self, limit: impl Fn(Option<u64>) -> Option<u64>) -> Estimate {
         let units = match &self.view {
             View::Rerank(view) => view.units(),
             _ => 0,
         };
-        Estimate { prompt: self.prompt_estimate(), written: self.written(), units }
+        Estimate { prompt: self.prompt_estimate(), written: self.written(limit), units }
     }
 
-    fn written(&self) -> Written {
+    fn written(&self, limit: impl Fn(Option<u64>) -> Option<u64>) -> Written {
         match &self.view {
-            View::Chat(chat) | View::Completions(chat) => Written::of(chat.most_written()),
-            View::Responses(most) => Written::of(*most),
+            View::Chat(chat) | View::Completions(chat) => {
+                Written::of(Chat { max_tokens: limit(chat.max_tokens), ..*chat }.most_written())
+            }
+            View::Responses(most) => Written::of(limit(*most)),
             View::Embeddings(_) | View::Rerank(_) | View::Pass => Written::Nothing,
         }
     }
@@ -134,7 +143,7 @@ impl Ask {
     #[must_use]
     pub fn used(&self, answer: &crate::Answer) -> Usage {
         answer.usage.unwrap_or_else(|| {
-            let is_text = self.written() != Written::Nothing;
+            let is_text = self.written(|written| written) != Written::Nothing;
             let completion = if is_text { base::estimate(&answer.body) } else { 0 };
             Usage { prompt: self.prompt_estimate(), completion, estimated: true, ..Usage::default() }
         })

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use testkit::{Answer, Ask, At, How, Reply, chat, embeddings, rerank, story};
 
 use crate::chunks::{delta, role};
-use crate::stage::{Stage, pleasant};
+use crate::stage::{KEY, Stage, pleasant, usual_but};
 
 /// One upstream; routes and clients that degrade or do not.
 fn config(of_routes: &str, of_client: &str) -> String {
@@ -305,5 +305,28 @@ fn a_call_in_parts_of_which_one_fails_is_degraded_as_a_whole() {
         );
         assert!(a.calls().len() <= 3);
         assert_eq!(stage.last_line().await["outcome"], "upstream_degraded");
+    });
+}
+
+#[test]
+fn an_upstream_that_is_too_busy_is_gone_on_without_whether_patience_ends_first_or_the_deadline() {
+    story(async {
+        for (timeout, why) in [("5000", "queue_timeout"), ("500", "deadline_exceeded")] {
+            let config = usual_but("api_key: sk-a-secret", "api_key: sk-a-secret, concurrency: { max: 1 }")
+                .replace(", { provider: b, model: rank, tier: 1 }", "")
+                .replace("  - name: rerank\n", "  - name: rerank\n    on_failure: degrade\n");
+            let stage = Stage::set(&config);
+            let a = stage.host("a", Reply::default().after(Duration::from_secs(4)));
+            let mut holder = stage.caller();
+            holder.begin(&ask().key(KEY)).await;
+            a.has_calls(1).await;
+            let answer = stage.ask(ask().header("x-mai-timeout-ms", timeout)).await;
+            assert_eq!((answer.status, answer.header("x-mai-degraded")), (200, Some(why)), "{}", answer.text());
+            assert_eq!(indexes(&answer), [0, 1, 2]);
+            stage.comes_to_rest().await;
+            let log = stage.log();
+            let line = log.iter().find(|line| line["attempts"] == json!([])).unwrap();
+            assert_eq!((&line["outcome"], &line["degraded"]), (&json!("upstream_degraded"), &json!(why)));
+        }
     });
 }

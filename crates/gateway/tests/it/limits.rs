@@ -367,3 +367,59 @@ fn explain_tells_every_limit_that_applies() {
     let expected = [limit("the whole gateway", None, None, Some(7)), limit("client `app`", Some(2.5), Some(2), None)];
     assert_eq!((&told["priority"], &told["limits"]), (&json!("online"), &json!(expected)));
 }
+
+/// Calls side by side that a limit of so many tokens a minute lets in.
+async fn side_by_side(config: &str, ask: impl Fn() -> Ask) -> usize {
+    let stage = Stage::set(config);
+    let a = stage.host("a", Reply::say(["ok"]).after(Duration::from_secs(1)));
+    let mut callers = Vec::new();
+    for _ in 0..10 {
+        let mut caller = stage.caller();
+        caller.begin(&ask().key(KEY)).await;
+        callers.push(caller);
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    for caller in &mut callers {
+        caller.answer().await.unwrap();
+    }
+    stage.comes_to_rest().await;
+    a.calls().len()
+}
+
+#[test]
+fn tokens_are_put_aside_of_the_call_as_it_goes_out_and_not_as_it_came() {
+    story(async {
+        let config = limited("{ tokens_per_minute: 1000 }");
+        let with = |keys: &str| config.replace("  - name: chat\n", &format!("  - name: chat\n    {keys}\n"));
+        // Whoever writes a limit beyond the policy's gets the policy's, and whoever writes none too.
+        let policy = with("params: { max: { max_tokens: 150 } }");
+        assert_eq!(side_by_side(&config, || hello().with("max_tokens", 100_000)).await, 1);
+        assert_eq!(side_by_side(&policy, || hello().with("max_tokens", 100_000)).await, 5);
+        assert_eq!(side_by_side(&policy, hello).await, 5);
+        // A history that is cut is not waited for, nor are passages that are left out.
+        let long = "word ".repeat(3000);
+        let history = || chat("chat").user(&long).message(json!({"role": "assistant", "content": "ok"})).user("And?");
+        assert_eq!(side_by_side(&config, history).await, 1);
+        assert_eq!(side_by_side(&with("context: { budget: 200 }"), history).await, 10, "one word is left of each");
+        let passages = format!("Why?{}", "<context>some words of it</context>".repeat(60));
+        let retrieved = || chat("chat").user(&passages);
+        let route = with("context: { budget: 900, retrieval_share: 0.05, retrieval: { tag: context } }");
+        let let_in = side_by_side(&route, retrieved).await;
+        assert!(let_in >= 5, "what is left out is there again for the next call at once: {let_in}");
+    });
+}
+
+#[test]
+fn an_upstream_that_reports_absurd_usage_shuts_no_limit_for_long() {
+    story(async {
+        let stage = Stage::set(&limited("{ tokens_per_minute: 1000 }"));
+        let usage = json!({ "prompt_tokens": 9_000_000, "completion_tokens": 1, "total_tokens": 9_000_001 });
+        stage.host("a", Reply::say(["ok"]).usage(usage));
+        assert_eq!(stage.ask(hello()).await.status, 200);
+        stage.comes_to_rest().await;
+        let refused = stage.ask(hello()).await;
+        assert!(refused.status == 429 && wait_of(&refused) <= 61, "{}", wait_of(&refused));
+        tokio::time::sleep(Duration::from_secs(70)).await;
+        assert_eq!(stage.ask(hello()).await.status, 200);
+    });
+}

@@ -24,6 +24,7 @@ mod keys;
 mod leaving;
 #[cfg(test)]
 mod limits;
+mod lobby;
 #[cfg(test)]
 mod main_job;
 #[cfg(test)]

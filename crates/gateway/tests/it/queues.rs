@@ -211,3 +211,31 @@ fn a_reload_in_the_middle_loses_nobody_who_waits() {
         stage.comes_to_rest().await;
     });
 }
+
+#[test]
+fn raised_limits_are_there_at_once_for_those_who_wait() {
+    story(async {
+        for (before, after) in [
+            (shift("limit: { qps: 0.02 }", ""), shift("limit: { qps: 100 }", "")),
+            (shift("limit: { concurrency: 1 }", ""), shift("limit: { concurrency: 9 }", "")),
+            (shift("", "limit: { qps: 0.02 }"), shift("", "")),
+        ] {
+            let stage = Stage::set(&before);
+            let a = stage.host("a", slow(2));
+            let mut callers = Vec::new();
+            for n in 0..5 {
+                callers.push(begin(&stage, &format!("{n}"), NIGHT).await);
+            }
+            // Not when somebody looks around anyway.
+            tokio::time::sleep(Duration::from_millis(300)).await;
+            assert_eq!(a.calls().len(), 1);
+            stage.reload(&after);
+            tokio::time::sleep(Duration::from_millis(60)).await;
+            assert_eq!(a.calls().len(), 5, "{after}");
+            for caller in &mut callers {
+                assert_eq!(caller.answer().await.unwrap().status, 200);
+            }
+            stage.comes_to_rest().await;
+        }
+    });
+}

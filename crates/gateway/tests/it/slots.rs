@@ -316,3 +316,81 @@ fn parts_of_one_call_take_a_place_each() {
         assert_eq!(in_use(&stage, "a"), 0.0);
     });
 }
+
+#[test]
+fn a_call_has_one_patience_for_its_own_limits_and_for_the_upstreams() {
+    story(async {
+        let night = "priority: batch";
+        let config = alone("concurrency: { max: 1 }")
+            .replace(night, &format!("{night}, limit: {{ concurrency: 1 }}, queue: {{ max_wait: 3s }}"));
+        let stage = Stage::set(&config);
+        let a = stage.host("a", slow(2000));
+        let mut first = begin(&stage, ask("first", NIGHT)).await;
+        // It waits two seconds for its client's place, while others come who have the upstream's before it.
+        let mut second = begin(&stage, ask("second", NIGHT)).await;
+        tokio::time::sleep(Duration::from_millis(1500)).await;
+        let mut others = Vec::new();
+        for _ in 0..3 {
+            others.push(begin(&stage, ask("other", DAY).header("x-mai-timeout-ms", "20000")).await);
+        }
+        assert_eq!(first.answer().await.unwrap().status, 200);
+        let late = second.answer().await.unwrap();
+        assert_eq!((late.status, late.code().as_deref()), (429, Some("queue_timeout")), "{}", late.text());
+        let waited: u64 = late.header("x-mai-queue-ms").unwrap().parse().unwrap();
+        assert!((2990..3010).contains(&waited), "{waited}");
+        assert_eq!(seen(&a)[..2], ["first", "other"]);
+        stage.comes_to_rest().await;
+    });
+}
+
+#[test]
+fn batch_calls_in_an_upstreams_line_keep_no_online_call_out_of_the_route() {
+    story(async {
+        for scope in ["route", "gateway"] {
+            let config = alone("concurrency: { max: 2 }");
+            let limit = "limit: { concurrency: 10 }";
+            let config = match scope {
+                "route" => config.replace("  - name: chat\n", &format!("  - name: chat\n    {limit}\n")),
+                _ => config.replace("routes:\n", &format!("{limit}\nroutes:\n")),
+            };
+            let stage = Stage::set(&config);
+            let a = stage.host("a", slow(500));
+            let mut night = Vec::new();
+            for n in 0..20 {
+                night.push(begin(&stage, ask(&format!("n{n}"), NIGHT)).await);
+            }
+            assert_eq!(a.calls().len(), 1, "a place is left to online");
+            let mut day = Vec::new();
+            for _ in 0..8 {
+                day.push(begin(&stage, ask("day", DAY).header("x-mai-timeout-ms", "20000")).await);
+            }
+            // One runs, and one stands in line: all other places of the limit are for whoever cannot wait.
+            for caller in &mut day {
+                let answer = caller.answer().await.unwrap();
+                assert!(answer.status == 200 || answer.code().as_deref() == Some("queue_timeout"), "{}", answer.text());
+            }
+            for caller in &mut night {
+                assert_eq!(caller.answer().await.unwrap().status, 200, "each comes to its turn");
+            }
+            let mut seen = seen(&a);
+            seen.retain(|text| text != "day");
+            assert_eq!(seen, (0..20).map(|n| format!("n{n}")).collect::<Vec<_>>(), "in the order of their arrival");
+            stage.comes_to_rest().await;
+        }
+    });
+}
+
+#[test]
+fn who_does_not_wait_is_told_what_to_do() {
+    story(async {
+        for queue in ["max_wait: 0", "max_depth: 0"] {
+            let stage = Stage::set(&alone(&format!("concurrency: {{ max: 1 }}, queue: {{ {queue} }}")));
+            stage.host("a", slow(1000));
+            let mut holder = begin(&stage, ask("1", DAY)).await;
+            let refused = asks(&stage, ask("2", DAY)).await;
+            assert_eq!((refused.status, refused.code().as_deref()), (429, Some("queue_full")));
+            assert!(refused.text().contains("nobody waits for it: `queue.max_wait`"), "{}", refused.text());
+            assert_eq!(holder.answer().await.unwrap().status, 200);
+        }
+    });
+}

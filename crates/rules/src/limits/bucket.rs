@@ -1,4 +1,5 @@
-//! A token bucket: it fills evenly, holds so much at most, and may be in debt.
+//! A token bucket: it fills evenly, holds so much at most, and may be in debt, for as much again at most:
+//! however much an upstream says was used, twice the time that it takes to fill makes it full.
 
 use std::time::{Duration, Instant};
 
@@ -64,7 +65,7 @@ impl Bucket {
 
     /// Takes an amount, even if it is not there; a negative one is put back.
     pub fn take(&mut self, measure: Measure, amount: f64, now: Instant) {
-        self.level = (self.level(measure, now) - amount).min(measure.most);
+        self.level = (self.level(measure, now) - amount).clamp(-measure.most, measure.most);
         self.at = self.at.max(now);
     }
 
@@ -72,7 +73,8 @@ impl Bucket {
     pub fn rebound(self, old: Measure, new: Measure, now: Instant) -> Self {
         let level = self.level(old, now);
         // A lower limit is no debt.
-        Self { level: (level + new.most - old.most).max(level.min(0.0)), at: self.at.max(now) }
+        let level = (level + new.most - old.most).max(level.min(0.0)).max(-new.most);
+        Self { level, at: self.at.max(now) }
     }
 
     pub fn left(self, measure: Measure, now: Instant) -> Left {

@@ -40,6 +40,10 @@ fn take(account: &mut Account, now: Instant) -> Option<Denial> {
     ask(&mut [account], Class::Online, 0, now).denial
 }
 
+const fn firm(tokens: u64) -> Claim {
+    Claim { tokens, is_firm: true }
+}
+
 /// A batch call that waits and whose turn it is.
 fn turn(account: &mut Account, now: Instant) -> bool {
     decide(&mut [account], &Want { tokens: 0, class: Class::Batch, is_turn: true }, now).denial.is_none()
@@ -180,7 +184,7 @@ fn a_limit_that_batch_has_to_itself_is_used_whole() {
 fn under_steady_online_load_a_waiting_batch_gets_a_tenth_of_a_rate() {
     let mut now = start();
     let mut account = Account::new(burst(10.0, 1), true, now);
-    account.waits(Some(0));
+    account.claim(firm(0));
     let (mut online, mut batch) = (0, 0);
     // Online comes ten times as often as it may, and just before the waiting call each time.
     for _ in 0..10_000 {
@@ -197,7 +201,7 @@ fn under_steady_online_load_a_waiting_batch_keeps_a_tenth_of_the_places() {
     let now = start();
     let mut account = Account::new(side_by_side(20), true, now);
     assert!((0..20).all(|_| take(&mut account, now).is_none()));
-    account.waits(Some(0));
+    account.claim(firm(0));
     let mut batch = 0;
     for _ in 0..100 {
         account.ended(Class::Online);
@@ -214,10 +218,10 @@ fn under_steady_online_load_a_waiting_batch_keeps_a_tenth_of_the_places() {
 fn a_new_batch_call_stands_behind_those_that_wait() {
     let now = start();
     let mut account = Account::new(side_by_side(5), false, now);
-    account.waits(Some(0));
+    account.claim(firm(0));
     assert_eq!(ask(&mut [&mut account], Class::Batch, 0, now).denial.unwrap().limit, Kind::Turn);
     assert!(turn(&mut account, now));
-    account.waits(None);
+    account.unclaim(firm(0));
     assert!(ask(&mut [&mut account], Class::Batch, 0, now).denial.is_none());
 }
 
@@ -311,7 +315,7 @@ fn a_waiting_batch_gets_a_tenth_of_a_rate_also_where_places_are_limited_too() {
     let mut now = start();
     let limit = Limit { concurrency: Some(50), ..burst(10.0, 1) };
     let mut account = Account::new(limit, true, now);
-    account.waits(Some(0));
+    account.claim(firm(0));
     let (mut online, mut batch) = (0, 0);
     for _ in 0..10_000 {
         now += Duration::from_millis(10);
@@ -332,8 +336,77 @@ fn a_waiting_batch_gets_a_tenth_of_a_rate_also_where_places_are_limited_too() {
 fn who_stands_behind_a_huge_call_is_told_no_longer_wait_than_two_minutes() {
     let now = start();
     let mut account = Account::new(tokens(60), true, now);
-    account.waits(Some(1_000_000));
+    account.claim(firm(1_000_000));
     (0..9).for_each(|_| assert!(ask(&mut [&mut account], Class::Online, 1, now).denial.is_none()));
     let wait = ask(&mut [&mut account], Class::Online, 60, now).denial.unwrap().wait;
     assert!(wait <= Duration::from_secs(120), "{wait:?}");
+}
+
+#[test]
+fn who_must_wait_elsewhere_is_passed_by_others_but_its_tenth_is_not_forgotten() {
+    let now = start();
+    let mut account = Account::new(burst(1.0, 30), true, now);
+    let loose = Claim { tokens: 0, is_firm: false };
+    account.claim(loose);
+    assert!((0..30).all(|_| take(&mut account, now).is_none()), "nothing is kept for who could not come");
+    let want = Want { tokens: 0, class: Class::Batch, is_turn: true };
+    assert!(account.lack(&want, now).unwrap().is_due);
+    account.unclaim(loose);
+    account.claim(firm(0));
+    let later = now + SECOND;
+    assert!(take(&mut account, later).is_some(), "the next one is the waiting call's");
+    assert!(turn(&mut account, later));
+    assert!(!account.lack(&want, later).unwrap().is_due);
+}
+
+#[test]
+fn batch_calls_in_an_upstreams_line_hold_no_more_than_a_tenth_of_the_places() {
+    let now = start();
+    let mut account = Account::new(side_by_side(20), true, now);
+    assert!((0..2).all(|_| ask(&mut [&mut account], Class::Batch, 0, now).denial.is_none()));
+    account.lines_up(true);
+    assert!(ask(&mut [&mut account], Class::Batch, 0, now).denial.is_none());
+    account.lines_up(true);
+    assert_eq!(ask(&mut [&mut account], Class::Batch, 0, now).denial.unwrap().limit, Kind::Concurrency);
+    account.claim(firm(0));
+    assert!(!turn(&mut account, now), "nor one whose turn it is");
+    assert!((0..17).all(|_| take(&mut account, now).is_none()), "online has all that is left");
+    account.ended(Class::Online);
+    account.lines_up(false);
+    assert!(turn(&mut account, now));
+    // A limit that nobody else comes to is used as its client likes.
+    let mut own = Account::new(side_by_side(3), false, now);
+    own.lines_up(true);
+    own.lines_up(true);
+    assert!((0..3).all(|_| ask(&mut [&mut own], Class::Batch, 0, now).denial.is_none()));
+}
+
+#[test]
+fn a_call_that_is_made_smaller_gives_back_what_it_does_not_want_any_more() {
+    let now = start();
+    let mut account = Account::new(tokens(600), false, now);
+    assert!(ask(&mut [&mut account], Class::Online, 10_000, now).denial.is_none());
+    account.spare(10_000, 100, now);
+    assert_eq!(account.allowance(now).tokens.unwrap().remaining, 500);
+    account.spare(100, 200, now);
+    assert_eq!(account.allowance(now).tokens.unwrap().remaining, 500, "nothing more is taken");
+    account.settle(100, 0, now);
+    assert_eq!(account.allowance(now).tokens.unwrap().remaining, 600);
+}
+
+proptest! {
+    /// An upstream may report any usage: no limit is shut for longer than a minute by it.
+    #[test]
+    fn a_debt_is_worked_off_within_a_minute(limit in 1u64..10_000_000, reports in prop::collection::vec((any::<u64>(), any::<u64>(), 0u64..90), 1..20)) {
+        let mut now = start();
+        let mut account = Account::new(tokens(limit), false, now);
+        for (aside, used, step) in reports {
+            account.settle(aside, used, now);
+            let wait = account.is_empty(now).map_or(Duration::ZERO, |(_, wait)| wait);
+            // And the time of the one token that is asked for.
+            prop_assert!(wait <= SECOND * 60 + SECOND.mul_f64(60.1 / limit as f64), "{wait:?}");
+            now += SECOND * u32::try_from(step).unwrap();
+        }
+        prop_assert_eq!(account.allowance(now + SECOND * 120).tokens.unwrap().remaining, limit);
+    }
 }

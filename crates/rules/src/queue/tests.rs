@@ -45,11 +45,36 @@ fn a_lane_moves_as_a_whole_behind_the_others() {
 #[test]
 fn what_is_not_written_is_decided_by_the_class() {
     let (none, second) = (Patience::default(), Duration::from_secs(1));
-    assert_eq!((none.longest(none, Class::Online), none.depth(Class::Online)), (second, 100));
-    assert_eq!((none.longest(none, Class::Batch), none.depth(Class::Batch)), (30 * second, 1000));
+    assert_eq!((none.longest(Class::Online), none.depth(Class::Online)), (second, 100));
+    assert_eq!((none.longest(Class::Batch), none.depth(Class::Batch)), (30 * second, 1000));
     let wait = |seconds| Patience { max_wait: Some(second * seconds), max_depth: Some(5) };
-    assert_eq!((wait(3).longest(none, Class::Batch), none.longest(wait(4), Class::Online)), (3 * second, 4 * second));
-    assert_eq!((wait(3).longest(wait(2), Class::Batch), wait(3).depth(Class::Batch)), (2 * second, 5));
+    assert_eq!((wait(3).longest(Class::Batch), wait(3).depth(Class::Batch)), (3 * second, 5));
+}
+
+#[test]
+fn a_call_has_one_patience_for_all_its_waits() {
+    let second = Duration::from_secs(1);
+    let none = Patience::default();
+    let wait = |seconds| Patience { max_wait: Some(second * seconds), max_depth: None };
+    let left = |client: Patience, line, waited| client.left(line, Class::Batch, second * waited).as_secs();
+    assert_eq!((left(none, none, 0), left(none, none, 12), left(none, none, 40)), (30, 18, 0));
+    assert_eq!((left(wait(5), none, 2), left(wait(5), wait(2), 2), left(wait(5), wait(2), 4)), (3, 2, 1));
+    assert_eq!(left(none, wait(2), 29), 2, "a line's own bound is for the wait in it");
+    assert_eq!(none.left(wait(4), Class::Online, second), 4 * second);
+}
+
+#[test]
+fn a_queue_is_bounded_by_calls_and_by_what_they_hold() {
+    let mut load = Load::default();
+    assert_eq!(load.has_room(5, 0, 10), Err(Full::Calls));
+    assert_eq!(load.has_room(11, 2, 10), Ok(()), "alone it may be larger");
+    load.join(11);
+    assert_eq!(load.has_room(1, 2, 10), Err(Full::Bytes));
+    load.leave(11);
+    assert!(load.is_none());
+    load.join(4);
+    load.join(6);
+    assert_eq!((load.has_room(0, 2, 10), load.has_room(0, 3, 10)), (Err(Full::Calls), Ok(())));
 }
 
 #[derive(Clone, Debug)]
