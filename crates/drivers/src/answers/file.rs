@@ -163,12 +163,13 @@ impl File {
         Ok(done)
     }
 
-    /// Writes things in the place of what was under their keys.
+    /// Writes things in the place of what was under their keys, as of a turn of the index.
     pub fn put<'a>(
         &mut self,
         things: impl Iterator<Item = (&'a Key, &'a Stored)>,
         turn: u32,
     ) -> Result<Changes, Failure> {
+        let now = Clock.wall();
         self.act(|transaction| {
             let mut changes = Changes::default();
             let mut body = transaction.prepare("INSERT INTO bodies (body) VALUES (?1)")?;
@@ -178,6 +179,10 @@ impl File {
             for (key, stored) in things {
                 let (print, size) = (row::print(key), row::size(stored));
                 changes.gone.extend(remove.one(print)?);
+                // What is over before it is written need not be.
+                if stored.keep_until <= now {
+                    continue;
+                }
                 body.execute([&*stored.body])?;
                 answer.execute(rusqlite::params![
                     print,

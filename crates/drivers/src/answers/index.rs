@@ -48,7 +48,7 @@ pub(super) struct Known {
 }
 
 /// Locks, each held for as long as it takes to look at one entry, or to look one shard through.
-const SHARDS: usize = 64;
+const SHARDS: usize = 256;
 /// What an entry takes in a table that is half full, with its control byte.
 pub(super) const ENTRY: u64 = 42;
 /// Uses are written into the file when they are so many turns newer than what stands there: a sixty-fourth of

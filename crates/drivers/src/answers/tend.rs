@@ -14,16 +14,17 @@ use super::writer::{Room, STEP, Writer};
 const HIGH: u64 = 15;
 const LOW: u64 = 14;
 /// Rows that go in one step.
-const FEW: usize = 256;
+const FEW: usize = 1_024;
 /// Free pages that are given back in one step.
 const PAGES: u64 = 1_024;
 /// Shards of the index that are looked through for what has expired, in one step.
-const SHARDS: usize = 4;
+const SHARDS: usize = 16;
 
 impl Writer<'_> {
     /// One step of each.
     pub fn tend(&mut self) -> Result<(), Failure> {
         self.has_more_to_do = false;
+        self.desk.share_memory();
         let pages = Room::within(self.desk.disk()).pages;
         let used = self.measure()?;
         if self.cut.is_some() || used > pages / 16 * HIGH || self.desk.index.len() > self.desk.most_entries() {

@@ -268,10 +268,8 @@ impl Writer<'_> {
             self.held.drain(..count);
             self.desk.refuse(count as u64);
         })?;
-        let now = Clock.wall();
         let things = self.held.iter().take(count).filter_map(|order| match order {
-            // What is over before it is written need not be.
-            Order::Put(key, stored) if stored.keep_until > now => Some((key, &**stored)),
+            Order::Put(key, stored) => Some((key, &**stored)),
             _ => None,
         });
         match file.put(things, turn) {
@@ -350,8 +348,8 @@ impl Writer<'_> {
     fn apply(&self, changes: Changes) {
         let mut tally = self.tally();
         for gone in changes.gone {
-            // What the index had not heard of yet was not counted.
-            if !self.desk.index.remove(gone.print) {
+            // What the index has not heard of yet is not counted yet.
+            if !self.desk.index.remove(gone.print) && self.loading.is_some() {
                 continue;
             }
             let group = (gone.kind, gone.route);

@@ -208,7 +208,8 @@ pub struct Holding {
 /// key. While what lies under it is out or slow it answers as if nothing were there. Nothing here ever makes
 /// a call wait longer than it wants to.
 pub trait Answers: fmt::Debug + Send + Sync {
-    /// What was put under a key last, up to its `keep_until`. What is in memory, and what is known to be
+    /// What was put under a key last, up to its `keep_until`; where that could not be taken, what was put before
+    /// it. What is in memory, and what is known to be
     /// nowhere, is ready at once; give an answer that comes later a deadline.
     fn get(&self, key: &Key) -> Answer<Option<Arc<Stored>>>;
 
