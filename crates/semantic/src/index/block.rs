@@ -120,7 +120,7 @@ impl Block {
 
     fn compare(&self, row: usize, search: &mut Search<'_>) {
         if let Some((id, vector)) = self.get(row) {
-            search.compare(id, vector);
+            search.compare_advised(id, vector);
         }
     }
 }

@@ -20,7 +20,7 @@ pub(super) const GROUP_WORDS: usize = GROUP / 64;
 /// Planes that are added in one step.
 pub(super) const STEP: usize = 8;
 
-/// Digits of a count: enough for a sixteenth of the widest vector's planes.
+/// Digits of a count: enough for three of 32 planes of the widest vector.
 const DIGITS: usize = 11;
 
 /// The words of a group in one plane.

@@ -10,7 +10,7 @@
 //! What remains is to tell from bits whether they have it. By the random rotation, the part of `o - c` that is
 //! perpendicular to `q - c` is like normal noise in each number. So for a cosine `r` the signs of a number agree with
 //! the probability `Φ(r x / √(1 - r²))`, where `x` is the size of that number of `q - c` in standard deviations. Large
-//! ones tell most: a sixteenth of the numbers says a third of what all could say, half of them four fifths. How many agree has a
+//! ones tell most: a tenth of the numbers says two fifths of what all could say, half of them four fifths. How many agree has a
 //! mean and a deviation; what has fewer than the mean less some deviations is passed over.
 
 use smallvec::SmallVec;
@@ -164,9 +164,9 @@ impl Probe {
     }
 }
 
-/// How many planes are glanced at: of the dimensions a sixteenth, and of narrow vectors more.
+/// How many planes are glanced at: three of 32, and of narrow vectors more.
 fn glanced(dimensions: usize) -> usize {
-    (dimensions / 16).next_multiple_of(STEP).max(64)
+    (dimensions * 3 / 32).next_multiple_of(STEP).max(64)
 }
 
 /// The so many largest numbers, by size.
