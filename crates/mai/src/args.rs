@@ -37,6 +37,21 @@ pub enum Command {
     /// Requests, tokens and cost, including what is not written to the database yet. Sums of several
     /// currencies stand side by side; what has no known price is said to have none.
     Usage(UsageFlags),
+    /// Recommend a threshold for semantic matching, from labelled pairs of questions
+    ///
+    /// A similarity means nothing without the model that it comes from: 0.93 is a copy to one model and any
+    /// question to another. So measure: give pairs of questions that are the same and pairs that only look
+    /// so, at best your own callers' words and their near misses (another number, another product, the
+    /// opposite), fifty of each or more. Each pair's similarity is asked of the embedding route of a gateway
+    /// that runs, and held against the words' own differences, which no match may have (the guards).
+    ///
+    /// The tables say, by threshold, how many of the hits would be right (precision) and how many of the
+    /// paraphrases would be hit (recall), with the guards and without. The recommended threshold is the one
+    /// with most hits at the wished precision. Where none reaches it, this says so and ends with code 1.
+    #[command(
+        after_help = "Pairs are JSON objects, one a line; `lang` and `kind` may be missing:\n  {\"a\": \"How do I get a refund?\", \"b\": \"What are the steps to be refunded?\", \"same\": true}\n  {\"a\": \"How do I open an account?\", \"b\": \"How do I close an account?\", \"same\": false}\nRecords of shadow mode have the same form once somebody has labelled them."
+    )]
+    Calibrate(CalibrateFlags),
     /// Run a scripted upstream: chat, embeddings, rerank, and every kind of fault
     Mock(MockFlags),
 }
@@ -129,6 +144,55 @@ pub struct UsageFlags {
     /// Print CSV instead of a table
     #[arg(long)]
     pub csv: bool,
+}
+
+/// Flags of `calibrate`.
+#[derive(Debug, clap::Args)]
+pub struct CalibrateFlags {
+    /// Labelled pairs, one JSON object a line; `-` for standard input
+    #[arg(value_name = "FILE")]
+    pub pairs: PathBuf,
+    /// The embedding route, as callers name it
+    #[arg(long, value_name = "NAME")]
+    pub route: String,
+    /// The data port of a gateway, or any server with `/v1/embeddings`
+    #[arg(long, value_name = "URL", default_value = "http://127.0.0.1:8080")]
+    pub url: String,
+    /// A client key that may use the route
+    #[arg(long, env = "MAI_KEY", value_name = "KEY", hide_env_values = true)]
+    pub key: Option<String>,
+    /// Of a hundred hits, how many must be right: 0.95 is 95
+    #[arg(long, value_name = "SHARE", default_value_t = 0.95)]
+    pub precision: f64,
+    /// The same, the other way round: the share of false hits that is borne
+    #[arg(long, value_name = "SHARE", conflicts_with = "precision")]
+    pub false_hits: Option<f64>,
+    /// Also put all questions into one store, and ask each of all others
+    #[arg(long)]
+    pub store: bool,
+    /// With `--store`: how far a match must stand above the best entry that is a different question
+    #[arg(long, value_name = "NUMBER,…", default_value = "0,0.02")]
+    pub margin: String,
+    /// Draw the curves into this file
+    #[arg(long, value_name = "FILE")]
+    pub svg: Option<PathBuf>,
+    /// Print JSON instead of tables
+    #[arg(long)]
+    pub json: bool,
+}
+
+impl CalibrateFlags {
+    /// The margins to measure.
+    ///
+    /// # Errors
+    /// A sentence that names the flag.
+    pub fn margins(&self) -> Result<Vec<f64>, String> {
+        let margins = self.margin.split(',').map(|margin| margin.trim().parse::<f64>().ok());
+        let margins = margins.map(|margin| margin.filter(|margin| (0.0..=1.0).contains(margin)));
+        margins
+            .collect::<Option<_>>()
+            .ok_or_else(|| format!("--margin {}: numbers from 0 to 1, such as 0,0.02", self.margin))
+    }
 }
 
 /// Flags of `mock`.

@@ -1,5 +1,6 @@
 //! `mai-gateway`: the commands. Nothing is decided here; each command picks its parts and runs them.
 
+mod calibrate;
 mod check;
 mod explain;
 mod listen;
@@ -30,6 +31,7 @@ fn main() -> ExitCode {
         args::Command::Schema => check::schema(),
         args::Command::Explain(flags) => explain::explain(&flags),
         args::Command::Usage(flags) => usage::usage(&flags),
+        args::Command::Calibrate(flags) => calibrate::calibrate(&flags),
         args::Command::Mock(flags) => mocking::mock(&flags),
     }
 }

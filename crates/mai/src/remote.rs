@@ -4,6 +4,7 @@ use std::io::{Read as _, Write as _};
 use std::net::{TcpStream, ToSocketAddrs as _};
 use std::time::Duration;
 
+use base::Secret;
 use mai::args::AdminAt;
 use serde_json::Value;
 
@@ -45,6 +46,34 @@ pub fn get(at: &AdminAt, path: &str) -> Result<String, String> {
         (_, Some(message)) => Err(format!("{url} answers {status}: {message}")),
         (_, None) => Err(format!("{url} answers {status}, but not as a gateway's admin port does")),
     }
+}
+
+/// What a data port answers to a `POST` of JSON.
+///
+/// # Errors
+/// A sentence that says what is wrong and what to do.
+pub fn post(url: &str, path: &str, key: Option<&Secret>, body: &str) -> Result<String, String> {
+    let host = url.trim_start_matches("http://");
+    let (host, base) = host.split_once('/').map_or((host, String::new()), |(host, base)| (host, format!("/{base}")));
+    let key = key.map(Secret::expose).filter(|key| !key.is_empty());
+    if key.is_some_and(|key| !key.bytes().all(|byte| byte.is_ascii_graphic())) {
+        return Err("the key holds characters that cannot be sent in a header".to_owned());
+    }
+    let bearer = key.map(|key| format!("authorization: Bearer {key}\r\n")).unwrap_or_default();
+    let length = body.len();
+    let request = format!(
+        "POST {base}{path} HTTP/1.0\r\nhost: {host}\r\n{bearer}content-type: application/json\r\ncontent-length: {length}\r\n\r\n{body}"
+    );
+    let answer = exchange(host, &request)
+        .map_err(|error| format!("nobody answers at {url}: {error}; is a gateway running there (`--url`)?"))?;
+    let (head, body) = answer.split_once("\r\n\r\n").ok_or_else(|| format!("what answers at {url} speaks no HTTP"))?;
+    let status = head.split_whitespace().nth(1).unwrap_or_default();
+    if status == "200" {
+        return Ok(body.to_owned());
+    }
+    let told = serde_json::from_str::<Value>(body).ok();
+    let message = told.as_ref().and_then(|told| told.pointer("/error/message")?.as_str());
+    Err(format!("{url}{path} answers {status}: {}", message.unwrap_or("without a reason")))
 }
 
 fn exchange(host: &str, request: &str) -> std::io::Result<String> {

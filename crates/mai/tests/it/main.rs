@@ -2,6 +2,7 @@
 #![expect(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a failed unwrap here is a failed test")]
 
 mod caches;
+mod calibrate;
 mod drain;
 mod hostile;
 mod http;

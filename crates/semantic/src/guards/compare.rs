@@ -92,16 +92,24 @@ pub fn compare(one: &Question, two: &Question) -> Result<(), Guard> {
     if one.words == two.words {
         return Ok(());
     }
-    quantities(one, two)?;
-    if !same_marks(one, two) {
-        return Err(marks(one, two));
-    }
-    persons(one, two)?;
-    mood(one, two)?;
-    let matched = aligned(one, two)?;
-    kinds(one, two)?;
-    directions(one, two, &matched)
+    CHECKS.iter().try_for_each(|check| check(one, two))
 }
+
+/// Every guard that finds a difference, for figures: [`compare`] stops at the first.
+#[must_use]
+pub fn differences(one: &Question, two: &Question) -> Vec<Guard> {
+    match compare(one, two) {
+        Ok(()) => Vec::new(),
+        Err(Guard::Length) => vec![Guard::Length],
+        Err(_) => CHECKS.iter().filter_map(|check| check(one, two).err()).collect(),
+    }
+}
+
+/// Finds one difference.
+type Check = fn(&Question, &Question) -> Result<(), Guard>;
+
+/// From what costs least to what costs most.
+const CHECKS: [Check; 6] = [quantities, marks, persons, mood, kinds, terms];
 
 fn quantities(one: &Question, two: &Question) -> Result<(), Guard> {
     if one.quantities == two.quantities {
@@ -140,14 +148,16 @@ fn quantities(one: &Question, two: &Question) -> Result<(), Guard> {
     })
 }
 
-/// Of marks that differ.
-fn marks(one: &Question, two: &Question) -> Guard {
+fn marks(one: &Question, two: &Question) -> Result<(), Guard> {
+    if same_marks(one, two) {
+        return Ok(());
+    }
     let only = |one: &Question, two: &Question| one.marks.iter().find(|mark| !two.marks.contains(mark)).copied();
-    match only(one, two).or_else(|| only(two, one)) {
+    Err(match only(one, two).or_else(|| only(two, one)) {
         Some(mark) if mark.is_comparison() => Guard::Comparison,
         Some(mark) if mark.is_time() => Guard::Date,
         _ => Guard::Scope,
-    }
+    })
 }
 
 fn mood(one: &Question, two: &Question) -> Result<(), Guard> {
@@ -232,6 +242,12 @@ fn persons(one: &Question, two: &Question) -> Result<(), Guard> {
     };
     let (here, there) = (order(one), order(two));
     if here.len() > 1 && there.len() > 1 && here != there { Err(Guard::Direction) } else { Ok(()) }
+}
+
+/// Whether both speak of the same, in the same parts.
+fn terms(one: &Question, two: &Question) -> Result<(), Guard> {
+    let matched = aligned(one, two)?;
+    directions(one, two, &matched)
 }
 
 /// Pairs of places, of terms that mean the same.

@@ -13,7 +13,7 @@ mod term;
 mod time;
 mod token;
 
-pub use compare::{Guard, compare};
+pub use compare::{Guard, compare, differences};
 pub use fold::LONGEST;
 pub use question::Question;
 

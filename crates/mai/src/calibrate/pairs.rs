@@ -1,0 +1,118 @@
+//! Labelled pairs of questions: one JSON object a line.
+
+use std::io::Read as _;
+use std::path::Path;
+
+use serde_json::Value;
+
+/// A file of pairs larger than this is none.
+const LARGEST: u64 = 64 << 20;
+/// More pairs than these are not measured.
+const MOST: usize = 20_000;
+
+/// Two questions, and whether one answer serves both.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Pair {
+    /// `zh`, `en`, or what the file says.
+    pub lang: String,
+    pub a: String,
+    pub b: String,
+    pub same: bool,
+}
+
+/// The pairs of a file; `-` is standard input.
+///
+/// # Errors
+/// A sentence that names the line.
+pub fn read(path: &Path) -> Result<Vec<Pair>, String> {
+    let mut text = String::new();
+    let failed = |error: std::io::Error| format!("{}: {error}", path.display());
+    if path.as_os_str() == "-" {
+        std::io::stdin().take(LARGEST).read_to_string(&mut text).map_err(failed)?;
+    } else {
+        std::fs::File::open(path).map_err(failed)?.take(LARGEST).read_to_string(&mut text).map_err(failed)?;
+    }
+    parse(&text).map_err(|message| format!("{}: {message}", path.display()))
+}
+
+fn parse(text: &str) -> Result<Vec<Pair>, String> {
+    let lines = text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty());
+    let pairs: Vec<Pair> = lines
+        .map(|(at, line)| pair(line).map_err(|what| format!("line {}: {what}", at + 1)))
+        .collect::<Result<_, _>>()?;
+    let same = pairs.iter().filter(|pair| pair.same).count();
+    match (same, pairs.len()) {
+        (_, 0) => Err(SHAPE.to_owned()),
+        (_, many) if many > MOST => Err(format!("{many} pairs; at most {MOST} are measured")),
+        (0, _) => Err("no pair is labelled `\"same\": true`; recall cannot be measured".to_owned()),
+        (same, all) if same == all => {
+            Err("every pair is labelled `\"same\": true`; without pairs that differ, every threshold looks safe"
+                .to_owned())
+        }
+        _ => Ok(pairs),
+    }
+}
+
+const SHAPE: &str = "no pairs; write one JSON object a line: {\"a\": \"…\", \"b\": \"…\", \"same\": true, \"lang\": \"en\", \"kind\": \"…\"}";
+
+fn pair(line: &str) -> Result<Pair, String> {
+    let row: Value = serde_json::from_str(line).map_err(|error| format!("no JSON: {error}"))?;
+    let text = |name: &str| {
+        let found = row.get(name).and_then(Value::as_str).filter(|text| !text.trim().is_empty());
+        found.map(str::to_owned).ok_or_else(|| format!("needs `{name}`, a question"))
+    };
+    let (a, b) = (text("a")?, text("b")?);
+    let same = row.get("same").and_then(Value::as_bool).ok_or("needs `same`, true or false")?;
+    let lang = row.get("lang").and_then(Value::as_str).map_or_else(|| language(&a, &b), str::to_owned);
+    Ok(Pair { lang, a, b, same })
+}
+
+/// The language of a pair that does not tell.
+fn language(a: &str, b: &str) -> String {
+    let is_han = |sign: char| matches!(sign, '\u{3400}'..='\u{4dbf}' | '\u{4e00}'..='\u{9fff}');
+    if a.chars().chain(b.chars()).any(is_han) { "zh" } else { "en" }.to_owned()
+}
+
+/// The languages, in the order of the file.
+pub fn languages(pairs: &[Pair]) -> Vec<String> {
+    let mut found: Vec<String> = Vec::new();
+    for pair in pairs {
+        if !found.contains(&pair.lang) {
+            found.push(pair.lang.clone());
+        }
+    }
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{languages, parse};
+
+    #[test]
+    fn a_pair_tells_its_language_or_shows_it() {
+        let pairs = parse(concat!(
+            r#"{"a": "报销流程", "b": "怎么报销", "same": true}"#,
+            "\n\n",
+            r#"{"lang": "fr", "a": "où", "b": "quand", "same": false, "kind": "question"}"#,
+            "\n",
+            r#"{"a": "where", "b": "when", "same": false}"#,
+        ))
+        .unwrap();
+        assert_eq!(languages(&pairs), ["zh", "fr", "en"]);
+    }
+
+    #[test]
+    fn a_bad_line_is_named() {
+        let good = r#"{"a": "x", "b": "y", "same": true}"#;
+        for (line, told) in [
+            ("{", "line 2: no JSON"),
+            (r#"{"a": "x", "same": true}"#, "line 2: needs `b`"),
+            (r#"{"a": "x", "b": "y", "same": "yes"}"#, "line 2: needs `same`"),
+        ] {
+            let error = parse(&format!("{good}\n{line}")).unwrap_err();
+            assert!(error.starts_with(told), "{error}");
+        }
+        assert!(parse("\n").unwrap_err().contains("one JSON object a line"));
+        assert!(parse(good).unwrap_err().contains("every pair"));
+    }
+}
