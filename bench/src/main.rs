@@ -10,6 +10,7 @@ mod figures;
 mod limits;
 mod load;
 mod measure;
+mod nearest;
 mod options;
 mod process;
 mod profile;
@@ -20,6 +21,7 @@ mod spread;
 mod streams;
 mod target;
 mod upstream;
+mod vectors;
 mod wire;
 mod workload;
 
@@ -37,6 +39,7 @@ fn main() -> ExitCode {
         "run" => options::Options::parse(rest).and_then(|options| rounds::run(&options)),
         "caches" => options::Options::parse(rest).and_then(|options| caches::run(&options)),
         "limits" => options::Options::parse(rest).and_then(|options| limits::run(&options)),
+        "nearest" => nearest::run(rest),
         "profile" => options::Options::parse(rest).and_then(|options| profile::run(&options)),
         "upstream" => port(rest, 0).and_then(upstream::serve),
         "relay" => port(rest, 0).and_then(|listen| relay::serve(listen, port(rest, 1)?)),

@@ -14,8 +14,10 @@
 //! assert_eq!(found.iter().map(|neighbour| neighbour.id).collect::<Vec<_>>(), [1]);
 //! ```
 //!
-//! **How it works.** A vector is normalised, turned by a fixed random rotation, and kept as 16-bit fixed-point numbers,
-//! from which similarities are computed exactly enough to judge by.
+//! **How it works**, and what it was measured against, is docs/decisions/0012-vector-index.md. In short: a vector is
+//! normalised, turned by a fixed random rotation, and kept as 16-bit fixed-point numbers, from which similarities are
+//! computed exactly enough to judge by. The newest of a partition are all compared. The others stand in blocks, and of
+//! each a few bits are looked at, of 256 vectors at once; those for whom they speak are looked at closer, and few compared.
 //!
 //! **Threads.** A search reads one state of a partition, which never changes, and waits for nobody: inserting and
 //! removing make the next state and swap it in. Those who write to one partition wait for each other.
@@ -131,13 +133,14 @@ const SHARDS: usize = 256;
 /// What a partition costs besides its entries: its place in the table, its locks, an empty state.
 const PARTITION_BYTES: u64 = 512;
 
-/// What an entry costs besides its vector and the bits of it: its id (three times), its norm, its place.
+/// What an entry costs besides its vector and the bits of it: its id, twice, its length, its place.
 const ENTRY_BYTES: u64 = 96;
 
 /// What an entry of so many dimensions is counted for.
 fn entry_bytes(dimensions: usize) -> u64 {
     let dimensions = dimensions as u64;
-    2 * dimensions + dimensions.div_ceil(8) + ENTRY_BYTES
+    // Two bytes for each number, and its bit in two orders.
+    2 * dimensions + 2 * dimensions.div_ceil(8) + ENTRY_BYTES
 }
 
 impl Index {

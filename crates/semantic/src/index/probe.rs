@@ -43,8 +43,8 @@ pub(super) enum Look {
 pub(super) struct Probe {
     /// The planes of the largest numbers.
     pub(super) picks: Vec<Pick>,
-    /// The sides of all numbers, and a one for each of the larger half: 64 numbers a word.
-    sides: SmallVec<[Sides; 16]>,
+    /// The sides of all numbers.
+    sides: SmallVec<[Word; 16]>,
     /// Its distance from the centre.
     distance: f32,
     /// `<q, c> - <c, c>`.
@@ -57,8 +57,9 @@ pub(super) struct Probe {
     expected: [[Expected; 2]; GRID + 1],
 }
 
+/// Of 64 numbers: which lie beyond the centre, and which are of the larger half.
 #[derive(Debug, Clone, Copy, Default)]
-struct Sides {
+struct Word {
     beyond: u64,
     larger: u64,
 }
@@ -93,7 +94,7 @@ impl Probe {
         let mut gaze = [0.0; CLASSES];
         let mut sides = SmallVec::new();
         for values in seen.chunks(64) {
-            let mut word = Sides::default();
+            let mut word = Word::default();
             for (bit, value) in values.iter().enumerate() {
                 let is_larger = value.abs() * scale > MEDIAN;
                 word.beyond |= u64::from(*value > 0.0) << bit;
