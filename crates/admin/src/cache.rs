@@ -43,9 +43,13 @@ pub(crate) async fn stats(State(desk): State<Desk>, headers: HeaderMap) -> Respo
     }
     let (answers, running) = (&desk.live.answers, desk.live.running());
     let stats = answers.stats();
+    // It looks at everything, which may take a tenth of a second: not on the thread that takes connections.
+    let held = answers.clone();
+    let Ok(held) = tokio::task::spawn_blocking(move || held.holdings()).await else {
+        return unavailable("the cache cannot be looked through; please report this");
+    };
     let sums = |(entries, bytes): (u64, u64)| json!({ "entries": entries, "bytes": bytes });
-    let holdings: Vec<Value> = answers
-        .holdings()
+    let holdings: Vec<Value> = held
         .into_iter()
         .map(|holding| {
             json!({
@@ -109,7 +113,11 @@ pub(crate) async fn purge(State(desk): State<Desk>, headers: HeaderMap, body: By
         Ok(which) => which,
         Err((status, wrong)) => return told(status, &wrong),
     };
-    match within(desk.live.answers.purge(&which)).await {
+    let (answers, these) = (desk.live.answers.clone(), which.clone());
+    let Ok(purging) = tokio::task::spawn_blocking(move || answers.purge(&these)).await else {
+        return unavailable("the cache cannot be looked through; please report this");
+    };
+    match within(purging).await {
         Ok(purged) => {
             tracing::info!(by = operator.name, ?which, purged, "cached answers were purged");
             Json(json!({ "purged": purged })).into_response()

@@ -249,6 +249,7 @@ impl Desk {
         self.changed.notify_all();
         let is_idle = |queue: &mut Queue| (queue.orders.is_empty() || !takes) && !queue.is_urgent && !queue.closed;
         queue = match wait {
+            Some(Duration::ZERO) => queue,
             Some(wait) => {
                 self.changed.wait_timeout_while(queue, wait, is_idle).unwrap_or_else(PoisonError::into_inner).0
             }

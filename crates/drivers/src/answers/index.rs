@@ -174,6 +174,7 @@ impl Index {
         self.is_whole.store(true, Relaxed);
     }
 
+    #[cfg(test)]
     pub fn is_whole(&self) -> bool {
         self.is_whole.load(Relaxed)
     }
@@ -212,15 +213,14 @@ impl Index {
         u32::MAX
     }
 
-    /// Up to `most` rows of one shard that are such, and whether that are all of them.
-    pub fn some(&self, shard: usize, most: usize, is_such: impl Fn(Known) -> bool) -> (Vec<u64>, bool) {
-        let Some(shard) = self.shards.get(shard % SHARDS) else { return (Vec::new(), true) };
+    /// Adds rows of one shard that are such, up to `most` in all; whether that are all of the shard.
+    pub fn add_such(&self, shard: usize, most: usize, is_such: &impl Fn(Known) -> bool, to: &mut Vec<u64>) -> bool {
+        let Some(shard) = self.shards.get(shard % SHARDS) else { return true };
         let shard = shard.read().unwrap_or_else(PoisonError::into_inner);
         let known = |slot: &Slot| Known { used: slot.used.load(Relaxed), until: slot.until, size: slot.size };
-        let mut such = shard.iter().filter(|(_, slot)| is_such(known(slot))).map(|(print, _)| print.whole());
-        let some: Vec<u64> = such.by_ref().take(most).collect();
-        let are_all = some.len() < most;
-        (some, are_all)
+        let such = shard.iter().filter(|(_, slot)| is_such(known(slot))).map(|(print, _)| print.whole());
+        to.extend(such.take(most - to.len()));
+        to.len() < most
     }
 
     /// Shards there are.

@@ -18,7 +18,7 @@ use super::row::{self, Found, READ};
 /// Look-ups that may wait; who comes later gets a miss.
 pub(super) const MOST_LOOKUPS: usize = 256;
 /// After a failed reading the file is left alone for so long.
-const REST: Duration = Duration::from_secs(1);
+const REST: Duration = Duration::from_millis(200);
 
 /// How often it is looked whether the file has gone.
 const LOOK: Duration = Duration::from_secs(1);

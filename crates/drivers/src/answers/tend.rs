@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use base::Clock;
 
 use super::file::{Failure, PAGE};
-use super::index::Index;
+use super::index::{Index, Known};
 use super::row;
 use super::writer::{Room, STEP, Writer};
 
@@ -64,21 +64,28 @@ impl Writer<'_> {
             }
         };
         // Once around the index at most; then another cut is made.
-        for _ in 0..Index::shards() {
-            let (some, are_all) = index.some(self.shard, FEW, |known| known.used <= cut);
-            if are_all {
-                self.shard = self.shard.wrapping_add(1);
-            }
-            if !some.is_empty() {
-                let evicted = self.remove(&some)? as u64;
-                self.desk.counts.evicted.fetch_add(evicted, Relaxed);
-                self.has_more_to_do = true;
-                return Ok(());
-            }
+        let some = self.such(Index::shards(), |known| known.used <= cut);
+        if some.is_empty() {
+            self.cut = None;
+            return Ok(());
         }
-        self.cut = None;
-        self.has_more_to_do = !index.is_whole();
+        let evicted = self.remove(&some)? as u64;
+        self.desk.counts.evicted.fetch_add(evicted, Relaxed);
+        self.has_more_to_do = true;
         Ok(())
+    }
+
+    /// A few rows that are such, from so many shards of the index at most.
+    fn such(&mut self, shards: usize, is_such: impl Fn(Known) -> bool) -> Vec<u64> {
+        let mut such = Vec::new();
+        for _ in 0..shards {
+            let are_all = self.desk.index.add_such(self.shard, FEW, &is_such, &mut such);
+            if !are_all {
+                break;
+            }
+            self.shard = self.shard.wrapping_add(1);
+        }
+        such
     }
 
     /// There was no room for a commit: some goes now.
@@ -98,18 +105,12 @@ impl Writer<'_> {
 
     fn drop_expired(&mut self) -> Result<(), Failure> {
         let now = row::seconds(Clock.wall());
-        for _ in 0..SHARDS {
-            let (some, are_all) = self.desk.index.some(self.shard, FEW, |known| known.until < now);
-            if !some.is_empty() {
-                self.remove(&some)?;
-            }
-            if !are_all {
-                self.has_more_to_do = true;
-                return Ok(());
-            }
-            self.shard = self.shard.wrapping_add(1);
+        let some = self.such(SHARDS, |known| known.until < now);
+        if some.is_empty() {
+            return Ok(());
         }
-        Ok(())
+        self.has_more_to_do = true;
+        self.remove(&some).map(|_| ())
     }
 
     fn note_used(&mut self) -> Result<(), Failure> {

@@ -198,19 +198,19 @@ async fn what_was_removed_does_not_come_back_with_a_restart() {
     }
     assert_eq!(answers.remove(&key(1)).await, Ok(true));
     close(answers);
-    let answers = open(&folder.file(), bounds(8, 64));
+    let answers = open_wholly(&folder.file(), bounds(8, 64)).await;
     assert_eq!(answers.remove(&key(2)).await, Ok(true), "also where it is on disk alone");
     assert_eq!(there(&answers, 0..4, 100).await, [0, 3]);
     let which = Which { client: Some("a".into()), ..Which::default() };
     assert_eq!(answers.purge(&which).await, Ok(2));
     close(answers);
-    let answers = open(&folder.file(), bounds(8, 64));
+    let answers = open_wholly(&folder.file(), bounds(8, 64)).await;
     assert_eq!(there(&answers, 0..4, 100).await, [0; 0]);
     answers.put(key(5), stored(5, 100));
     assert_eq!(answers.purge(&Which::default()).await, Ok(1));
     answers.put(key(6), stored(6, 100));
     close(answers);
-    let answers = open(&folder.file(), bounds(8, 64));
+    let answers = open_wholly(&folder.file(), bounds(8, 64)).await;
     assert_eq!(there(&answers, 0..10, 100).await, [6], "what comes behind a purge is kept");
 }
 
@@ -284,7 +284,7 @@ async fn a_damaged_file_is_set_aside() {
         close(answers);
         let names = folder.names();
         assert!(names.iter().any(|name| name.starts_with("cache.db.damaged-")), "{damage}: {names:?}");
-        let answers = open(&folder.file(), bounds(1, 64));
+        let answers = open_wholly(&folder.file(), bounds(1, 64)).await;
         assert_eq!(there(&answers, 1_000..1_001, 10).await, [1_000], "{damage}");
     }
 }
@@ -333,7 +333,7 @@ async fn a_file_of_another_version_is_replaced_and_another_programs_set_aside() 
         close(answers);
         let is_set_aside = folder.names().iter().any(|name| name.contains("damaged"));
         assert_eq!(is_set_aside, is_kept, "{pragma}");
-        assert_eq!(there(&open(&folder.file(), bounds(1, 64)), 1..3, 100).await, [2]);
+        assert_eq!(there(&open_wholly(&folder.file(), bounds(1, 64)).await, 1..3, 100).await, [2]);
     }
 }
 
@@ -456,7 +456,7 @@ async fn bounds_can_change_while_it_runs() {
     answers.bound(bounds(1, 64));
     answers.put(key(2), stored(2, 100));
     close(answers);
-    assert_eq!(there(&open(&folder.file(), bounds(1, 64)), 0..4_000, 100).await, [2]);
+    assert_eq!(there(&open_wholly(&folder.file(), bounds(1, 64)).await, 0..4_000, 100).await, [2]);
 }
 
 #[tokio::test]
@@ -470,7 +470,7 @@ async fn a_file_that_somebody_removed_is_made_again() {
     }
     answers.put(key(2), stored(2, 100));
     close(answers);
-    assert_eq!(there(&open(&folder.file(), bounds(1, 64)), 0..3, 100).await, [2]);
+    assert_eq!(there(&open_wholly(&folder.file(), bounds(1, 64)).await, 0..3, 100).await, [2]);
 }
 
 #[tokio::test]

@@ -27,6 +27,8 @@ const RETRY: (Duration, Duration) = (Duration::from_millis(100), Duration::from_
 const WORTH_TELLING: Duration = Duration::from_millis(500);
 /// Rows that are read or removed in one step.
 pub(super) const STEP: u32 = 2_048;
+/// Rows of which the index hears in one step.
+const CHAPTER: u32 = 16_384;
 /// Things written in one commit at most.
 const BATCH: usize = 512;
 
@@ -189,9 +191,9 @@ impl Writer<'_> {
     /// Lets the index hear of some more rows.
     fn load_some(&mut self) -> Result<(), Failure> {
         let (Some(after), Some(file)) = (self.loading, &self.file) else { return Ok(()) };
-        let rows = file.after(after, STEP)?;
+        let rows = file.after(after, CHAPTER)?;
         let last = rows.last().map(|(touched, _)| touched.print.cast_signed());
-        let is_over = rows.len() < STEP as usize;
+        let is_over = rows.len() < CHAPTER as usize;
         let mut tally = self.tally();
         for (touched, known) in rows {
             // What was written since the start is known already.
