@@ -5,6 +5,7 @@
 //! of an answer ([`Refusal`]), what is written down about it ([`Record`]), and the two seams that
 //! tests replace: [`Clock`] and [`Dice`].
 
+mod cached;
 mod clock;
 mod endpoint;
 mod fault;
@@ -16,6 +17,7 @@ mod refusal;
 mod secret;
 mod usage;
 
+pub use cached::{Cached, Saved};
 pub use clock::{Clock, Dice};
 pub use endpoint::{Endpoint, Family};
 pub use fault::{Class, Fault, Kind, Told};

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::{Cost, Endpoint, Kind, Usage};
+use crate::{Cached, Cost, Endpoint, Kind, Saved, Usage};
 
 /// What a token budget left out of a prompt. Written as headers and log show it:
 /// `history=4,retrieval=2,tokens=1830`.
@@ -344,6 +344,10 @@ pub struct Record {
     pub degraded: Option<Box<str>>,
     /// What the token budget left out of the prompt.
     pub truncated: Option<Truncated>,
+    /// What its cache came to; `None` where there is none.
+    pub cache: Option<Cached>,
+    /// What it would have used, had the answer not been there.
+    pub saved: Option<Box<Saved>>,
     /// What tells the request from others on its endpoint: a hash of the caller's own request id and
     /// one of the body; 0 where there is none. Good for this process alone, and never written down.
     pub fingerprints: [u64; 2],

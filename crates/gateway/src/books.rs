@@ -177,6 +177,7 @@ pub(crate) fn enter(mut record: Record, into: &mut Vec<Entry>) {
         }
     };
     let first = into.len();
+    let (is_hit, saved) = (record.cache.is_some_and(base::Cached::is_hit), record.saved.take());
     let spending = std::mem::take(&mut record.spending);
     if spending.is_empty() {
         into.push(entry(record.upstream, record.model, record.usage.map(|usage| (usage, record.cost))));
@@ -195,6 +196,8 @@ pub(crate) fn enter(mut record: Record, into: &mut Vec<Entry>) {
     }
     if let Some(own) = into.get_mut(first) {
         own.sums.requests = 1;
+        own.sums.cache_hits = u64::from(is_hit);
+        own.sums.tokens_saved = saved.map_or(0, |saved| saved.usage.tokens());
     }
 }
 

@@ -10,22 +10,35 @@ use crate::trail::Trail;
 
 /// A failed call, softened.
 #[derive(Debug)]
-pub enum Softened {
+pub enum Softened<Old> {
     /// A weak answer, marked as such: documents in their given order.
     Answer(Bytes),
+    /// An old answer, marked as such.
+    Stale(Old),
     /// An error all the same.
     Error(Refusal),
 }
 
 /// Softens a failure of the upstreams where that is wished; what is the caller's own fault, a policy's
-/// or the gateway's stays as it is.
+/// or the gateway's stays as it is. `old` finds an expired answer to the same call.
 #[must_use]
-pub fn soften(refusal: Refusal, (route, client): (&Route, &Client), ask: &Ask, trail: &mut Trail) -> Softened {
-    let is_wished = client.on_failure.unwrap_or(route.on_failure) == OnFailure::Degrade;
-    if !is_wished || !is_failure_of_upstreams(&refusal) {
+pub fn soften<Old>(
+    refusal: Refusal,
+    (route, client): (&Route, &Client),
+    ask: &Ask,
+    old: impl FnOnce() -> Option<Old>,
+    trail: &mut Trail,
+) -> Softened<Old> {
+    let wished = client.on_failure.unwrap_or(route.on_failure);
+    if wished == OnFailure::Error || !is_failure_of_upstreams(&refusal) {
         return Softened::Error(refusal);
     }
     let why = refusal.code.row().code;
+    if wished == OnFailure::Stale {
+        let Some(old) = old() else { return Softened::Error(refusal) };
+        trail.record.degraded = Some(why.into());
+        return Softened::Stale(old);
+    }
     trail.record.degraded = Some(why.into());
     if matches!(ask.view, View::Rerank(_)) {
         return Softened::Answer(dialect::rerank::degraded(ask));

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use base::{Dice, Refusal};
-use http::{HeaderMap, HeaderName, HeaderValue};
+use http::{HeaderMap, HeaderName, HeaderValue, header};
 use percent_encoding::{AsciiSet, CONTROLS, utf8_percent_encode};
 use rules::limits::Allowance;
 
@@ -21,6 +21,14 @@ pub const OVERHEAD: HeaderName = HeaderName::from_static("x-mai-overhead-ms");
 pub const TRUNCATED: HeaderName = HeaderName::from_static("x-mai-truncated");
 /// `x-mai-degraded`
 pub const DEGRADED: HeaderName = HeaderName::from_static("x-mai-degraded");
+/// `x-mai-cache`
+pub const CACHE: HeaderName = HeaderName::from_static("x-mai-cache");
+/// `x-mai-cache-id`
+pub const CACHE_ID: HeaderName = HeaderName::from_static("x-mai-cache-id");
+/// `x-mai-kb-version`
+pub const KB_VERSION: HeaderName = HeaderName::from_static("x-mai-kb-version");
+/// `idempotency-key`
+pub const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
 /// `x-mai-queue-ms`
 pub const QUEUE: HeaderName = HeaderName::from_static("x-mai-queue-ms");
 /// `x-should-retry`, which OpenAI's SDKs obey (openai-python, `_base_client.py`, `_should_retry`)
@@ -96,6 +104,61 @@ pub fn timeout(headers: &HeaderMap) -> Result<Option<Duration>, Refusal> {
     match value.to_str().ok().and_then(|text| text.trim().parse::<u64>().ok()) {
         Some(millis) if millis > 0 => Ok(Some(Duration::from_millis(millis))),
         _ => Err(Refusal::field("x-mai-timeout-ms", "x-mai-timeout-ms takes a positive whole number of milliseconds")),
+    }
+}
+
+/// What the caller wishes of caches.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CacheControl {
+    /// `no-cache`: nothing stored is to be served.
+    pub no_cache: bool,
+    /// `no-store`: nothing stored is to be served, and nothing to be stored.
+    pub no_store: bool,
+}
+
+/// `cache-control`, of which these two directives are read (RFC 9111, section 5.2.1).
+#[must_use]
+pub fn cache_control(headers: &HeaderMap) -> CacheControl {
+    let mut wish = CacheControl::default();
+    for value in headers.get_all(header::CACHE_CONTROL) {
+        for directive in value.as_bytes().split(|byte| *byte == b',').map(<[u8]>::trim_ascii) {
+            wish.no_cache |= directive.eq_ignore_ascii_case(b"no-cache");
+            wish.no_store |= directive.eq_ignore_ascii_case(b"no-store");
+        }
+    }
+    wish
+}
+
+/// A longer key or version is refused.
+const LONGEST_NAME: usize = 255;
+
+/// `idempotency-key`; an empty one counts as none.
+///
+/// # Errors
+/// `invalid_request` naming the header when it is too long.
+pub fn idempotency_key(headers: &HeaderMap) -> Result<Option<&[u8]>, Refusal> {
+    let key = headers.get(IDEMPOTENCY_KEY).map(|value| value.as_bytes().trim_ascii());
+    match key.filter(|key| !key.is_empty()) {
+        Some(key) if key.len() > LONGEST_NAME => {
+            let message = format!("idempotency-key takes at most {LONGEST_NAME} bytes");
+            Err(Refusal::field("idempotency-key", message))
+        }
+        key => Ok(key),
+    }
+}
+
+/// `x-mai-kb-version`.
+///
+/// # Errors
+/// `invalid_request` naming the header when it is empty, too long or no text.
+pub fn kb_version(headers: &HeaderMap) -> Result<Option<&str>, Refusal> {
+    let Some(value) = headers.get(KB_VERSION) else { return Ok(None) };
+    match std::str::from_utf8(value.as_bytes()).map(str::trim) {
+        Ok(version) if !version.is_empty() && version.len() <= LONGEST_NAME => Ok(Some(version)),
+        _ => Err(Refusal::field(
+            "x-mai-kb-version",
+            format!("x-mai-kb-version takes a text of 1 to {LONGEST_NAME} bytes"),
+        )),
     }
 }
 

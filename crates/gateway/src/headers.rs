@@ -40,11 +40,17 @@ pub const REQUEST: &[Header] = &[
         "x-mai-side-effects",
         "`true`: this chat call is not to be sent again once it may have reached an upstream, and uses no connection that has sat idle.",
     ),
-    later("idempotency-key", "A repeat with the same key gets the first answer."),
+    row(
+        "idempotency-key",
+        "A repeat with the same key gets the first answer, also while that is on its way; at most 255 bytes.",
+    ),
     later("x-mai-query", "Percent-encoded UTF-8: the bare question inside an assembled prompt."),
-    later("x-mai-kb-version", "The knowledge-base version that this caller's answer rests on."),
+    row(
+        "x-mai-kb-version",
+        "The knowledge-base version that this caller's answer rests on; at most 255 bytes of text.",
+    ),
     later("x-mai-tag", "Matched by `split`."),
-    later("cache-control", "`no-cache` skips the cache's lookup, `no-store` lookup and store."),
+    row("cache-control", "`no-cache` skips the cache's lookup, `no-store` lookup and store."),
 ];
 
 /// What callers are told.
@@ -66,14 +72,14 @@ pub const RESPONSE: &[Header] = &[
     row("cache-control", "`no-cache` on streams."),
     row("x-accel-buffering", "`no` on streams: keeps nginx from gathering the events."),
     row("connection", "`close` with 503 `shutting_down`."),
-    later(
+    row(
         "x-mai-cache",
         "What the cache came to: `hit`, `semantic`, `partial`, `stale`, `shared`, `replay`, `miss`, `bypass`.",
     ),
-    later("x-mai-cache-id", "Names the cached answer for operators."),
+    row("x-mai-cache-id", "Names the cached answer for operators."),
     later("x-mai-cache-similarity", "How near the matched question was."),
-    later("age", "Seconds since a cached answer was stored."),
-    later("x-mai-degraded", "Why the answer is a weak one."),
+    row("age", "Seconds since a cached answer was stored."),
+    row("x-mai-degraded", "Why the answer is a weak one."),
     row("x-mai-truncated", "What the token budget dropped: `history=4,retrieval=2,tokens=1830`."),
     row("x-mai-queue-ms", "Whole milliseconds spent in queues, where the call has waited in one."),
     row(
@@ -128,12 +134,21 @@ mod tests {
             head::ATTEMPTS,
             head::OVERHEAD,
             head::QUEUE,
+            head::CACHE,
+            head::CACHE_ID,
             head::SHOULD_RETRY,
             head::ACCEL_BUFFERING,
         ] {
             assert!(stands(RESPONSE, &name), "{name}");
         }
-        for name in [head::REQUEST_ID, head::TRACEPARENT, head::TIMEOUT, head::SIDE_EFFECTS] {
+        for name in [
+            head::REQUEST_ID,
+            head::TRACEPARENT,
+            head::TIMEOUT,
+            head::SIDE_EFFECTS,
+            head::IDEMPOTENCY_KEY,
+            head::KB_VERSION,
+        ] {
             assert!(stands(REQUEST, &name), "{name}");
         }
     }

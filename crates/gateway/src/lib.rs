@@ -8,6 +8,7 @@
 //! | [`understand`] | reads the body once; finds the route behind the model name |
 //! | [`admit`] | all limits that apply, as one decision; a [`pass`] that gives back |
 //! | [`shape`] | what the call may ask for, and how much of its prompt goes out |
+//! | [`recall`] | what was answered before, and [`flights`] that may be joined |
 //! | [`stake`] | puts aside what the call may use of its client's quota |
 //! | [`plan`] | the route's upstreams in order |
 //! | [`pursue`] | try, judge, move on; [`attempt`] is one try up to the first content |
@@ -32,11 +33,14 @@ pub mod caller_io;
 pub mod degrade;
 pub mod echo;
 pub mod explain;
+pub mod flights;
+pub mod forms;
 pub mod head;
 pub mod headers;
 pub mod identify;
 pub mod inflate;
 pub mod kb_versions;
+pub mod kept;
 pub mod keyring;
 pub mod live;
 pub mod lobby;
@@ -55,8 +59,10 @@ pub mod probe;
 pub mod purse;
 pub mod pursue;
 pub mod raw;
+pub mod recall;
 pub mod refuse;
 pub mod relay;
+pub mod ride;
 pub mod running;
 pub mod seat;
 pub mod serve;

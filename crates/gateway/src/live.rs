@@ -16,6 +16,7 @@ use tokio::sync::Notify;
 use crate::alerts::Alerts;
 use crate::books::{self, Books, Stores};
 use crate::echo::{Echoes, Fingerprints};
+use crate::flights::Flights;
 use crate::kb_versions::KbVersions;
 use crate::log::AccessLog;
 use crate::metrics::Metrics;
@@ -33,6 +34,8 @@ pub struct Live {
     pub clock: Clock,
     /// When the process began.
     began: Instant,
+    /// The same by the wall clock.
+    began_wall: Duration,
     /// Chance.
     pub dice: Dice,
     /// Counters.
@@ -53,6 +56,8 @@ pub struct Live {
     pub books: Books,
     /// What was answered before.
     pub answers: Arc<dyn Answers>,
+    /// Calls that others may wait for too.
+    pub flights: Flights,
     /// Versions of knowledge bases that operators have set.
     pub kb_versions: KbVersions,
     alerts: Arc<Alerts>,
@@ -68,6 +73,9 @@ struct Gathering {
     records: Vec<Record>,
     echoes: Echoes,
 }
+
+/// A wall clock that is so far ahead of the time since the start has been set.
+const SET_FORWARD: Duration = Duration::from_secs(60);
 
 /// Records lie on their sheets so long at most.
 const GATHER: Duration = Duration::from_millis(20);
@@ -101,11 +109,13 @@ impl Live {
         Ok(Arc::new(Self {
             clock: Clock,
             began: Clock.now(),
+            began_wall: Clock.wall(),
             dice,
             metrics,
             log,
             books,
             answers: stores.answers,
+            flights: Flights::default(),
             kb_versions,
             alerts: kept.purses.alerts(),
             running: ArcSwap::from_pointee(running),
@@ -224,6 +234,7 @@ impl Live {
                 echoes.note(&record, age.saturating_sub(record.took), &self.metrics);
                 self.log.append(&record);
                 self.metrics.count_cost(&record, &running.snapshot.currency);
+                self.metrics.caches.count(&record, &running.snapshot.currency);
                 charge(&running, &record, &self.metrics);
                 books::enter(record, &mut entries);
             }
@@ -241,6 +252,15 @@ impl Live {
             tokio::time::sleep(GATHER).await;
             self.gather();
         }
+    }
+
+    /// The wall clock for what grows old in caches: it goes on evenly from the start, also where it is set
+    /// back. Where it is set forward, as on a machine that began with a wrong time, it is believed.
+    #[must_use]
+    pub fn wall(&self) -> Duration {
+        let evenly = self.began_wall + self.clock.now().saturating_duration_since(self.began);
+        let wall = self.clock.wall();
+        if wall > evenly + SET_FORWARD { wall } else { evenly }
     }
 
     /// The metrics of every request that has ended, as Prometheus reads them.

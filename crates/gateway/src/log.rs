@@ -151,7 +151,7 @@ fn line(out: &mut Vec<u8>, record: &Record) {
     out.extend_from_slice(record.outcome.as_str().as_bytes());
     out.push(b'"');
     push_name(out, "code", record.code.as_deref());
-    out.extend_from_slice(b",\"cache\":null");
+    push_name(out, "cache", record.cache.map(base::Cached::as_str));
     push_number(out, "tokens_in", record.usage.map(|usage| usage.prompt));
     push_number(out, "tokens_out", record.usage.map(|usage| usage.completion));
     push_key(out, "cost");
@@ -277,6 +277,8 @@ mod tests {
             queued: Duration::ZERO,
             degraded: None,
             truncated: None,
+            cache: None,
+            saved: None,
             fingerprints: [0; 2],
         }
     }

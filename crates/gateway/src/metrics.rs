@@ -3,8 +3,11 @@
 //! Labels come from the configuration and from closed sets, never from what callers send. The
 //! handles that a call needs are looked up once and kept, so that counting costs an atomic.
 
+mod caches;
+mod table;
+
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 use base::{Attempt, AttemptOutcome, Record};
@@ -13,93 +16,8 @@ use prometheus::{
     IntGaugeVec, Opts, Registry, TextEncoder,
 };
 
-/// One row of the table of metrics.
-#[derive(Clone, Copy, Debug)]
-pub struct Metric {
-    /// The name, unit at its end.
-    pub name: &'static str,
-    /// `counter`, `gauge` or `histogram`.
-    pub kind: &'static str,
-    /// Its labels; none holds anything that a caller wrote.
-    pub labels: &'static [&'static str],
-    /// What it says.
-    pub meaning: &'static str,
-}
-
-macro_rules! metrics {
-    ($($id:ident: $kind:literal $name:literal [$($label:literal),*] $meaning:literal;)*) => {
-        $(const $id: Metric = Metric { name: $name, kind: $kind, labels: &[$($label),*], meaning: $meaning };)*
-        /// Every metric of this version, in the order of the reference.
-        pub const METRICS: &[Metric] = &[$($id),*];
-    };
-}
-
-metrics! {
-    REQUESTS: "counter" "mai_requests_total" ["route", "client", "status", "outcome", "cache"]
-        "Requests by how they ended; `unknown` where no configured route or client was named.";
-    DURATION: "histogram" "mai_request_duration_seconds" ["route"]
-        "From a request's arrival to the last byte of its answer.";
-    FIRST_TOKEN: "histogram" "mai_time_to_first_token_seconds" ["route"]
-        "From a streaming request's arrival to its first content.";
-    ATTEMPTS: "counter" "mai_upstream_attempts_total" ["route", "upstream", "outcome"]
-        "Tries at upstreams by how they ended.";
-    UPSTREAM_DURATION: "histogram" "mai_upstream_duration_seconds" ["upstream"]
-        "From the start of a try to its end; a stream's: to its last byte.";
-    HEALTHY: "gauge" "mai_upstream_healthy" ["provider"]
-        "1 while the provider answers its health probes, 0 while it does not; of providers with `health` alone.";
-    TOKENS: "counter" "mai_tokens_total" ["route", "client", "kind"]
-        "Tokens by kind: prompt (cached ones included), completion, cached.";
-    QUEUE_DEPTH: "gauge" "mai_queue_depth" ["route", "priority"]
-        "Calls that wait in a queue: for a limit or for a place at an upstream.";
-    QUEUE_WAIT: "histogram" "mai_queue_wait_seconds" ["priority"]
-        "Time that calls spent in queues, of those that have waited in one.";
-    CONCURRENCY: "gauge" "mai_upstream_concurrency" ["provider", "kind"]
-        "Calls side by side of providers with `concurrency`: `in_use`, and the `limit`, which moves where it is adaptive.";
-    REJECTED: "counter" "mai_rejected_total" ["client", "reason"]
-        "Requests that the gateway refused before any upstream was tried, by outcome.";
-    INFLIGHT: "gauge" "mai_inflight_requests" ["route"]
-        "Requests whose answer has not ended.";
-    OVERHEAD: "histogram" "mai_overhead_seconds" []
-        "Time of a request not spent waiting for an upstream or in a queue, up to the first byte of its answer.";
-    RELOADS: "counter" "mai_config_reloads_total" ["result"]
-        "Configuration reloads: ok, rejected.";
-    DIMENSION: "counter" "mai_embedding_dimension_mismatch_total" ["route", "upstream"]
-        "Answers withheld because their vectors have another dimension than the route's.";
-    TRUNCATED: "counter" "mai_truncated_tokens_total" ["route"]
-        "Tokens that the token budget left out of prompts.";
-    RETRIES: "counter" "mai_retries_total" ["route", "result"]
-        "Waits for one more try of a call: taken, or withheld because the route's retry budget was spent.";
-    REPEATED: "counter" "mai_repeated_requests_total" ["client"]
-        "Requests whose client had sent the same request id or the same body within a minute: somebody besides the gateway retries.";
-    MIRRORED: "counter" "mai_mirrored_total" ["route", "upstream", "outcome"]
-        "Copies of calls by how they ended, as tries do; `skipped` where too many were under way or the upstream took no calls.";
-    BREAKER_STATE: "gauge" "mai_breaker_state" ["upstream"]
-        "Breakers: 0 closed, 1 half open (one trial at a time, or growing back), 2 open; the worst of the routes that share an upstream.";
-    BREAKER_CHANGES: "counter" "mai_breaker_transitions_total" ["upstream", "state"]
-        "How often a breaker came to a state: closed, half_open, open.";
-    RESTING: "gauge" "mai_upstream_resting" ["upstream"]
-        "1 while a throttled upstream rests.";
-    CONNECTIONS: "gauge" "mai_connections" []
-        "Open connections of callers.";
-    COST: "counter" "mai_cost_total" ["route", "client"]
-        "What calls cost, in the currency of the price list (USD, or that of the `prices` file); calls at unknown prices are not in it.";
-    COST_OTHER: "counter" "mai_cost_other_total" ["route", "client", "currency"]
-        "What calls cost whose prices are in another currency than the price list's.";
-    QUOTA_USED: "gauge" "mai_quota_used_ratio" ["client", "kind"]
-        "The share of its quota that a client has used in the period that runs, by kind: tokens, cost.";
-    QUOTA_WARNINGS: "counter" "mai_quota_warnings_total" ["client", "kind"]
-        "How often a client has come to one of the shares of its quota that are warned of.";
-    QUOTA_UNCOUNTED: "counter" "mai_quota_uncounted_total" ["client"]
-        "Requests that a quota of money could not count, or not whole: at an unknown price, or in another currency.";
-    QUOTAS_UNREAD: "gauge" "mai_quotas_unread" []
-        "Clients whose quota counts this process alone, since the usage ledger has not told yet what was used before.";
-    USAGE_WAITING: "gauge" "mai_usage_entries_waiting" []
-        "Entries of the usage ledger that are in memory alone: more than a few, and the database cannot be written.";
-    USAGE_LOST: "counter" "mai_usage_requests_lost_total" []
-        "Requests whose usage was lost since memory for it was full while the database could not be written.";
-    LOG_LOST: "gauge" "mai_log_lines_lost" []
-        "Access-log lines that could not be written since the start.";
-}
+use table::*;
+pub use table::{METRICS, Metric};
 
 /// Seconds: a model call takes from a millisecond (cache, refusal) to minutes (long streams).
 const CALLS: &[f64] =
@@ -134,7 +52,8 @@ struct Tried {
 /// The counters of one route used by one client.
 #[derive(Debug)]
 struct Pair {
-    ok: IntCounter,
+    /// By what the cache came to; the first of routes without one.
+    ok: [OnceLock<IntCounter>; 1 + base::Cached::ALL.len()],
     prompt: IntCounter,
     completion: IntCounter,
     cached: IntCounter,
@@ -170,6 +89,8 @@ pub struct Metrics {
     log_lost: IntGauge,
     cost: CounterVec,
     cost_other: CounterVec,
+    /// Those of caches.
+    pub caches: caches::Caches,
     quota_used: GaugeVec,
     quota_warnings: IntCounterVec,
     quota_uncounted: IntCounterVec,
@@ -237,6 +158,7 @@ impl Metrics {
             connections: gauge(&CONNECTIONS)?.with_label_values::<&str>(&[]),
             cost: amount(&COST)?,
             cost_other: amount(&COST_OTHER)?,
+            caches: caches::Caches::new(&registry)?,
             quota_used: share(&QUOTA_USED)?,
             quota_warnings: counter(&QUOTA_WARNINGS)?,
             quota_uncounted: counter(&QUOTA_UNCOUNTED)?,
@@ -407,7 +329,7 @@ impl Metrics {
         let ok = record.status == 200 && record.outcome == base::Outcome::Ok;
         if let (true, Some(route), Some(client)) = (ok, &record.route, &record.client) {
             let pair = self.pair(&mut last, route, client);
-            pair.ok.inc();
+            self.count_ok(pair, (route, client), record.cache);
             pair.duration.observe(record.took.as_secs_f64());
             if let Some(usage) = record.usage {
                 pair.prompt.inc_by(usage.prompt);
@@ -419,15 +341,23 @@ impl Metrics {
         self.count_other(record, route);
     }
 
+    fn count_ok(&self, pair: &Pair, (route, client): (&str, &str), cached: Option<base::Cached>) {
+        let new = || self.requests.with_label_values(&[route, client, "200", "ok", cache_label(cached)]);
+        if let Some(ok) = pair.ok.get(cached.map_or(0, |cached| 1 + cached as usize)) {
+            ok.get_or_init(new).inc();
+        }
+    }
+
     fn count_other(&self, record: &Record, route: &str) {
         let client = record.client.as_deref().unwrap_or(UNKNOWN);
         let mut digits = itoa::Buffer::new();
         let status = digits.format(record.status);
         let outcome = record.outcome.as_str();
-        self.requests.with_label_values(&[route, client, status, outcome, ""]).inc();
+        self.requests.with_label_values(&[route, client, status, outcome, cache_label(record.cache)]).inc();
         self.duration.with_label_values(&[route]).observe(record.took.as_secs_f64());
         let refused = !matches!(record.outcome, base::Outcome::Ok | base::Outcome::CallerGone);
-        if record.attempts.is_empty() && refused {
+        // A call that waited for another's was not refused: the other has tried.
+        if record.attempts.is_empty() && refused && record.cache != Some(base::Cached::Shared) {
             self.rejected.with_label_values(&[client, outcome]).inc();
         }
         if let Some(usage) = record.usage {
@@ -467,7 +397,7 @@ impl Metrics {
         let pair = pairs.entry((route.clone(), client.clone())).or_insert_with(|| {
             let tokens = |kind| self.tokens.with_label_values(&[&**route, &**client, kind]);
             Arc::new(Pair {
-                ok: self.requests.with_label_values(&[&**route, &**client, "200", "ok", ""]),
+                ok: std::array::from_fn(|_| OnceLock::new()),
                 prompt: tokens("prompt"),
                 completion: tokens("completion"),
                 cached: tokens("cached"),
@@ -476,6 +406,10 @@ impl Metrics {
         });
         pair.clone()
     }
+}
+
+fn cache_label(cached: Option<base::Cached>) -> &'static str {
+    cached.map_or("", base::Cached::as_str)
 }
 
 #[cfg(test)]

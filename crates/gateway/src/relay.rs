@@ -53,6 +53,7 @@ pub struct Relay {
     probed: bool,
     seen_done: bool,
     over: bool,
+    broken: Option<(Outcome, Refusal)>,
 }
 
 /// How long the end of the upstream's body is waited for once the stream has said that it is done.
@@ -90,6 +91,7 @@ impl Relay {
             probed: false,
             seen_done: false,
             over: false,
+            broken: None,
             passage,
         }
     }
@@ -241,6 +243,7 @@ impl Relay {
     fn give_up(&mut self, refusal: &Refusal, outcome: Outcome, attempt: AttemptOutcome) -> std::io::Result<Bytes> {
         self.opened.flow = None;
         self.trail.record.code = Some(refusal.code.row().code.into());
+        self.broken = Some((outcome, refusal.clone()));
         self.end(outcome, attempt);
         if self.opened.raw.is_some() {
             return Err(std::io::Error::other("the upstream's answer broke off"));
@@ -272,8 +275,21 @@ impl Relay {
         self.passage.presence.idle();
     }
 
+    /// Whether the last byte that the caller needs is out.
+    #[must_use]
+    pub fn is_done(&self) -> bool {
+        self.opened.decoder.progress().done
+    }
+
+    /// How it broke off, where it did.
+    #[must_use]
+    pub const fn broken(&self) -> Option<&(Outcome, Refusal)> {
+        self.broken.as_ref()
+    }
+
     /// The upstream's word, or a guess that errs high.
-    fn usage(&self) -> Usage {
+    #[must_use]
+    pub fn usage(&self) -> Usage {
         let progress = self.opened.decoder.progress();
         progress.usage.unwrap_or(Usage {
             prompt: self.passage.prompt_guess,

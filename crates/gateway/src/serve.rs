@@ -1,6 +1,11 @@
 //! The spine: one request from its head to its answer, step by step. The only module that knows
 //! the steps and their order.
 
+mod answers;
+mod cacheable;
+mod keep;
+mod lead;
+
 use std::pin::Pin;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -16,16 +21,19 @@ use tokio::sync::watch;
 
 use crate::attempt::{Errand, Landed};
 use crate::caller_io::Presence;
-use crate::degrade::Softened;
+use crate::degrade::{self, Softened};
+use crate::flights::{self, Form, Head, Rider};
 use crate::mirror::Copy;
 use crate::pursue::{Call, Won, pursue};
+use crate::recall::Found;
 use crate::relay::{Passage, Relay};
+use crate::ride::Ride;
 use crate::running::{RouteState, Running};
 use crate::shape::Shaped;
 use crate::trail::Trail;
 use crate::wire::{Reply, Unread, throw_away};
 use crate::worker::Worker;
-use crate::{admit, batch, degrade, head, identify, mirror, models, plan, refuse, shape, stake, understand};
+use crate::{admit, batch, head, identify, mirror, models, plan, recall, refuse, shape, stake, understand};
 
 /// What the requests of one connection share.
 #[derive(Debug)]
@@ -105,7 +113,10 @@ fn answered(connection: Arc<Connection>, parts: Parts, body: Incoming, mut trail
             told = tell(&connection, &parts, body, &mut trail) => told,
             () = connection.presence.cut_short() => Err(End::Refused(shutting_down())),
         };
-        end(&connection, told, trail)
+        match told {
+            Ok(Told::Leads(lead)) => Box::pin(lead::lead(&connection, *lead, trail)).await,
+            told => end(&connection, told, trail),
+        }
     })
 }
 
@@ -114,8 +125,18 @@ fn end(connection: &Connection, told: Result<Told, End>, trail: Trail) -> Result
     match told {
         Ok(Told::Whole(body, outcome)) => {
             connection.presence.idle();
-            Ok(whole(body, outcome, trail))
+            Ok(answers::own(body, outcome, trail))
         }
+        Ok(Told::Kept(found, running, route)) => {
+            connection.presence.idle();
+            Ok(answers::kept(*found, (&running, &route), &connection.worker.live, trail))
+        }
+        Ok(Told::Shared(landed, body, form)) => {
+            connection.presence.idle();
+            Ok(answers::landed(&landed, body, form != Form::Whole, trail))
+        }
+        Ok(Told::Rides(rider, head)) => Ok(rides(connection, rider, &head, trail)),
+        Ok(Told::Leads(_)) => Err(Gone),
         Ok(Told::Won(won)) => Ok(answer(connection, *won, trail)),
         Err(End::Refused(refusal)) => {
             connection.presence.idle();
@@ -139,6 +160,14 @@ enum Told {
     Whole(Bytes, Outcome),
     /// An upstream's.
     Won(Box<Answered>),
+    /// A stored one.
+    Kept(Box<Found>, Arc<Running>, Arc<Route>),
+    /// That of another's call, whole.
+    Shared(Arc<flights::Landed>, Bytes, Form),
+    /// That of another's call, as it comes.
+    Rides(Rider, Head),
+    /// Others may wait for it too.
+    Leads(Box<lead::Lead>),
 }
 
 /// An upstream's answer, and to what.
@@ -173,18 +202,31 @@ async fn tell(connection: &Connection, parts: &Parts, mut body: Incoming, trail:
     trail.record.fingerprints = fingerprints(&worker.live, &parts.headers, &ask);
     let route = understand::route(&running.snapshot, &client, &ask)?.clone();
     let Some(state) = running.state(&route) else {
-        return Err(Refusal::new(Code::InternalError, "the route has no state; please report this").into());
+        return Err(internal().into());
     };
     trail.on_route(&route.name, state.shown.clone(), state.counts.inflight.clone());
     let deadline = trail.began() + deadline(&route, &client, &parts.headers)?;
     admit::admit(&running, (&client, &route), &ask, deadline, trail).await?;
     let shaped = shape::shape(ask, (&route, state), (&client, deadline), &worker.live.vocabularies, trail).await?;
     admit::weigh(&route, &client, &shaped.ask, trail);
-    let caller = (&*client, &parts.headers, deadline);
+    let errands = Errands::of((&running, &route), (&client, &parts.headers), &shaped.ask, (worker, trail));
+    if route.cache.is_on() || parts.headers.contains_key(head::IDEMPOTENCY_KEY) {
+        let asked = (&shaped.ask, errands.first);
+        let wish = recall::wish(&worker.live, &running, (&route, &client, &parts.headers), asked, trail)?;
+        if let Some(wish) = wish {
+            let call = cacheable::Cacheable { running, route, client, shaped, errands, deadline, wish };
+            return match recall::at_hand(&worker.live, &call.wish) {
+                Some(found) => Ok(call.found(connection, found)),
+                None => Box::pin(call.told(connection, trail)).await,
+            };
+        }
+    }
+    let caller = (&*client, &errands, deadline);
     match seek(&connection.worker, (&running, &route, state), caller, &shaped, trail).await {
         Ok(won) => Ok(Told::Won(Box::new(Answered { won, ask: shaped.ask, route }))),
-        Err(refusal) => match degrade::soften(refusal, (&route, &client), &shaped.ask, trail) {
+        Err(refusal) => match degrade::soften(refusal, (&route, &client), &shaped.ask, || None::<Found>, trail) {
             Softened::Answer(body) => Ok(Told::Whole(body, Outcome::UpstreamDegraded)),
+            Softened::Stale(_) => Err(internal().into()),
             Softened::Error(refusal) => Err(refusal.into()),
         },
     }
@@ -242,19 +284,43 @@ fn deadline(route: &Route, client: &Client, headers: &HeaderMap) -> Result<Durat
     Ok(shorter.fold(route.deadline, Duration::min))
 }
 
+/// What the rest of the story must know of the caller's headers.
+pub struct Errands {
+    /// False for a call that its caller has marked as having side effects.
+    pub is_idempotent: bool,
+    /// Sent upstream where the caller sent one.
+    pub traceparent: Option<HeaderValue>,
+    /// The upstream that the route's split has chosen.
+    pub first: Option<usize>,
+}
+
+impl Errands {
+    fn of(
+        (running, route): (&Running, &Route),
+        (client, headers): (&Client, &HeaderMap),
+        ask: &Ask,
+        (worker, trail): (&Worker, &Trail),
+    ) -> Self {
+        let used = || running.purses.of(client).map(|purse| purse.used(trail.record.time));
+        Self {
+            is_idempotent: !(ask.endpoint.family() == base::Family::Chat && head::side_effects(headers)),
+            traceparent: head::traceparent(headers).cloned(),
+            first: plan::branch(route, client, (headers, ask, &used), &worker.dice),
+        }
+    }
+}
+
 /// From a request that is understood to an upstream's answer.
 async fn seek(
     worker: &Arc<Worker>,
     (running, route, state): (&Arc<Running>, &Arc<Route>, &RouteState),
-    (client, headers, deadline): (&Client, &HeaderMap, Instant),
+    (client, errands, deadline): (&Client, &Errands, Instant),
     Shaped { ask, too_small }: &Shaped,
     trail: &mut Trail,
 ) -> Result<Won, Refusal> {
     let request_id = trail.request_id.clone();
-    let errand = Errand { ask, request_id: &request_id, traceparent: head::traceparent(headers) };
-    let is_idempotent = !(ask.endpoint.family() == base::Family::Chat && head::side_effects(headers));
-    let used = || running.purses.of(client).map(|purse| purse.used(trail.record.time));
-    let first = plan::branch(route, client, (headers, ask, &used), &worker.dice);
+    let Errands { is_idempotent, first, .. } = *errands;
+    let errand = Errand { ask, request_id: &request_id, traceparent: errands.traceparent.as_ref() };
     let parts = batch::parts(ask, route)?;
     let sent = if parts.is_empty() { std::slice::from_ref(ask) } else { &parts };
     stake::stake(running, client, (route, first), sent, trail).await?;
@@ -273,6 +339,10 @@ async fn seek(
     Box::pin(batch::pursue_parts(&call, &parts, &mut trail.tries)).await
 }
 
+fn internal() -> Refusal {
+    Refusal::new(Code::InternalError, "the route has no state; please report this")
+}
+
 fn shutting_down() -> Refusal {
     Refusal::new(Code::ShuttingDown, "the gateway is stopping; send the call again").after(Duration::from_secs(1))
 }
@@ -280,64 +350,50 @@ fn shutting_down() -> Refusal {
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
 const EVENTS: HeaderValue = HeaderValue::from_static("text/event-stream; charset=utf-8");
 
-/// The gateway's own answer.
-fn whole(body: Bytes, outcome: Outcome, mut trail: Trail) -> Response<Reply> {
-    let mut response = Response::new(Reply::whole(body));
-    response.headers_mut().insert(header::CONTENT_TYPE, JSON);
-    trail.record.status = 200;
-    trail.conclude(response.headers_mut(), None, outcome);
-    response
-}
-
 /// An upstream's answer.
 fn answer(connection: &Connection, answered: Answered, mut trail: Trail) -> Response<Reply> {
-    let Answered { won: Won { landed, upstream, shown, visit, is_counted }, ask, route } = answered;
-    trail.answered_by(&upstream);
+    let Answered { won, ask, route } = answered;
+    trail.answered_by(&won.upstream);
     trail.record.status = 200;
-    let mut headers = HeaderMap::with_capacity(6);
-    headers.insert(head::UPSTREAM, shown);
-    let body = match landed {
+    let Won { landed, upstream, shown, visit, is_counted } = won;
+    let opened = match landed {
+        Landed::Stream(opened) => opened,
         Landed::Whole(answer, kind) => {
-            let kind = kind.unwrap_or(if answer.is_stream { EVENTS } else { JSON });
-            headers.insert(header::CONTENT_TYPE, kind);
-            if answer.is_stream {
-                unbuffered(&mut headers);
-                trail.first_content();
-            }
-            if !is_counted {
-                trail.used(ask.used(&answer));
-            }
-            trail.conclude(&mut headers, Some(base::AttemptOutcome::Ok), Outcome::Ok);
+            let (body, headers) = answers::whole((answer, kind), (shown, is_counted), &ask, &mut trail);
+            let mut response = Response::new(Reply::whole(body));
+            *response.headers_mut() = headers;
+            trail.conclude(response.headers_mut(), Some(base::AttemptOutcome::Ok), Outcome::Ok);
             connection.presence.idle();
-            Reply::whole(answer.body)
-        }
-        Landed::Stream(opened) => {
-            connection.presence.answering();
-            trail.dress(&mut headers);
-            headers.insert(header::CONTENT_TYPE, opened.raw.clone().unwrap_or(EVENTS));
-            if opened.raw.is_none() {
-                unbuffered(&mut headers);
-            }
-            let passage = Passage {
-                worker: connection.worker.clone(),
-                upstream,
-                visit,
-                timeout: route.timeout,
-                presence: connection.presence.clone(),
-                cut: connection.cut.clone(),
-                prompt_guess: ask.prompt_estimate(),
-            };
-            Reply::Stream(Box::new(Relay::new(*opened, passage, trail)))
+            return response;
         }
     };
-    let mut response = Response::new(body);
+    connection.presence.answering();
+    let headers = answers::begun(&shown, opened.raw.as_ref(), &mut trail);
+    let passage = Passage {
+        worker: connection.worker.clone(),
+        upstream,
+        visit,
+        timeout: route.timeout,
+        presence: connection.presence.clone(),
+        cut: connection.cut.clone(),
+        prompt_guess: ask.prompt_estimate(),
+    };
+    let mut response = Response::new(Reply::Stream(Box::new(Relay::new(*opened, passage, trail))));
     *response.headers_mut() = headers;
     response
 }
 
-fn unbuffered(headers: &mut HeaderMap) {
-    headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-cache"));
-    headers.insert(head::ACCEL_BUFFERING, HeaderValue::from_static("no"));
+/// An answer that comes from another's call.
+fn rides(connection: &Connection, rider: Rider, head: &Head, mut trail: Trail) -> Response<Reply> {
+    connection.presence.answering();
+    trail.record.status = 200;
+    trail.first_content();
+    let raw = (!head.is_events).then_some(&head.content_type);
+    let headers = answers::begun(&head.shown, raw, &mut trail);
+    let ride = Ride::new(rider, Some(trail), connection.presence.clone(), head.is_events);
+    let mut response = Response::new(Reply::Ride(Box::new(ride)));
+    *response.headers_mut() = headers;
+    response
 }
 
 /// `/healthz` and `/readyz`: no key, no record, nothing of the configuration.

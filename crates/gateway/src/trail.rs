@@ -1,16 +1,17 @@
 //! What happened in one request so far, and the guard that turns it into exactly one record.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::time::{Duration, Instant};
 
-use base::{Attempt, AttemptOutcome, Clock, Outcome, Record, Spending, Spent, Usage};
+use base::{Attempt, AttemptOutcome, Clock, Cost, Outcome, Record, Spending, Spent, Usage};
 use config::Upstream;
 use http::{HeaderMap, HeaderValue};
 use rules::limits::Allowance;
 use rules::prices::Price;
 use rules::shares::Class;
 use rules::tokens::Amounts;
+use state::answers::Key;
 
 use crate::head;
 use crate::live::Live;
@@ -42,6 +43,10 @@ pub struct Trail {
     pub stake: Option<Stake>,
     /// What the model costs that answers.
     price: Option<Arc<Price>>,
+    /// Names the stored answer, or the place where this one may be stored.
+    pub cache_id: Option<Key>,
+    /// Of a call that leads a flight: its caller has left, and the flight goes on for others.
+    pub departed: Option<Arc<AtomicBool>>,
     began: Instant,
     running: Option<Arc<AtomicI64>>,
     overhead_is_known: bool,
@@ -224,6 +229,8 @@ impl Trail {
             allowance: Allowance::default(),
             stake: None,
             price: None,
+            cache_id: None,
+            departed: None,
             record,
             lesson: None,
             began,
@@ -263,8 +270,11 @@ impl Trail {
         }
     }
 
-    /// The first content of a stream goes out now.
+    /// The first content of a stream goes out now; not to a leader who has left its flight.
     pub fn first_content(&mut self) {
+        if self.has_departed() {
+            return;
+        }
         self.record.first_content = Some(self.live.clock.now().duration_since(self.began));
     }
 
@@ -280,6 +290,12 @@ impl Trail {
         }
         if let Some(truncated) = &self.record.truncated {
             headers.insert(head::TRUNCATED, head::named(&truncated.to_string()));
+        }
+        if let Some(cache) = self.record.cache {
+            headers.insert(head::CACHE, HeaderValue::from_static(cache.as_str()));
+            if let Some(id) = &self.cache_id {
+                headers.insert(head::CACHE_ID, head::named(&id.to_string()));
+            }
         }
         head::allowance(headers, &self.allowance);
         if !self.tries.queued().is_zero() {
@@ -304,6 +320,15 @@ impl Trail {
         self.record.cost = self.price.as_ref().and_then(|price| price.of(usage));
     }
 
+    /// What the answer has consumed: itself, else the parts that it is made of.
+    #[must_use]
+    pub fn used_so_far(&self) -> (Option<Usage>, Option<Cost>) {
+        match self.record.usage {
+            Some(usage) => (Some(usage), self.record.cost.clone()),
+            None => (self.tries.spending.usage(), self.tries.spending.cost()),
+        }
+    }
+
     /// The answer is whole: puts what is known into its headers, and the request has ended, its last try
     /// so, where an upstream has answered. One look at the clock is enough for all of it.
     pub fn conclude(&mut self, headers: &mut HeaderMap, tried: Option<AttemptOutcome>, outcome: Outcome) {
@@ -314,6 +339,22 @@ impl Trail {
             self.tries.ended(tried, Some(200), now);
         }
         self.ended(outcome, now);
+    }
+
+    fn has_departed(&self) -> bool {
+        self.departed.as_ref().is_some_and(|departed| departed.load(Ordering::Relaxed))
+    }
+
+    /// The leader of a flight may have left before the end that the others see.
+    fn seen(&mut self, outcome: Outcome) -> Outcome {
+        if !self.has_departed() {
+            return outcome;
+        }
+        if self.record.first_content.is_none() {
+            self.record.status = CALLER_GONE;
+        }
+        self.record.code = None;
+        Outcome::CallerGone
     }
 
     /// The request has ended. Only the first word counts.
@@ -327,6 +368,7 @@ impl Trail {
         if std::mem::replace(&mut self.ended, true) {
             return;
         }
+        let outcome = self.seen(outcome);
         self.record.outcome = outcome;
         let unfinished = if outcome == Outcome::CallerGone { AttemptOutcome::Gone } else { AttemptOutcome::Cancelled };
         self.tries.ended(unfinished, None, now);
@@ -399,6 +441,8 @@ fn blank() -> Record {
         queued: Duration::ZERO,
         degraded: None,
         truncated: None,
+        cache: None,
+        saved: None,
         fingerprints: [0; 2],
     }
 }

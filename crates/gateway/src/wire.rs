@@ -10,6 +10,7 @@ use http_body::{Body, Frame, SizeHint};
 
 use crate::caller_io::Presence;
 use crate::relay::Relay;
+use crate::ride::Ride;
 
 /// An answer's body on its way to the caller.
 #[derive(Debug)]
@@ -18,6 +19,8 @@ pub enum Reply {
     Whole(Option<Bytes>),
     /// As it comes.
     Stream(Box<Relay>),
+    /// As it comes, to several callers.
+    Ride(Box<Ride>),
 }
 
 impl Reply {
@@ -37,6 +40,7 @@ impl Body for Reply {
         match &mut *self {
             Self::Whole(body) => Poll::Ready(body.take().map(|body| Ok(Frame::data(body)))),
             Self::Stream(relay) => relay.poll_bytes(cx).map(|piece| piece.map(|piece| piece.map(Frame::data))),
+            Self::Ride(ride) => ride.poll_bytes(cx).map(|piece| piece.map(|piece| piece.map(Frame::data))),
         }
     }
 
@@ -47,7 +51,7 @@ impl Body for Reply {
     fn size_hint(&self) -> SizeHint {
         match self {
             Self::Whole(body) => SizeHint::with_exact(body.as_ref().map_or(0, |body| body.len() as u64)),
-            Self::Stream(_) => SizeHint::default(),
+            Self::Stream(_) | Self::Ride(_) => SizeHint::default(),
         }
     }
 }

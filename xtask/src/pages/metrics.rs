@@ -1,6 +1,6 @@
 //! metrics.md: what Prometheus sees.
 
-use base::{AttemptOutcome, Outcome};
+use base::{AttemptOutcome, Cached, Outcome};
 use gateway::metrics::METRICS;
 
 use super::{code, codes, head, table};
@@ -26,8 +26,14 @@ const LABELS: &[(&str, &str)] = &[
     ("priority", "`online`, `batch`."),
     ("currency", "As the price's."),
     ("state", "`closed`, `half_open`, `open`."),
-    ("cache", "Empty in this version; later which cache answered."),
-    ("result", "Of a reload: `ok`, `rejected`. Of a wait for one more try: `taken`, `withheld`."),
+    (
+        "cache",
+        "Of requests: what the cache came to, as the table below says; empty where the route has none. Of look-ups: `exact`, `embedding`, `rerank`, `semantic`.",
+    ),
+    (
+        "result",
+        "Of a reload: `ok`, `rejected`. Of a wait for one more try: `taken`, `withheld`. Of look-ups: `hit`, `miss`, `stale`.",
+    ),
 ];
 
 pub fn page() -> String {
@@ -36,6 +42,7 @@ pub fn page() -> String {
     });
     let labels = LABELS.iter().map(|(name, meaning)| vec![code(name), (*meaning).to_owned()]);
     let outcomes = Outcome::ALL.map(|outcome| vec![code(outcome.as_str()), outcome.meaning().to_owned()]);
+    let caches = Cached::ALL.map(|cached| vec![code(cached.as_str()), cached.meaning().to_owned()]);
     let tries = AttemptOutcome::ALL.map(|outcome| vec![code(outcome.as_str()), outcome.meaning().to_owned()]);
     [
         head("Metrics", "`METRICS` in crates/gateway/src/metrics.rs and the outcomes in crates/base/src/record.rs"),
@@ -48,6 +55,8 @@ pub fn page() -> String {
         table(&["outcome", "meaning"], outcomes),
         "\n## Outcomes of tries at upstreams\n".to_owned(),
         table(&["outcome", "meaning"], tries),
+        "\n## What the cache came to\n\nAlso `x-mai-cache`, and `cache` in the access log.\n".to_owned(),
+        table(&["cache", "meaning"], caches),
     ]
     .concat()
 }

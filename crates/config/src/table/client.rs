@@ -1,7 +1,7 @@
 //! Who may call.
 
 use super::Preset::{Is, Nothing, Words};
-use super::{CACHES, Key, Kind, SHARE, Section, key, needed};
+use super::{Key, Kind, SHARE, Section, key, needed};
 
 pub(super) const SECTIONS: &[Section] = &[Section { under: &["clients[]."], keys: CLIENT }];
 
@@ -34,8 +34,7 @@ const CLIENT: &[Key] = &[
     key("quota.per", Kind::Choice(&["day", "month"]), Is("month"), "The period."),
     key("quota.timezone", Kind::Text, Is("UTC"), "Where periods begin at midnight, such as `Asia/Shanghai`."),
     key("quota.warn", Kind::List(&SHARE), Is("[0.8, 0.95]"), "Shares at which a warning is given."),
-    key("on_failure", Kind::Choice(&["error", "degrade", "stale"]), Words("the route's"), "Overrides the route's.")
-        .except("stale", CACHES),
-    key("cache", Kind::Table, Nothing, "Cached answers.").with(CACHES),
+    key("on_failure", Kind::Choice(&["error", "degrade", "stale"]), Words("the route's"), "Overrides the route's."),
+    key("cache", Kind::Table, Nothing, "Cached answers."),
     key("cache.scope", Kind::Choice(&["client", "route"]), Words("the route's"), "Overrides the route's."),
 ];

@@ -1,7 +1,7 @@
 //! What concerns the whole process, and groups of keys that stand at several places.
 
 use super::Preset::{Is, Nothing, Words};
-use super::{ADMIN_API, CACHES, COUNT, HTTP, Key, Kind, RATE, RECORDS, SHARED_STATE, Section, TELEMETRY, key, needed};
+use super::{ADMIN_API, COUNT, HTTP, Key, Kind, RATE, RECORDS, SHARED_STATE, Section, TELEMETRY, key, needed};
 
 pub(super) const SECTIONS: &[Section] = &[
     Section { under: &[""], keys: PROCESS },
@@ -17,8 +17,7 @@ const PROCESS: &[Key] = &[
         Kind::Name,
         Is("default"),
         "Part of every cache key and shared-state key: environments never share state.",
-    )
-    .with(CACHES),
+    ),
     key(
         "listen",
         Kind::Address,

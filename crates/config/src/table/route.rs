@@ -194,8 +194,7 @@ const FAILURE: &[Key] = &[
         Kind::Choice(&["error", "degrade", "stale"]),
         Is("error"),
         "What callers get when nothing answered: an error, a marked weak answer, or an expired cached one.",
-    )
-    .except("stale", CACHES),
+    ),
 ];
 
 const SHAPING: &[Key] = &[
@@ -206,7 +205,7 @@ const SHAPING: &[Key] = &[
     key("context.retrieval.tag", Kind::Text, Nothing, "They stand between `<tag>` and `</tag>`."),
     key("context.retrieval.role", Kind::Text, Nothing, "They are messages of this role."),
     key("context.retrieval.name", Kind::Text, Nothing, "They are messages with this `name`."),
-    key("cache", Kind::Table, Nothing, "Cached answers.").with(CACHES),
+    key("cache", Kind::Table, Nothing, "Cached answers."),
 ];
 
 const CACHE: &[Key] = &[
@@ -215,7 +214,8 @@ const CACHE: &[Key] = &[
         Kind::Choice(&["off", "exact", "semantic"]),
         Is("off"),
         "`exact` knows the same call again, `semantic` also the same question in other words.",
-    ),
+    )
+    .except("semantic", CACHES),
     key("ttl", Kind::Duration, Is("1h"), "How long an answer is served."),
     key(
         "scope",

@@ -7,6 +7,7 @@ mod breakers;
 #[cfg(test)]
 mod budget;
 #[cfg(test)]
+mod caches;
 mod choice;
 #[cfg(test)]
 mod chunks;
@@ -17,7 +18,11 @@ mod embeddings;
 #[cfg(test)]
 mod failover;
 #[cfg(test)]
+mod flights;
+#[cfg(test)]
 mod http;
+#[cfg(test)]
+mod idempotency;
 #[cfg(test)]
 mod keys;
 #[cfg(test)]

@@ -146,6 +146,10 @@ fn odd_bytes_in_headers_are_never_the_gateways_fault() {
                 assert!(answer.status < 500, "{name}: {}", answer.text());
                 let id = answer.header("x-request-id").unwrap();
                 assert!(!id.is_empty() && id.bytes().all(|byte| byte.is_ascii_graphic() || byte == b' '), "{id}");
+                if name == "idempotency-key" && value.len() > 255 {
+                    assert_eq!(answer.json()["error"]["param"], "idempotency-key");
+                    continue;
+                }
                 let call = a.calls().pop().unwrap();
                 assert_eq!(call.request.header("x-request-id"), Some(id));
             }

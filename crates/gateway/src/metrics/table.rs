@@ -1,0 +1,97 @@
+//! The one table of metrics.
+
+/// One row of the table of metrics.
+#[derive(Clone, Copy, Debug)]
+pub struct Metric {
+    /// The name, unit at its end.
+    pub name: &'static str,
+    /// `counter`, `gauge` or `histogram`.
+    pub kind: &'static str,
+    /// Its labels; none holds anything that a caller wrote.
+    pub labels: &'static [&'static str],
+    /// What it says.
+    pub meaning: &'static str,
+}
+
+macro_rules! metrics {
+    ($($id:ident: $kind:literal $name:literal [$($label:literal),*] $meaning:literal;)*) => {
+        $(pub(super) const $id: Metric = Metric { name: $name, kind: $kind, labels: &[$($label),*], meaning: $meaning };)*
+        /// Every metric of this version, in the order of the reference.
+        pub const METRICS: &[Metric] = &[$($id),*];
+    };
+}
+
+metrics! {
+    REQUESTS: "counter" "mai_requests_total" ["route", "client", "status", "outcome", "cache"]
+        "Requests by how they ended; `unknown` where no configured route or client was named.";
+    DURATION: "histogram" "mai_request_duration_seconds" ["route"]
+        "From a request's arrival to the last byte of its answer.";
+    FIRST_TOKEN: "histogram" "mai_time_to_first_token_seconds" ["route"]
+        "From a streaming request's arrival to its first content.";
+    ATTEMPTS: "counter" "mai_upstream_attempts_total" ["route", "upstream", "outcome"]
+        "Tries at upstreams by how they ended.";
+    UPSTREAM_DURATION: "histogram" "mai_upstream_duration_seconds" ["upstream"]
+        "From the start of a try to its end; a stream's: to its last byte.";
+    HEALTHY: "gauge" "mai_upstream_healthy" ["provider"]
+        "1 while the provider answers its health probes, 0 while it does not; of providers with `health` alone.";
+    TOKENS: "counter" "mai_tokens_total" ["route", "client", "kind"]
+        "Tokens by kind: prompt (cached ones included), completion, cached.";
+    QUEUE_DEPTH: "gauge" "mai_queue_depth" ["route", "priority"]
+        "Calls that wait in a queue: for a limit or for a place at an upstream.";
+    QUEUE_WAIT: "histogram" "mai_queue_wait_seconds" ["priority"]
+        "Time that calls spent in queues, of those that have waited in one.";
+    CONCURRENCY: "gauge" "mai_upstream_concurrency" ["provider", "kind"]
+        "Calls side by side of providers with `concurrency`: `in_use`, and the `limit`, which moves where it is adaptive.";
+    REJECTED: "counter" "mai_rejected_total" ["client", "reason"]
+        "Requests that the gateway refused before any upstream was tried, by outcome.";
+    INFLIGHT: "gauge" "mai_inflight_requests" ["route"]
+        "Requests whose answer has not ended.";
+    OVERHEAD: "histogram" "mai_overhead_seconds" []
+        "Time of a request not spent waiting for an upstream or in a queue, up to the first byte of its answer.";
+    RELOADS: "counter" "mai_config_reloads_total" ["result"]
+        "Configuration reloads: ok, rejected.";
+    DIMENSION: "counter" "mai_embedding_dimension_mismatch_total" ["route", "upstream"]
+        "Answers withheld because their vectors have another dimension than the route's.";
+    TRUNCATED: "counter" "mai_truncated_tokens_total" ["route"]
+        "Tokens that the token budget left out of prompts.";
+    RETRIES: "counter" "mai_retries_total" ["route", "result"]
+        "Waits for one more try of a call: taken, or withheld because the route's retry budget was spent.";
+    REPEATED: "counter" "mai_repeated_requests_total" ["client"]
+        "Requests whose client had sent the same request id or the same body within a minute: somebody besides the gateway retries.";
+    MIRRORED: "counter" "mai_mirrored_total" ["route", "upstream", "outcome"]
+        "Copies of calls by how they ended, as tries do; `skipped` where too many were under way or the upstream took no calls.";
+    BREAKER_STATE: "gauge" "mai_breaker_state" ["upstream"]
+        "Breakers: 0 closed, 1 half open (one trial at a time, or growing back), 2 open; the worst of the routes that share an upstream.";
+    BREAKER_CHANGES: "counter" "mai_breaker_transitions_total" ["upstream", "state"]
+        "How often a breaker came to a state: closed, half_open, open.";
+    RESTING: "gauge" "mai_upstream_resting" ["upstream"]
+        "1 while a throttled upstream rests.";
+    CONNECTIONS: "gauge" "mai_connections" []
+        "Open connections of callers.";
+    COST: "counter" "mai_cost_total" ["route", "client"]
+        "What calls cost, in the currency of the price list (USD, or that of the `prices` file); calls at unknown prices are not in it.";
+    COST_OTHER: "counter" "mai_cost_other_total" ["route", "client", "currency"]
+        "What calls cost whose prices are in another currency than the price list's.";
+    LOOKUPS: "counter" "mai_cache_lookups_total" ["route", "cache", "result"]
+        "Look-ups in caches by what they came to; of embeddings, inputs.";
+    TOKENS_SAVED: "counter" "mai_tokens_saved_total" ["route", "client"]
+        "Tokens that answers from caches, and answers shared with another call, would have used.";
+    COST_SAVED: "counter" "mai_cost_saved_total" ["route", "client"]
+        "What those answers would have cost, in the currency of the price list.";
+    SECONDS_SAVED: "counter" "mai_seconds_saved_total" ["route", "client"]
+        "Time that callers did not wait, since their answers were there: that of the first answer, less their own.";
+    QUOTA_USED: "gauge" "mai_quota_used_ratio" ["client", "kind"]
+        "The share of its quota that a client has used in the period that runs, by kind: tokens, cost.";
+    QUOTA_WARNINGS: "counter" "mai_quota_warnings_total" ["client", "kind"]
+        "How often a client has come to one of the shares of its quota that are warned of.";
+    QUOTA_UNCOUNTED: "counter" "mai_quota_uncounted_total" ["client"]
+        "Requests that a quota of money could not count, or not whole: at an unknown price, or in another currency.";
+    QUOTAS_UNREAD: "gauge" "mai_quotas_unread" []
+        "Clients whose quota counts this process alone, since the usage ledger has not told yet what was used before.";
+    USAGE_WAITING: "gauge" "mai_usage_entries_waiting" []
+        "Entries of the usage ledger that are in memory alone: more than a few, and the database cannot be written.";
+    USAGE_LOST: "counter" "mai_usage_requests_lost_total" []
+        "Requests whose usage was lost since memory for it was full while the database could not be written.";
+    LOG_LOST: "gauge" "mai_log_lines_lost" []
+        "Access-log lines that could not be written since the start.";
+}

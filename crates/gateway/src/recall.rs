@@ -1,0 +1,298 @@
+//! What was answered before, and what is being answered now: a call that need not go upstream does not.
+//!
+//! In this order: the first answer to the same idempotency key; a stored answer to the same call; a call in
+//! flight that asks the same. Who finds nothing leads a flight, which others then find.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use base::{Cached, Code, Endpoint, Family, Outcome, Refusal};
+use bytes::Bytes;
+use config::{CacheScope, Client, Route};
+use dialect::Ask;
+use http::HeaderMap;
+use rules::cache_key::{KeyBuilder, body_fingerprint};
+use rules::pursuit::deadline_exceeded;
+use state::answers::{Key, Kind, Stored};
+
+use crate::flights::{Arrival, Boarded, End, Form, Head, Landed, Names, Passenger, Promise, Rider};
+use crate::live::Live;
+use crate::running::Running;
+use crate::trail::Trail;
+use crate::{forms, head, kept};
+
+/// What a look-up that is not answered from memory may take; then it has found nothing.
+const LOOK: Duration = Duration::from_millis(100);
+/// How often a caller boards another flight when one ends for reasons of its leader's own; then it goes alone.
+const MOST_FLIGHTS: usize = 4;
+
+/// What a call wants of the caches.
+#[derive(Clone, Debug)]
+pub struct Wish {
+    /// What it asks for.
+    pub endpoint: Endpoint,
+    /// What it is known by.
+    pub names: Names,
+    /// Stored answers to the same call may be served.
+    pub may_look: bool,
+    /// What its answer is stored as.
+    pub kind: Kind,
+    /// Whom it is stored for; `None` where the route's callers share it.
+    pub owner: Option<Arc<str>>,
+    /// The knowledge base that it rests on.
+    pub kb_version: Option<Arc<str>>,
+    /// Who calls, and how the answer is wanted.
+    pub passenger: Passenger,
+}
+
+/// What was found.
+#[derive(Debug)]
+pub enum Recalled {
+    /// Nothing, and nobody is to wait for this call: it goes upstream by itself.
+    Alone,
+    /// An answer.
+    Found(Found),
+    /// Nothing: the call leads a flight.
+    Leads(Rider),
+    /// A flight whose answer has begun, and is taken as it comes.
+    Begun(Rider, Head),
+    /// A flight that has landed, and its answer in the caller's form.
+    Landed(Arc<Landed>, Bytes),
+    /// A flight that has failed, or took longer than the caller may wait.
+    Failed(Refusal),
+}
+
+/// A stored answer that is to be served.
+#[derive(Debug)]
+pub struct Found {
+    /// As it is stored.
+    pub stored: Arc<Stored>,
+    /// In the caller's form.
+    pub body: Bytes,
+    /// Which is a stream of events.
+    pub is_stream: bool,
+    /// What found it.
+    pub how: Cached,
+}
+
+/// What a call wants of the caches; `None` where neither its route nor the caller wants anything. Notes in the
+/// trail that nothing was found, or looked for.
+///
+/// # Errors
+/// `invalid_request` for a header that cannot be read.
+pub fn wish(
+    live: &Live,
+    running: &Running,
+    (route, client, headers): (&Route, &Client, &HeaderMap),
+    (ask, first): (&Ask, Option<usize>),
+    trail: &mut Trail,
+) -> Result<Option<Wish>, Refusal> {
+    let repeat = head::idempotency_key(headers)?;
+    if repeat.is_none() && !route.cache.is_on() {
+        return Ok(None);
+    }
+    let environment = running.snapshot.general.environment.as_bytes();
+    let replay = repeat.map(|key| Promise {
+        client: client.name.clone(),
+        key: Key(KeyBuilder::new("replay").part(environment).part(client.name.as_bytes()).part(key).finish()),
+        fingerprint: body_fingerprint(ask.endpoint.tail(), &ask.body),
+        form: forms::form(ask),
+    });
+    let mut wish = Wish {
+        endpoint: ask.endpoint,
+        names: Names { answer: None, replay },
+        may_look: false,
+        kind: if ask.endpoint.family() == Family::Rerank { Kind::Ranking } else { Kind::Answer },
+        owner: None,
+        kb_version: None,
+        passenger: Passenger {
+            client: client.name.clone(),
+            class: client.class,
+            form: forms::form(ask),
+            allotted: Duration::ZERO,
+        },
+    };
+    // Vectors are cached one by one, where a batch is made.
+    if route.cache.is_on() && ask.endpoint.family() != Family::Embeddings {
+        let control = head::cache_control(headers);
+        let scope = client.cache_scope.unwrap_or(route.cache.scope);
+        wish.owner = (scope == CacheScope::Client).then(|| client.name.clone());
+        wish.kb_version = match head::kb_version(headers)? {
+            Some(version) => Some(version.into()),
+            None => live.kb_versions.of(&route.name).or_else(|| route.cache.kb_version.clone()),
+        };
+        if !control.no_store {
+            wish.names.answer = key(environment, route, &wish, (ask, first));
+        }
+        wish.may_look = wish.names.answer.is_some() && !control.no_cache;
+        trail.record.cache = Some(if wish.may_look { Cached::Miss } else { Cached::Bypass });
+        trail.cache_id = wish.names.answer;
+    }
+    Ok((wish.names.answer.is_some() || wish.names.replay.is_some()).then_some(wish))
+}
+
+/// All that decides a call's answer; `None` where it cannot be told.
+fn key(environment: &[u8], route: &Route, wish: &Wish, (ask, first): (&Ask, Option<usize>)) -> Option<Key> {
+    let tier = route.upstreams.first().map(|upstream| upstream.tier);
+    let leads = |(at, upstream): &(usize, &Arc<config::Upstream>)| match first {
+        Some(first) => *at == first,
+        None => Some(upstream.tier) == tier,
+    };
+    let models: smallvec::SmallVec<[&[u8]; 4]> =
+        route.upstreams.iter().enumerate().filter(leads).map(|(_, upstream)| upstream.label.as_bytes()).collect();
+    let branch = first.and_then(|first| route.upstreams.get(first)).map(|upstream| upstream.name.as_bytes());
+    let builder = KeyBuilder::new(wish.kind.as_str())
+        .part(environment)
+        .part(route.name.as_bytes())
+        .option(wish.owner.as_ref().map(|owner| owner.as_bytes()))
+        .option(wish.kb_version.as_ref().map(|version| version.as_bytes()))
+        .option(branch)
+        .list(models.into_iter());
+    builder.content(|sink| ask.deciding(sink)).ok().map(|builder| Key(builder.finish()))
+}
+
+/// A stored answer that is at hand, in memory: for the call that need not wait for anything.
+#[must_use]
+pub fn at_hand(live: &Live, wish: &Wish) -> Option<Found> {
+    let (Some(key), true, None) = (&wish.names.answer, wish.may_look, &wish.names.replay) else { return None };
+    let state::Answer::Ready(Some(stored)) = live.answers.get(key) else { return None };
+    found(stored, wish, live.wall(), Cached::Hit)
+}
+
+/// Finds an answer, or waits for one in flight, or leaves it to the caller to lead. Beside it an expired answer,
+/// where there is one.
+///
+/// # Errors
+/// `idempotency_conflict`.
+pub async fn recall(
+    live: &Live,
+    wish: &Wish,
+    deadline: Instant,
+    trail: &mut Trail,
+) -> Result<(Recalled, Option<Arc<Stored>>), Refusal> {
+    let mut stale = None;
+    for _ in 0..MOST_FLIGHTS {
+        if let Some(found) = replay(live, wish).await? {
+            return Ok((Recalled::Found(found), stale));
+        }
+        if let Some(key) = wish.names.answer.as_ref().filter(|_| wish.may_look) {
+            match look(live, key).await {
+                Some(stored) if !stored.is_fresh(live.wall()) => stale = Some(stored),
+                Some(stored) => {
+                    if let Some(found) = found(stored, wish, live.wall(), Cached::Hit) {
+                        return Ok((Recalled::Found(found), stale));
+                    }
+                }
+                None => {}
+            }
+            // Here the semantic cache has its place: an exact miss is in hand, and nobody flies yet.
+        }
+        let is_fresh = wish.names.answer.is_some() && !wish.may_look;
+        match live.flights.board(&wish.names, &wish.passenger, is_fresh) {
+            Boarded::Alone => return Ok((Recalled::Alone, stale)),
+            Boarded::Conflict => return Err(conflict()),
+            Boarded::Leads(rider) => match late(live, wish) {
+                None => return Ok((Recalled::Leads(rider), stale)),
+                Some(found) => {
+                    // Who has boarded in between finds it too.
+                    rider.flight.land(End::PassedOn);
+                    live.flights.close(&rider.flight);
+                    return Ok((Recalled::Found(found), stale));
+                }
+            },
+            Boarded::Follows(rider) => {
+                if let Some(recalled) = ride(rider, wish, deadline, trail).await {
+                    return Ok((recalled, stale));
+                }
+            }
+        }
+    }
+    Ok((Recalled::Alone, stale))
+}
+
+/// What has been stored by a flight that landed between the look-up and the boarding.
+fn late(live: &Live, wish: &Wish) -> Option<Found> {
+    let key = wish.names.answer.as_ref().filter(|_| wish.may_look)?;
+    let state::Answer::Ready(Some(stored)) = live.answers.get(key) else { return None };
+    found(stored, wish, live.wall(), Cached::Hit)
+}
+
+/// The first answer to the same idempotency key.
+async fn replay(live: &Live, wish: &Wish) -> Result<Option<Found>, Refusal> {
+    let Some(promise) = &wish.names.replay else { return Ok(None) };
+    let Some(stored) = look(live, &promise.key).await.filter(|stored| stored.is_fresh(live.wall())) else {
+        return Ok(None);
+    };
+    let Some((length, facts)) = kept::read(&stored.body) else { return Ok(None) };
+    if facts.fingerprint != Some(promise.fingerprint) {
+        return Err(conflict());
+    }
+    let (body, is_stream) = (kept::body(&stored, length), facts.is_stream);
+    Ok(Some(Found { stored, body, is_stream, how: Cached::Replay }))
+}
+
+fn conflict() -> Refusal {
+    let message = "this idempotency-key came with another body before; a new call needs a new key";
+    Refusal { param: Some("idempotency-key".into()), ..Refusal::new(Code::IdempotencyConflict, message) }
+}
+
+async fn look(live: &Live, key: &Key) -> Option<Arc<Stored>> {
+    match live.answers.get(key) {
+        state::Answer::Ready(stored) => stored,
+        state::Answer::Later(coming) => tokio::time::timeout(LOOK, coming).await.ok().flatten(),
+    }
+}
+
+/// A stored answer in the caller's form, where it is fresh.
+fn found(stored: Arc<Stored>, wish: &Wish, now: Duration, how: Cached) -> Option<Found> {
+    if !stored.is_fresh(now) {
+        return None;
+    }
+    served(stored, wish, how)
+}
+
+/// A stored answer in the caller's form, be it expired.
+#[must_use]
+pub fn served(stored: Arc<Stored>, wish: &Wish, how: Cached) -> Option<Found> {
+    let (length, _) = kept::read(&stored.body)?;
+    let body = forms::in_form(wish.endpoint, kept::body(&stored, length), wish.passenger.form)?;
+    let is_stream = wish.passenger.form != Form::Whole;
+    Some(Found { stored, body, is_stream, how })
+}
+
+/// Rides with another's call; `None` where that ended for reasons of its leader's own.
+async fn ride(mut rider: Rider, wish: &Wish, deadline: Instant, trail: &mut Trail) -> Option<Recalled> {
+    trail.tries.pause();
+    let arrival = tokio::time::timeout_at(deadline.into(), rider.arrival()).await;
+    trail.tries.wait_ends();
+    let shared = match arrival {
+        Err(_elapsed) => return Some(Recalled::Failed(deadline_exceeded())),
+        Ok(Arrival::Begun(head)) => Recalled::Begun(rider, head),
+        Ok(Arrival::Over(End::Landed(landed))) => {
+            let whole = landed.whole.clone()?;
+            let body =
+                if landed.is_stream { whole } else { forms::in_form(wish.endpoint, whole, wish.passenger.form)? };
+            Recalled::Landed(landed, body)
+        }
+        Ok(Arrival::Over(End::Broken(broken))) => Recalled::Failed(broken.refusal.clone()),
+        Ok(Arrival::Over(End::Refused(refusal))) if is_leaders_own(&refusal, &rider.flight.leader, &wish.passenger) => {
+            return None;
+        }
+        Ok(Arrival::Over(End::Refused(refusal))) => Recalled::Failed((*refusal).clone()),
+        Ok(Arrival::Over(End::PassedOn)) => return None,
+    };
+    trail.record.cache = Some(Cached::Shared);
+    Some(shared)
+}
+
+/// Whether a call failed for reasons that need not be those of another that waits for it: its client's policy,
+/// or a shorter deadline.
+fn is_leaders_own(refusal: &Refusal, leader: &Passenger, other: &Passenger) -> bool {
+    match refusal.code.row().outcome {
+        Outcome::PolicyQuota | Outcome::PolicyQueued | Outcome::PolicyLimited | Outcome::PolicyDenied => {
+            leader.client != other.client
+        }
+        Outcome::UpstreamTimeout => other.allotted > leader.allotted,
+        _ => false,
+    }
+}

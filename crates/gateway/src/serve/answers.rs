@@ -1,0 +1,147 @@
+//! What the story comes to, as a response: the gateway's own answer, an upstream's, a stored one.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use base::{Cached, Cost, Outcome, Refusal, Saved};
+use bytes::Bytes;
+use config::{Client, Route};
+use dialect::{Answer, Ask};
+use http::{HeaderMap, HeaderValue, Response, StatusCode, header};
+use state::answers::Stored;
+
+use super::{EVENTS, JSON};
+use crate::degrade::{self, Softened};
+use crate::flights;
+use crate::live::Live;
+use crate::recall::{self, Found, Wish};
+use crate::running::Running;
+use crate::trail::Trail;
+use crate::wire::Reply;
+use crate::{head, kept as stored, ride};
+
+/// The gateway's own answer.
+pub fn own(body: Bytes, outcome: Outcome, mut trail: Trail) -> Response<Reply> {
+    let mut response = Response::new(Reply::whole(body));
+    response.headers_mut().insert(header::CONTENT_TYPE, JSON);
+    trail.record.status = 200;
+    trail.conclude(response.headers_mut(), None, outcome);
+    response
+}
+
+/// An upstream's whole answer and its headers; what it used is in the trail.
+pub fn whole(
+    (answer, kind): (Answer, Option<HeaderValue>),
+    (shown, is_counted): (HeaderValue, bool),
+    ask: &Ask,
+    trail: &mut Trail,
+) -> (Bytes, HeaderMap) {
+    trail.record.status = 200;
+    let mut headers = HeaderMap::with_capacity(8);
+    headers.insert(head::UPSTREAM, shown);
+    let kind = kind.unwrap_or(if answer.is_stream { EVENTS } else { JSON });
+    headers.insert(header::CONTENT_TYPE, kind);
+    if answer.is_stream {
+        unbuffered(&mut headers);
+        trail.first_content();
+    }
+    if !is_counted {
+        trail.used(ask.used(&answer));
+    }
+    (answer.body, headers)
+}
+
+/// The headers of an upstream's stream; `raw` is its content type where it is none of events.
+pub fn begun(shown: &HeaderValue, raw: Option<&HeaderValue>, trail: &mut Trail) -> HeaderMap {
+    let mut headers = HeaderMap::with_capacity(8);
+    headers.insert(head::UPSTREAM, shown.clone());
+    trail.dress(&mut headers);
+    headers.insert(header::CONTENT_TYPE, raw.cloned().unwrap_or(EVENTS));
+    if raw.is_none() {
+        unbuffered(&mut headers);
+    }
+    headers
+}
+
+fn unbuffered(headers: &mut HeaderMap) {
+    headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-cache"));
+    headers.insert(head::ACCEL_BUFFERING, HeaderValue::from_static("no"));
+}
+
+/// A stored answer.
+pub fn kept(found: Found, (running, route): (&Running, &Route), live: &Live, mut trail: Trail) -> Response<Reply> {
+    let Found { stored: entry, body, is_stream, how } = found;
+    let mut response = Response::new(Reply::whole(body));
+    trail.record.cache = Some(how);
+    let facts = stored::read(&entry.body).map(|(_, facts)| facts).unwrap_or_default();
+    trail.record.status = facts.status;
+    *response.status_mut() = StatusCode::from_u16(facts.status).unwrap_or_default();
+    let headers = response.headers_mut();
+    let upstreams = running.state(route).map(|state| &*state.upstreams).unwrap_or_default();
+    let known = route.upstreams.iter().zip(upstreams).find(|(upstream, _)| *upstream.label == *facts.upstream);
+    if let Some((upstream, _)) = known {
+        trail.answered_by(upstream);
+    }
+    if !facts.upstream.is_empty() {
+        headers.insert(
+            head::UPSTREAM,
+            known.map_or_else(|| head::named(facts.upstream), |(_, state)| state.shown.clone()),
+        );
+    }
+    let kind = match facts.content_type {
+        // In another form than it is stored.
+        _ if is_stream && !facts.is_stream => EVENTS,
+        "application/json" => JSON,
+        written => HeaderValue::from_str(written).unwrap_or(JSON),
+    };
+    headers.insert(header::CONTENT_TYPE, kind);
+    if is_stream {
+        unbuffered(headers);
+        trail.first_content();
+    }
+    headers.insert(header::AGE, HeaderValue::from(entry.age(live.wall()).as_secs()));
+    if facts.status != 200 {
+        headers.insert(head::SHOULD_RETRY, HeaderValue::from_static("false"));
+        trail.record.code = facts.code.map(Into::into);
+    }
+    trail.record.saved = facts.usage.map(|usage| {
+        let currency = |written: &str| {
+            let priced = known.and_then(|(upstream, _)| upstream.price.as_ref()).map(|price| &price.currency);
+            priced.filter(|currency| ***currency == *written).cloned().unwrap_or_else(|| written.into())
+        };
+        let cost = facts.cost.map(|(nanos, written)| Cost { nanos, currency: currency(written) });
+        Box::new(Saved { usage, cost, took: facts.took })
+    });
+    let outcome = if facts.status == 200 { Outcome::Ok } else { Outcome::CallerRefused };
+    trail.conclude(headers, None, outcome);
+    response
+}
+
+/// The answer of a flight that has landed, for one who waited for it.
+pub fn landed(landed: &flights::Landed, body: Bytes, is_stream: bool, mut trail: Trail) -> Response<Reply> {
+    let mut response = Response::new(Reply::whole(body));
+    let headers = response.headers_mut();
+    trail.record.status = 200;
+    headers.insert(head::UPSTREAM, landed.shown.clone());
+    headers.insert(header::CONTENT_TYPE, if is_stream { EVENTS } else { landed.content_type.clone() });
+    if is_stream {
+        unbuffered(headers);
+        trail.first_content();
+    }
+    trail.record.saved = Some(ride::saved(landed));
+    trail.conclude(headers, None, Outcome::Ok);
+    response
+}
+
+/// Softens a failure of the upstreams where that is wished.
+pub fn soften(
+    refusal: Refusal,
+    owners: (&Route, &Client),
+    ask: &Ask,
+    (wish, stale): (&Wish, Option<Arc<Stored>>),
+    (live, trail): (&Live, &mut Trail),
+) -> Softened<Found> {
+    let now: Duration = live.wall();
+    let old = || recall::served(stale.filter(|stored| now < stored.keep_until)?, wish, Cached::Stale);
+    degrade::soften(refusal, owners, ask, old, trail)
+}

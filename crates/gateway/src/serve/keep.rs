@@ -1,0 +1,153 @@
+//! Stores what a flight has come to: once, from its one end.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use base::{Cost, Refusal, Usage};
+use bytes::Bytes;
+use config::{OnFailure, Route};
+use http::HeaderValue;
+use state::answers::{Kind, Stored};
+
+use crate::flights::{Flight, Form, Landed, Promise};
+use crate::forms;
+use crate::forms::Whole;
+use crate::kept::{self, Facts};
+use crate::live::Live;
+use crate::recall::{Found, Wish};
+use crate::running::Running;
+
+/// Answers to idempotency keys are kept so long.
+const REPLAYED: Duration = Duration::from_secs(24 * 60 * 60);
+/// An expired answer is kept so long beyond its time, where somebody takes it when the upstreams fail.
+const STALE: Duration = Duration::from_secs(24 * 60 * 60);
+
+/// Who stores, and for whom.
+pub struct Keeper<'a> {
+    pub live: &'a Live,
+    pub running: &'a Running,
+    pub route: &'a Route,
+    pub wish: &'a Wish,
+    pub flight: &'a Flight,
+}
+
+/// A complete answer, and what is told with it.
+pub struct Complete {
+    /// As the leader gets it; `None` where that is more than is held.
+    pub given: Option<Bytes>,
+    pub content_type: HeaderValue,
+    /// In one piece.
+    pub whole: Option<Whole>,
+    pub shown: HeaderValue,
+    pub upstream: Arc<str>,
+    pub usage: Option<Usage>,
+    pub cost: Option<Cost>,
+    pub took: Duration,
+}
+
+/// Stores an answer under every name that it may be found by, and says what those get who wait for the whole.
+pub fn answer(keeper: &Keeper<'_>, complete: Complete) -> Landed {
+    let Complete { given, content_type, whole, shown, upstream, usage, cost, took } = complete;
+    let content = content_type.to_str().unwrap_or_default();
+    let facts = Facts {
+        status: 200,
+        content_type: content,
+        usage,
+        cost: cost.as_ref().map(|cost| (cost.nanos, &*cost.currency)),
+        took,
+        upstream: &upstream,
+        ..Facts::default()
+    };
+    let in_one = |body: &Bytes| (body.len() as u64) <= crate::flights::LONGEST;
+    if let (Some(key), Some(whole)) =
+        (keeper.wish.names.answer, whole.as_ref().filter(|whole| whole.may_store && in_one(&whole.body)))
+    {
+        let body = kept::write(&whole.body, &Facts { content_type: JSON, ..facts.clone() });
+        keeper.live.answers.put(key, Arc::new(keeper.stored(keeper.wish.kind, body)));
+    }
+    let leads_stream = matches!(keeper.flight.leader.form, Form::Stream { .. });
+    for promise in keeper.flight.promises() {
+        let same = given
+            .clone()
+            .filter(|_| promise.form == keeper.flight.leader.form)
+            .map(|body| (body, leads_stream, content));
+        let other = || {
+            let body = forms::in_form(keeper.wish.endpoint, whole.as_ref()?.body.clone(), promise.form)?;
+            match promise.form {
+                Form::Whole => Some((body, false, JSON)),
+                Form::Stream { .. } => Some((body, true, EVENTS)),
+            }
+        };
+        let Some((body, is_stream, content_type)) = same.or_else(other).filter(|(body, ..)| in_one(body)) else {
+            continue;
+        };
+        replay(keeper.live, keeper.route, &promise, &body, Facts { is_stream, content_type, ..facts.clone() });
+    }
+    let body = whole.map(|whole| whole.body);
+    // What is no text of ours has one form.
+    let (whole, content_type) = match body {
+        Some(body) => (Some(body), HeaderValue::from_static(JSON)),
+        None => (given.filter(|_| !leads_stream), content_type),
+    };
+    Landed { whole, content_type, is_stream: false, upstream, shown, usage, cost, took }
+}
+
+const JSON: &str = "application/json";
+const EVENTS: &str = "text/event-stream; charset=utf-8";
+
+/// Keeps an upstream's refusal of the call for the idempotency keys that it answers.
+pub fn refusal(keeper: &Keeper<'_>, refusal: &Refusal) {
+    let promises = keeper.flight.promises();
+    if promises.is_empty() {
+        return;
+    }
+    let body = dialect::errors::refusal_json(refusal);
+    let told = refusal.told.as_ref().and_then(|told| told.code.as_deref());
+    let facts = Facts { status: refusal.status(), content_type: JSON, code: told, ..Facts::default() };
+    for promise in promises {
+        replay(keeper.live, keeper.route, &promise, &body, facts.clone());
+    }
+}
+
+impl Keeper<'_> {
+    fn stored(&self, kind: Kind, body: Box<[u8]>) -> Stored {
+        let now = self.live.wall();
+        let expires = now + self.route.cache.ttl;
+        let is_stale = |wish: Option<OnFailure>| wish == Some(OnFailure::Stale);
+        let serves_stale = is_stale(Some(self.route.on_failure))
+            || self.running.snapshot.clients.iter().any(|client| is_stale(client.on_failure));
+        Stored {
+            kind,
+            route: self.route.name.clone(),
+            client: self.wish.owner.clone(),
+            kb_version: self.wish.kb_version.clone(),
+            stored: now,
+            expires,
+            keep_until: if serves_stale { expires + STALE } else { expires },
+            body,
+        }
+    }
+}
+
+/// Keeps a stored answer that was served, for the idempotency key that it was served to.
+pub fn served(live: &Live, route: &Route, promise: &Promise, found: &Found) {
+    let Some((_, facts)) = kept::read(&found.stored.body) else { return };
+    let content_type = if found.is_stream { EVENTS } else { facts.content_type };
+    replay(live, route, promise, &found.body, Facts { is_stream: found.is_stream, content_type, ..facts });
+}
+
+/// Keeps an answer for an idempotency key.
+fn replay(live: &Live, route: &Route, promise: &Promise, body: &[u8], facts: Facts<'_>) {
+    let now = live.wall();
+    let stored = Stored {
+        kind: Kind::Replay,
+        route: route.name.clone(),
+        client: Some(promise.client.clone()),
+        kb_version: None,
+        stored: now,
+        expires: now + REPLAYED,
+        keep_until: now + REPLAYED,
+        body: kept::write(body, &Facts { fingerprint: Some(promise.fingerprint), ..facts }),
+    };
+    live.answers.put(promise.key, Arc::new(stored));
+}

@@ -1,0 +1,274 @@
+//! A call that others may wait for: the rest of its story, in a task of its worker's own.
+
+use std::future::poll_fn;
+use std::sync::Arc;
+use std::time::Instant;
+
+use base::{AttemptOutcome, Outcome, Refusal};
+use bytes::Bytes;
+use config::{Client, Route};
+use http::{HeaderMap, HeaderValue, Response, header};
+use state::answers::Stored;
+use tokio::sync::oneshot;
+
+use super::{Connection, Errands, Gone, JSON, answers, keep, seek, shutting_down};
+use crate::attempt::{Landed, Opened};
+use crate::caller_io::Presence;
+use crate::degrade::Softened;
+use crate::flights::{Broken, End, Head, Rider};
+use crate::forms::{Gathering, Whole};
+use crate::pursue::Won;
+use crate::recall::Wish;
+use crate::refuse;
+use crate::relay::{Passage, Relay};
+use crate::ride::Ride;
+use crate::running::Running;
+use crate::shape::Shaped;
+use crate::trail::Trail;
+use crate::wire::Reply;
+use crate::worker::{Worker, spawn};
+
+/// All that the rest of the story needs.
+pub struct Lead {
+    pub worker: Arc<Worker>,
+    pub running: Arc<Running>,
+    pub client: Arc<Client>,
+    pub route: Arc<Route>,
+    pub shaped: Shaped,
+    pub errands: Errands,
+    pub deadline: Instant,
+    pub wish: Wish,
+    /// An expired answer, for the case that the upstreams fail.
+    pub stale: Option<Arc<Stored>>,
+    pub rider: Rider,
+}
+
+/// What the leader gets.
+enum Answer {
+    Whole(Response<Reply>),
+    /// The head of what comes by the flight, and whether that is a stream of events.
+    Begun(HeaderMap, bool),
+}
+
+/// Leads a flight: sends it on its way, and waits for the leader's own answer.
+pub async fn lead(connection: &Connection, lead: Lead, mut trail: Trail) -> Result<Response<Reply>, Gone> {
+    let Lead { worker, running, client, route, shaped, errands, deadline, wish, stale, rider } = lead;
+    trail.departed = Some(rider.flight.departed.clone());
+    let (tell, told) = oneshot::channel();
+    let flight =
+        Flight { worker, running, client, route, shaped, errands, deadline, wish, stale, flight: rider.flight.clone() };
+    spawn(async move {
+        let underway = flight.flight.clone();
+        let cockpit = Cockpit(flight);
+        tokio::select! {
+            biased;
+            () = underway.abandoned() => {}
+            () = cockpit.0.fly(trail, tell) => {}
+        }
+    });
+    match told.await {
+        Ok(Answer::Whole(response)) => {
+            connection.presence.idle();
+            Ok(response)
+        }
+        Ok(Answer::Begun(headers, is_events)) => {
+            connection.presence.answering();
+            let ride = Ride::new(rider, None, connection.presence.clone(), is_events);
+            let mut response = Response::new(Reply::Ride(Box::new(ride)));
+            *response.headers_mut() = headers;
+            Ok(response)
+        }
+        // The task is gone without a word: it has written down what it could.
+        Err(_) => Err(Gone),
+    }
+}
+
+struct Flight {
+    worker: Arc<Worker>,
+    running: Arc<Running>,
+    client: Arc<Client>,
+    route: Arc<Route>,
+    shaped: Shaped,
+    errands: Errands,
+    deadline: Instant,
+    wish: Wish,
+    stale: Option<Arc<Stored>>,
+    flight: Arc<crate::flights::Flight>,
+}
+
+/// Whatever becomes of the task, nobody waits for ever.
+struct Cockpit(Flight);
+
+impl Drop for Cockpit {
+    fn drop(&mut self) {
+        self.0.flight.land(End::PassedOn);
+        self.0.worker.live.flights.close(&self.0.flight);
+    }
+}
+
+impl Flight {
+    async fn fly(&self, mut trail: Trail, tell: oneshot::Sender<Answer>) {
+        let Some(state) = self.running.state(&self.route) else { return self.refused(super::internal(), trail, tell) };
+        let mut cut = self.worker.seat.cut();
+        let sought = tokio::select! {
+            biased;
+            sought = seek(&self.worker, (&self.running, &self.route, state), (&self.client, &self.errands, self.deadline), &self.shaped, &mut trail) => sought,
+            _ = cut.wait_for(|cut| *cut) => Err(shutting_down()),
+        };
+        match sought {
+            Ok(Won { landed: Landed::Whole(answer, kind), upstream, shown, is_counted, .. }) => {
+                trail.answered_by(&upstream);
+                let of = (shown.clone(), is_counted);
+                let is_stream = answer.is_stream;
+                let (body, headers) = answers::whole((answer, kind), of, &self.shaped.ask, &mut trail);
+                self.whole((body, headers, is_stream), shown, trail, tell);
+            }
+            Ok(Won { landed: Landed::Stream(opened), upstream, shown, visit, .. }) => {
+                trail.answered_by(&upstream);
+                let passage = Passage {
+                    worker: self.worker.clone(),
+                    upstream,
+                    visit,
+                    timeout: self.route.timeout,
+                    presence: Presence::default(),
+                    cut,
+                    prompt_guess: self.shaped.ask.prompt_estimate(),
+                };
+                Box::pin(self.stream(*opened, (passage, shown), trail, tell)).await;
+            }
+            Err(refusal) => self.refused(refusal, trail, tell),
+        }
+    }
+
+    /// Nobody has answered.
+    fn refused(&self, refusal: Refusal, mut trail: Trail, tell: oneshot::Sender<Answer>) {
+        if refusal.code.row().outcome == Outcome::CallerRefused {
+            keep::refusal(&self.keeper(), &refusal);
+        }
+        self.over(End::Refused(Arc::new(refusal.clone())));
+        let owners = (&*self.route, &*self.client);
+        let old = (&self.wish, self.stale.clone());
+        let softened = answers::soften(refusal, owners, &self.shaped.ask, old, (&self.worker.live, &mut trail));
+        let response = match softened {
+            Softened::Answer(body) => answers::own(body, Outcome::UpstreamDegraded, trail),
+            Softened::Stale(found) => answers::kept(found, (&self.running, &self.route), &self.worker.live, trail),
+            Softened::Error(refusal) => refuse::refuse(&refusal, trail),
+        };
+        // A leader who has left needs none.
+        let _ = tell.send(Answer::Whole(response));
+    }
+
+    /// Everything came at once.
+    fn whole(
+        &self,
+        (body, headers, is_stream): (Bytes, HeaderMap, bool),
+        shown: HeaderValue,
+        mut trail: Trail,
+        tell: oneshot::Sender<Answer>,
+    ) {
+        let took = self.worker.live.clock.now() - trail.began();
+        let (usage, cost) = trail.used_so_far();
+        let content_type = headers.get(header::CONTENT_TYPE).cloned().unwrap_or(JSON);
+        let ask = &self.shaped.ask;
+        let whole = if is_stream {
+            let mut gathering = Gathering::of(ask);
+            gathering.take(&body);
+            gathering.finish(ask, usage.unwrap_or_default())
+        } else {
+            Some(Whole::of(ask, body.clone()))
+        };
+        let answer = keep::Complete {
+            given: Some(body.clone()),
+            content_type,
+            whole,
+            shown,
+            upstream: trail.record.upstream.clone().unwrap_or_default(),
+            usage,
+            cost,
+            took,
+        };
+        self.over(End::Landed(Arc::new(keep::answer(&self.keeper(), answer))));
+        let mut response = Response::new(Reply::whole(body));
+        *response.headers_mut() = headers;
+        trail.conclude(response.headers_mut(), Some(AttemptOutcome::Ok), Outcome::Ok);
+        let _ = tell.send(Answer::Whole(response));
+    }
+
+    /// The answer comes piece by piece.
+    async fn stream(
+        &self,
+        opened: Opened,
+        (passage, shown): (Passage, HeaderValue),
+        mut trail: Trail,
+        tell: oneshot::Sender<Answer>,
+    ) {
+        trail.record.status = 200;
+        let is_events = opened.raw.is_none();
+        let headers = answers::begun(&shown, opened.raw.as_ref(), &mut trail);
+        let content_type = headers.get(header::CONTENT_TYPE).cloned().unwrap_or(JSON);
+        let _ = tell.send(Answer::Begun(headers, is_events));
+        self.flight.begin(Head { shown: shown.clone(), content_type: content_type.clone(), is_events });
+        let (upstream, began) = (passage.upstream.clone(), trail.began());
+        let mut cut = passage.cut.clone();
+        let mut relay = Relay::new(opened, passage, trail);
+        let mut gathering = Gathering::of(&self.shaped.ask);
+        let mut is_over = false;
+        loop {
+            if !is_over {
+                tokio::select! {
+                    biased;
+                    () = self.flight.demand() => {}
+                    _ = cut.wait_for(|cut| *cut) => {}
+                }
+            }
+            let piece = match poll_fn(|cx| relay.poll_bytes(cx)).await {
+                Some(Ok(piece)) => piece,
+                Some(Err(_)) => Bytes::new(),
+                None if is_over => return,
+                None => Bytes::new(),
+            };
+            if is_over {
+                continue;
+            }
+            gathering.take(&piece);
+            if let Some((outcome, refusal)) = relay.broken() {
+                let refusal = crate::flights::broken_off(refusal.code);
+                self.flight.push_last(&piece, End::Broken(Arc::new(Broken { outcome: *outcome, refusal })));
+            } else if relay.is_done() {
+                let usage = relay.usage();
+                let answer = keep::Complete {
+                    given: self.flight.gathered(&piece),
+                    content_type: content_type.clone(),
+                    whole: gathering.finish(&self.shaped.ask, usage),
+                    shown: shown.clone(),
+                    upstream: upstream.label.clone(),
+                    usage: Some(usage),
+                    cost: upstream.price.as_ref().and_then(|price| price.of(usage)),
+                    took: self.worker.live.clock.now() - began,
+                };
+                let landed = keep::answer(&self.keeper(), answer);
+                self.flight.push_last(&piece, End::Landed(Arc::new(landed)));
+            } else {
+                self.flight.push(&piece);
+                continue;
+            }
+            is_over = true;
+            self.worker.live.flights.close(&self.flight);
+        }
+    }
+
+    fn over(&self, end: End) {
+        self.flight.land(end);
+        self.worker.live.flights.close(&self.flight);
+    }
+
+    fn keeper(&self) -> keep::Keeper<'_> {
+        keep::Keeper {
+            live: &self.worker.live,
+            running: &self.running,
+            route: &self.route,
+            wish: &self.wish,
+            flight: &self.flight,
+        }
+    }
+}

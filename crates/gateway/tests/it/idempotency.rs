@@ -1,0 +1,194 @@
+//! Idempotency keys: a repeat gets the first answer, also while that is on its way.
+
+use std::time::Duration;
+
+use serde_json::json;
+use testkit::{Answer, Ask, Reply, chat, embeddings, rerank, story};
+
+use crate::chunks::hello;
+use crate::stage::{KEY, Stage, USUAL, pleasant, usual_but, without_waits};
+
+fn ask() -> Ask {
+    chat("chat").user("Hi").header("idempotency-key", "k-1")
+}
+
+fn cache(answer: &Answer) -> Option<&str> {
+    answer.header("x-mai-cache")
+}
+
+#[test]
+fn a_repeat_gets_the_first_answer_on_every_endpoint() {
+    story(async {
+        let stage = Stage::usual();
+        let a = stage.host("a", pleasant());
+        let asks = [
+            ask(),
+            embeddings("embedding", json!(["one", "two"])).header("idempotency-key", "k-2"),
+            rerank("rerank", "q", ["one", "two"]).header("idempotency-key", "k-3"),
+        ];
+        for (at, ask) in asks.into_iter().enumerate() {
+            let first = stage.ask(ask.clone()).await;
+            stage.comes_to_rest().await;
+            let again = stage.ask(ask).await;
+            assert_eq!((first.status, cache(&first), cache(&again)), (200, None, Some("replay")), "{}", again.text());
+            assert_eq!(first.body, again.body);
+            for name in ["x-mai-upstream", "content-type"] {
+                assert_eq!(first.header(name), again.header(name));
+            }
+            assert_eq!(a.calls().len(), at + 1);
+        }
+        let line = stage.last_line().await;
+        assert_eq!(
+            (&line["cache"], &line["tokens_in"], &line["attempts"]),
+            (&json!("replay"), &json!(null), &json!([]))
+        );
+    });
+}
+
+#[test]
+fn a_stream_is_replayed_to_the_byte() {
+    story(async {
+        let stage = Stage::usual();
+        let a = stage.host("a", Reply::sse(hello()));
+        let first = stage.ask(ask().stream()).await;
+        stage.comes_to_rest().await;
+        let again = stage.ask(ask().stream()).await;
+        assert_eq!((cache(&again), a.calls().len()), (Some("replay"), 1));
+        assert_eq!((first.text(), first.header("content-type")), (again.text(), again.header("content-type")));
+        assert!(again.events().is_done());
+    });
+}
+
+#[test]
+fn a_repeat_waits_for_the_first_while_that_runs() {
+    for streaming in [false, true] {
+        story(async {
+            let stage = Stage::usual();
+            let a = stage.host("a", Reply::say(["Hel", "lo"]).after(Duration::from_secs(2)));
+            let ask = || ask().with("stream", streaming);
+            let mut first = stage.caller();
+            first.begin(&ask().key(KEY)).await;
+            tokio::time::sleep(Duration::from_secs(1)).await;
+            let again = stage.ask(ask()).await;
+            let first = first.answer().await.unwrap();
+            assert_eq!((first.said(), again.said()), ("Hello".to_owned(), "Hello".to_owned()));
+            assert_eq!((cache(&first), cache(&again), a.calls().len()), (None, Some("shared"), 1));
+            stage.comes_to_rest().await;
+            tokio::time::sleep(Duration::from_secs(1)).await;
+            assert_eq!(stage.live.flights.count(), 0);
+        });
+    }
+}
+
+#[test]
+fn another_body_under_the_same_key_is_a_conflict_and_another_client_is_not() {
+    story(async {
+        let stage = Stage::set(&usual_but("keys: [sk-narrow], routes: [rerank]", "keys: [sk-narrow], routes: ['*']"));
+        let a = stage.host("a", Reply::say(["x"]).after(Duration::from_secs(1)));
+        let mut first = stage.caller();
+        first.begin(&ask().key(KEY)).await;
+        tokio::time::sleep(Duration::from_millis(100)).await;
+        for _ in 0..2 {
+            let other = stage.ask(ask().user("more")).await;
+            assert_eq!((other.status, other.code().as_deref()), (422, Some("idempotency_conflict")));
+            assert_eq!(other.header("x-should-retry"), Some("false"));
+            tokio::time::sleep(Duration::from_secs(2)).await;
+        }
+        assert_eq!(first.answer().await.unwrap().status, 200);
+        let another = stage.caller().ask(&ask().user("more").key("sk-narrow")).await;
+        assert_eq!((another.status, cache(&another)), (200, None));
+        assert_eq!(a.calls().len(), 2);
+    });
+}
+
+#[test]
+fn what_the_upstream_refuses_is_kept_and_what_fails_is_not() {
+    let cases = [
+        (Reply::status(400), 400, true),
+        (Reply::status(404), 404, true),
+        (Reply::status(429), 429, false),
+        (Reply::status(500), 502, false),
+        (Reply::text("no"), 502, false),
+    ];
+    for (reply, status, is_kept) in cases {
+        story(async {
+            let stage = Stage::set(&without_waits(USUAL).replace(", { provider: b, model: model-b, tier: 1 }", ""));
+            let a = stage.host("a", reply.clone());
+            let first = stage.ask(ask()).await;
+            assert_eq!(first.status, status);
+            a.play(pleasant());
+            tokio::time::sleep(Duration::from_secs(60)).await;
+            let again = stage.ask(ask()).await;
+            if is_kept {
+                assert_eq!((again.status, cache(&again)), (status, Some("replay")));
+                assert_eq!((first.text(), Some("false")), (again.text(), again.header("x-should-retry")));
+                let line = stage.last_line().await;
+                assert_eq!((&line["outcome"], &line["status"]), (&json!("caller_refused"), &json!(status)));
+            } else {
+                assert_eq!((again.status, cache(&again)), (200, None), "{}", again.text());
+            }
+        });
+    }
+}
+
+#[test]
+fn a_day_later_the_key_is_new() {
+    story(async {
+        let stage = Stage::usual();
+        let a = stage.host("a", pleasant());
+        stage.ask(ask()).await;
+        for (hours, calls) in [(23, 1), (2, 2)] {
+            tokio::time::sleep(Duration::from_secs(hours * 3600)).await;
+            stage.ask(ask()).await;
+            assert_eq!(a.calls().len(), calls);
+        }
+    });
+}
+
+#[test]
+fn a_key_stands_for_its_answer_whatever_the_cache_does() {
+    story(async {
+        let stage =
+            Stage::set(&usual_but("  - name: chat\n", "  - name: chat\n    cache: { mode: exact, ttl: 60s }\n"));
+        let a = stage.host("a", pleasant());
+        let plain = || chat("chat").user("Hi");
+        assert_eq!(cache(&stage.ask(plain()).await), Some("miss"));
+        let first = stage.ask(ask()).await;
+        assert_eq!(cache(&first), Some("hit"));
+        tokio::time::sleep(Duration::from_secs(61)).await;
+        let again = stage.ask(ask()).await;
+        assert_eq!((cache(&again), &again.body), (Some("replay"), &first.body));
+        assert_eq!(cache(&stage.ask(plain()).await), Some("miss"), "the cache's own time is over");
+        let other = chat("chat").user("Hi").header("idempotency-key", "k-2").header("cache-control", "no-store");
+        assert_eq!(cache(&stage.ask(other.clone()).await), Some("bypass"));
+        assert_eq!(cache(&stage.ask(other).await), Some("replay"));
+        assert_eq!(a.calls().len(), 3);
+    });
+}
+
+#[test]
+fn a_caller_who_leaves_frees_its_key() {
+    story(async {
+        let stage = Stage::usual();
+        let a = stage.host("a", Reply::say(["late"]).after(Duration::from_secs(5)));
+        let mut first = stage.caller();
+        first.begin(&ask().key(KEY)).await;
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        drop(first);
+        stage.comes_to_rest().await;
+        let again = stage.ask(ask()).await;
+        assert_eq!((again.status, cache(&again), a.calls().len()), (200, None, 2));
+    });
+}
+
+#[test]
+fn a_key_may_be_long_but_not_endless() {
+    story(async {
+        let stage = Stage::usual();
+        stage.host("a", pleasant());
+        for (length, status) in [(255, 200), (256, 400)] {
+            let answer = stage.ask(chat("chat").user("Hi").header("idempotency-key", "x".repeat(length))).await;
+            assert_eq!(answer.status, status);
+        }
+    });
+}
