@@ -15,8 +15,8 @@ use state::{Answer, Trouble, Unreadable};
 
 use crate::{Desk, authorize, refused};
 
-/// How long the disk may take.
-const PATIENCE: Duration = Duration::from_secs(10);
+/// How long the disk may take: hundreds of thousands of rows are purged in some seconds.
+const PATIENCE: Duration = Duration::from_secs(30);
 /// Letters of a `kb_version` at most.
 const LONGEST_VERSION: usize = 200;
 
@@ -239,7 +239,7 @@ async fn within<T: Unpin>(answer: Answer<Result<T, Unreadable>>) -> Result<T, St
     match tokio::time::timeout(PATIENCE, answer.into_future()).await {
         Ok(said) => said.map_err(|error| error.0),
         Err(_) => {
-            Err("the disk does not answer; nothing of it is served any more, and it is removed when the disk is back"
+            Err("the disk is slow or out; nothing of it is served any more, and it is removed as soon as that can be"
                 .to_owned())
         }
     }

@@ -3,12 +3,12 @@
 use std::collections::VecDeque;
 use std::path::PathBuf;
 use std::sync::atomic::Ordering::Relaxed;
-use std::sync::{MutexGuard, PoisonError};
+use std::sync::{Arc, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use base::Clock;
 use state::Trouble;
-use state::answers::Which;
+use state::answers::{Kind, Which};
 
 use super::desk::{Desk, Order, Tally};
 use super::file::{self, Changes, Failure, File, PAGE};
@@ -323,7 +323,11 @@ impl Writer<'_> {
     }
 
     fn purge(&mut self, which: &Which) -> Result<u64, Failure> {
-        if *which == Which::default() {
+        let has_all = |(kind, route): &(Kind, Arc<str>)| {
+            which.kind.is_none_or(|wanted| wanted == *kind) && which.route.as_ref().is_none_or(|wanted| wanted == route)
+        };
+        // A file of which nothing would be left is removed whole.
+        if which.client.is_none() && self.tally().keys().all(has_all) {
             let purged = self.desk.index.len();
             self.forget_the_file();
             file::remove(&self.path);

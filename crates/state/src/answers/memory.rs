@@ -204,7 +204,7 @@ impl Weighter<Key, Arc<Stored>> for Weights {
         let names = stored.route.len() + name(&stored.client) + name(&stored.kb_version);
         // Allocators round up by an eighth at most.
         let body = stored.body.len();
-        (ENTRY + names + body + body / 16) as u64
+        (ENTRY + names + body + body / 8) as u64
     }
 }
 

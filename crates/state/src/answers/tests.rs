@@ -103,7 +103,7 @@ fn what_is_asked_for_often_is_kept() {
         .collect();
     let best: f64 = weights[..2_000].iter().sum::<f64>() / total;
     let dice = Dice::loaded(7);
-    let answers = InProcessAnswers::within(2_000 * (4_096 + 256 + 320 + 9));
+    let answers = InProcessAnswers::within(2_000 * (4_096 + 512 + 320 + 9));
     let mut hits = 0.0;
     let mut ask = |is_counted: bool| {
         let at = dice.unit();
