@@ -7,11 +7,24 @@ use std::time::Duration;
 
 use base::Usage;
 use bytes::{BufMut, Bytes};
+use config::{OnFailure, Route, Snapshot};
 
 /// How what follows the body is written. Raised with every change.
 const VERSION: u8 = 1;
 /// Behind everything: the length of what follows the body, and the version.
 const TAIL: usize = 5;
+
+/// What has expired is kept so long beyond its time, where somebody takes it when the upstreams fail.
+const STALE: Duration = Duration::from_secs(24 * 60 * 60);
+
+/// How long something of a route is kept that expires then.
+#[must_use]
+pub fn until(snapshot: &Snapshot, route: &Route, expires: Duration) -> Duration {
+    let is_stale = |wish: Option<OnFailure>| wish == Some(OnFailure::Stale);
+    let serves_stale =
+        is_stale(Some(route.on_failure)) || snapshot.clients.iter().any(|client| is_stale(client.on_failure));
+    if serves_stale { expires + STALE } else { expires }
+}
 
 /// What is told with an answer.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -18,6 +18,7 @@ use crate::books::{self, Books, Stores};
 use crate::echo::{Echoes, Fingerprints};
 use crate::flights::Flights;
 use crate::kb_versions::KbVersions;
+use crate::loads::Loads;
 use crate::log::AccessLog;
 use crate::metrics::Metrics;
 use crate::purse::KeptPurses;
@@ -58,6 +59,8 @@ pub struct Live {
     pub answers: Arc<dyn Answers>,
     /// Calls that others may wait for too.
     pub flights: Flights,
+    /// Inputs of embeddings calls that others may wait for too.
+    pub loads: Loads,
     /// Versions of knowledge bases that operators have set.
     pub kb_versions: KbVersions,
     alerts: Arc<Alerts>,
@@ -116,6 +119,7 @@ impl Live {
             books,
             answers: stores.answers,
             flights: Flights::default(),
+            loads: Loads::default(),
             kb_versions,
             alerts: kept.purses.alerts(),
             running: ArcSwap::from_pointee(running),

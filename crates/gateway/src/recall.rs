@@ -287,7 +287,8 @@ async fn ride(mut rider: Rider, wish: &Wish, deadline: Instant, trail: &mut Trai
 
 /// Whether a call failed for reasons that need not be those of another that waits for it: its client's policy,
 /// or a shorter deadline.
-fn is_leaders_own(refusal: &Refusal, leader: &Passenger, other: &Passenger) -> bool {
+#[must_use]
+pub fn is_leaders_own(refusal: &Refusal, leader: &Passenger, other: &Passenger) -> bool {
     match refusal.code.row().outcome {
         Outcome::PolicyQuota | Outcome::PolicyQueued | Outcome::PolicyLimited | Outcome::PolicyDenied => {
             leader.client != other.client

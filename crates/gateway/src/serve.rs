@@ -5,6 +5,7 @@ mod answers;
 mod cacheable;
 mod keep;
 mod lead;
+mod vectors;
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -23,6 +24,7 @@ use crate::attempt::{Errand, Landed};
 use crate::caller_io::Presence;
 use crate::degrade::{self, Softened};
 use crate::flights::{self, Form, Head, Rider};
+use crate::inputs::Wish;
 use crate::mirror::Copy;
 use crate::pursue::{Call, Won, pursue};
 use crate::recall::Found;
@@ -115,6 +117,7 @@ fn answered(connection: Arc<Connection>, parts: Parts, body: Incoming, mut trail
         };
         match told {
             Ok(Told::Leads(lead)) => Box::pin(lead::lead(&connection, *lead, trail)).await,
+            Ok(Told::Gathers(quest)) => Box::pin(vectors::lead(&connection, *quest, trail)).await,
             told => end(&connection, told, trail),
         }
     })
@@ -136,7 +139,7 @@ fn end(connection: &Connection, told: Result<Told, End>, trail: Trail) -> Result
             Ok(answers::landed(&landed, body, form != Form::Whole, trail))
         }
         Ok(Told::Rides(rider, head)) => Ok(rides(connection, rider, &head, trail)),
-        Ok(Told::Leads(_)) => Err(Gone),
+        Ok(Told::Leads(_) | Told::Gathers(_)) => Err(Gone),
         Ok(Told::Won(won)) => Ok(answer(connection, *won, trail)),
         Err(End::Refused(refusal)) => {
             connection.presence.idle();
@@ -168,6 +171,8 @@ enum Told {
     Rides(Rider, Head),
     /// Others may wait for it too.
     Leads(Box<lead::Lead>),
+    /// It is put together of vectors, stored ones among them.
+    Gathers(Box<vectors::Quest>),
 }
 
 /// An upstream's answer, and to what.
@@ -210,6 +215,11 @@ async fn tell(connection: &Connection, parts: &Parts, mut body: Incoming, trail:
     let shaped = shape::shape(ask, (&route, state), (&client, deadline), &worker.live.vocabularies, trail).await?;
     admit::weigh(&route, &client, &shaped.ask, trail);
     let errands = Errands::of((&running, &route), (&client, &parts.headers), &shaped.ask, (worker, trail));
+    if let (Some(wish), false) = (&errands.inputs, parts.headers.contains_key(head::IDEMPOTENCY_KEY)) {
+        let (worker, wish) = (connection.worker.clone(), wish.clone());
+        let quest = vectors::Quest { worker, running, client, route, shaped, errands, deadline, wish };
+        return Ok(Told::Gathers(Box::new(quest)));
+    }
     if route.cache.is_on() || parts.headers.contains_key(head::IDEMPOTENCY_KEY) {
         let asked = (&shaped.ask, errands.first);
         let wish = recall::wish(&worker.live, &running, (&route, &client, &parts.headers), asked, trail)?;
@@ -292,6 +302,8 @@ pub struct Errands {
     pub traceparent: Option<HeaderValue>,
     /// The upstream that the route's split has chosen.
     pub first: Option<usize>,
+    /// What a call for vectors wants of the cache.
+    pub inputs: Option<Arc<Wish>>,
 }
 
 impl Errands {
@@ -299,19 +311,36 @@ impl Errands {
         (running, route): (&Running, &Route),
         (client, headers): (&Client, &HeaderMap),
         ask: &Ask,
-        (worker, trail): (&Worker, &Trail),
+        (worker, trail): (&Worker, &mut Trail),
     ) -> Self {
         let used = || running.purses.of(client).map(|purse| purse.used(trail.record.time));
         Self {
             is_idempotent: !(ask.endpoint.family() == base::Family::Chat && head::side_effects(headers)),
             traceparent: head::traceparent(headers).cloned(),
             first: plan::branch(route, client, (headers, ask, &used), &worker.dice),
+            inputs: vectors::wish((running, route), (client, headers), ask, trail),
         }
     }
 }
 
-/// From a request that is understood to an upstream's answer.
+/// From a request that is understood to an answer: an upstream's, or vectors of which some are stored.
 async fn seek(
+    worker: &Arc<Worker>,
+    route: (&Arc<Running>, &Arc<Route>, &RouteState),
+    caller: (&Client, &Errands, Instant),
+    shaped: &Shaped,
+    trail: &mut Trail,
+) -> Result<Won, Refusal> {
+    if let Some(wish) = &caller.1.inputs {
+        let trip = Arc::default();
+        let gathering = vectors::Gathering { worker, route, caller, shaped, trip: &trip };
+        return Box::pin(gathering.all(wish, trail)).await;
+    }
+    seek_upstream(worker, route, caller, shaped, trail).await
+}
+
+/// From a request that is understood to an upstream's answer.
+async fn seek_upstream(
     worker: &Arc<Worker>,
     (running, route, state): (&Arc<Running>, &Arc<Route>, &RouteState),
     (client, errands, deadline): (&Client, &Errands, Instant),

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use base::{Attempt, AttemptOutcome, Clock, Cost, Outcome, Record, Spending, Spent, Usage};
 use config::Upstream;
-use http::{HeaderMap, HeaderValue};
+use http::{HeaderMap, HeaderValue, header};
 use rules::limits::Allowance;
 use rules::prices::Price;
 use rules::shares::Class;
@@ -45,6 +45,8 @@ pub struct Trail {
     price: Option<Arc<Price>>,
     /// Names the stored answer, or the place where this one may be stored.
     pub cache_id: Option<Key>,
+    /// How old the oldest stored part of its answer is.
+    pub age: Option<Duration>,
     /// Of a call that leads a flight: its caller has left, and the flight goes on for others.
     pub departed: Option<Arc<AtomicBool>>,
     began: Instant,
@@ -230,6 +232,7 @@ impl Trail {
             stake: None,
             price: None,
             cache_id: None,
+            age: None,
             departed: None,
             record,
             lesson: None,
@@ -296,6 +299,9 @@ impl Trail {
             if let Some(id) = &self.cache_id {
                 headers.insert(head::CACHE_ID, head::named(&id.to_string()));
             }
+        }
+        if let Some(age) = self.age {
+            headers.insert(header::AGE, HeaderValue::from(age.as_secs()));
         }
         head::allowance(headers, &self.allowance);
         if !self.tries.queued().is_zero() {

@@ -32,7 +32,7 @@ const LABELS: &[(&str, &str)] = &[
     ),
     (
         "result",
-        "Of a reload: `ok`, `rejected`. Of a wait for one more try: `taken`, `withheld`. Of look-ups: `hit`, `miss`, `stale`.",
+        "Of a reload: `ok`, `rejected`. Of a wait for one more try: `taken`, `withheld`. Of look-ups: `hit`, `partial`, `miss`, `stale`. Of inputs: `hit`, `miss`.",
     ),
 ];
 

@@ -119,6 +119,8 @@ pub(super) struct Envelope {
     pub items: Vec<Item>,
     /// The value of `usage`.
     pub usage: Option<Range<usize>>,
+    /// The value of `model`.
+    pub model: Option<Range<usize>>,
 }
 
 /// One element of `data`.
@@ -159,6 +161,7 @@ impl Envelope {
                     found.inside = start..walk.at() - 1;
                 }
                 b"usage" => found.usage = Some(walk.value()?),
+                b"model" => found.model = Some(walk.value()?),
                 _ => {
                     walk.value()?;
                 }

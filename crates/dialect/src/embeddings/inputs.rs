@@ -52,6 +52,15 @@ pub fn inputs(ask: &Ask) -> Vec<Input<'_>> {
 }
 
 impl Input<'_> {
+    /// Its tokens, roughly: what its share of a count for many is measured by.
+    #[must_use]
+    pub fn size(&self) -> u64 {
+        match self {
+            Self::Text(text) => base::estimate(text.as_deref().unwrap_or_default().as_bytes()),
+            Self::Ids(ids) => ids.elements().count() as u64,
+        }
+    }
+
     /// Hands to `sink` what decides this input's vector beside [`deciding`]. A text and token ids are
     /// never the same, also where the ids are those of the text: which tokens a model makes of a text
     /// is its own business.

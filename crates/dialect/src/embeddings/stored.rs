@@ -13,15 +13,24 @@ use super::{Encoding, View, vectors as numbers};
 use crate::json;
 use crate::{Answer, Ask};
 
-/// The vectors of an answer that [`crate::Dialect::answer`] has judged, in the order of the inputs: each
-/// the little-endian bytes of its `f32`s, rounded to the nearest where the upstream wrote more digits.
-/// Each has its own memory, so that keeping one keeps no other.
+/// The vectors of an answer, and whose they are.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Vectors {
+    /// In the order of the inputs, each the little-endian bytes of its `f32`s. Each has its own memory, so
+    /// that keeping one keeps no other.
+    pub each: Vec<Bytes>,
+    /// The model as the upstream named it; empty where it named none.
+    pub model: String,
+}
+
+/// The vectors of an answer that [`crate::Dialect::answer`] has judged, rounded to the nearest `f32` where the
+/// upstream wrote more digits.
 ///
 /// `None` where they must not be stored: another number of them than of inputs, another length than
 /// asked for or than each other's, a number that `f32` cannot hold, or a form that only caller and
 /// upstream know.
 #[must_use]
-pub fn vectors(view: &View, answer: &Answer) -> Option<Vec<Bytes>> {
+pub fn vectors(view: &View, answer: &Answer) -> Option<Vectors> {
     if view.encoding == Encoding::Other {
         return None;
     }
@@ -32,10 +41,12 @@ pub fn vectors(view: &View, answer: &Answer) -> Option<Vec<Bytes>> {
         let bytes = item.vector.bytes(&answer.body)?;
         (*length.get_or_insert(bytes.len()) == bytes.len()).then(|| Bytes::from(bytes))
     };
-    match order {
+    let each: Option<Vec<Bytes>> = match order {
         None => envelope.items.iter().map(read).collect(),
         Some(order) => order.iter().map(|at| read(envelope.items.get(*at)?)).collect(),
-    }
+    };
+    let model = envelope.model.and_then(|place| json::parse(answer.body.get(place)?).ok()?.as_str());
+    Some(Vectors { each: each?, model: model.map(Into::into).unwrap_or_default() })
 }
 
 /// An answer in OpenAI's form of vectors as [`vectors`] gives them: numbers in the shortest digits that
@@ -102,23 +113,27 @@ pub fn piece(
 #[must_use]
 pub fn shares(asks: &[&Ask], total: u64) -> Vec<u64> {
     let weigh = |ask: &&Ask| match &ask.view {
-        crate::View::Embeddings(view) => {
-            u128::from(base::estimate(ask.body.get(view.input.range()).unwrap_or_default()).max(1))
-        }
+        crate::View::Embeddings(view) => base::estimate(ask.body.get(view.input.range()).unwrap_or_default()),
         _ => 1,
     };
-    let weights: Vec<u128> = asks.iter().map(weigh).collect();
-    let sum: u128 = weights.iter().sum::<u128>().max(1);
+    share_out(total, &asks.iter().map(weigh).collect::<Vec<_>>())
+}
+
+/// `total` in shares by weight, whole, and exactly `total` in sum. Nothing weighs less than 1.
+#[must_use]
+pub fn share_out(total: u64, weights: &[u64]) -> Vec<u64> {
+    let weights = || weights.iter().map(|weight| u128::from(*weight).max(1));
+    let sum: u128 = weights().sum::<u128>().max(1);
     // Each gets what lies between two marks, so that nothing is lost to rounding.
     let (mut weight, mut given) = (0, 0);
-    let share = |own: &u128| {
+    let share = |own: u128| {
         weight += own;
         let mark = u64::try_from(u128::from(total) * weight / sum).unwrap_or(total);
         let share = mark - given;
         given = mark;
         share
     };
-    weights.iter().map(share).collect()
+    weights().map(share).collect()
 }
 
 #[cfg(test)]

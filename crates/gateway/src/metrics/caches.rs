@@ -3,12 +3,13 @@
 use base::{Cached, Family, Record};
 use prometheus::{CounterVec, IntCounterVec, Opts, Registry};
 
-use super::{COST_SAVED, LOOKUPS, Metric, SECONDS_SAVED, TOKENS_SAVED};
+use super::{COST_SAVED, INPUTS, LOOKUPS, Metric, SECONDS_SAVED, TOKENS_SAVED};
 
 /// The counters of caches.
 #[derive(Debug)]
 pub struct Caches {
     lookups: IntCounterVec,
+    inputs: IntCounterVec,
     tokens: IntCounterVec,
     cost: CounterVec,
     seconds: CounterVec,
@@ -26,6 +27,7 @@ impl Caches {
         };
         Ok(Self {
             lookups: counter(&LOOKUPS)?,
+            inputs: counter(&INPUTS)?,
             tokens: counter(&TOKENS_SAVED)?,
             cost: amount(&COST_SAVED)?,
             seconds: amount(&SECONDS_SAVED)?,
@@ -37,6 +39,13 @@ impl Caches {
         self.lookups.with_label_values(&[route, cache, result]).inc_by(count);
     }
 
+    /// Of a call's inputs so many were stored, and so many not.
+    pub fn looked_for(&self, route: &str, stored: u64, missing: u64) {
+        for (result, count) in [("hit", stored), ("miss", missing)] {
+            self.inputs.with_label_values(&[route, result]).inc_by(count);
+        }
+    }
+
     /// What a request's cache came to and saved; `home` is the price list's currency.
     #[expect(clippy::cast_precision_loss, reason = "a metric is a float")]
     pub fn count(&self, record: &Record, home: &str) {
@@ -45,15 +54,16 @@ impl Caches {
             Cached::Hit => Some("hit"),
             Cached::Stale => Some("stale"),
             Cached::Miss | Cached::Shared => Some("miss"),
-            // By meaning: counted where it is looked up. By inputs: likewise.
-            Cached::Semantic | Cached::Partial | Cached::Replay | Cached::Bypass => None,
+            Cached::Partial => Some("partial"),
+            // By meaning: counted where it is looked up.
+            Cached::Semantic | Cached::Replay | Cached::Bypass => None,
         };
         let cache = match record.endpoint.map(base::Endpoint::family) {
-            Some(Family::Rerank) => Some("rerank"),
-            Some(Family::Embeddings) => None,
-            _ => Some("exact"),
+            Some(Family::Rerank) => "rerank",
+            Some(Family::Embeddings) => "embedding",
+            _ => "exact",
         };
-        if let (Some(result), Some(cache)) = (result, cache) {
+        if let Some(result) = result {
             self.looked_up(route, cache, result, 1);
         }
         let Some(saved) = &record.saved else { return };

@@ -73,7 +73,9 @@ metrics! {
     COST_OTHER: "counter" "mai_cost_other_total" ["route", "client", "currency"]
         "What calls cost whose prices are in another currency than the price list's.";
     LOOKUPS: "counter" "mai_cache_lookups_total" ["route", "cache", "result"]
-        "Look-ups in caches by what they came to; of embeddings, inputs.";
+        "Calls by what their look-up in a cache came to.";
+    INPUTS: "counter" "mai_cache_inputs_total" ["route", "result"]
+        "Inputs of embeddings calls by whether their vectors were stored; a `partial` look-up has both.";
     TOKENS_SAVED: "counter" "mai_tokens_saved_total" ["route", "client"]
         "Tokens that answers from caches, and answers shared with another call, would have used.";
     COST_SAVED: "counter" "mai_cost_saved_total" ["route", "client"]

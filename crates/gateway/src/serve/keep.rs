@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use base::{Cost, Refusal, Usage};
 use bytes::Bytes;
-use config::{OnFailure, Route};
+use config::Route;
 use http::HeaderValue;
 use state::answers::{Kind, Stored};
 
@@ -19,8 +19,6 @@ use crate::running::Running;
 
 /// Answers to idempotency keys are kept so long.
 const REPLAYED: Duration = Duration::from_secs(24 * 60 * 60);
-/// An expired answer is kept so long beyond its time, where somebody takes it when the upstreams fail.
-const STALE: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// Who stores, and for whom.
 pub struct Keeper<'a> {
@@ -113,9 +111,6 @@ impl Keeper<'_> {
     fn stored(&self, kind: Kind, body: Box<[u8]>) -> Stored {
         let now = self.live.wall();
         let expires = now + self.route.cache.ttl;
-        let is_stale = |wish: Option<OnFailure>| wish == Some(OnFailure::Stale);
-        let serves_stale = is_stale(Some(self.route.on_failure))
-            || self.running.snapshot.clients.iter().any(|client| is_stale(client.on_failure));
         Stored {
             kind,
             route: self.route.name.clone(),
@@ -123,7 +118,7 @@ impl Keeper<'_> {
             kb_version: self.wish.kb_version.clone(),
             stored: now,
             expires,
-            keep_until: if serves_stale { expires + STALE } else { expires },
+            keep_until: kept::until(&self.running.snapshot, self.route, expires),
             body,
         }
     }

@@ -67,4 +67,6 @@ mod streams;
 #[cfg(test)]
 mod unicode;
 #[cfg(test)]
+mod vectors;
+#[cfg(test)]
 mod waits;

@@ -38,11 +38,13 @@ fn floats(vector: &[u8]) -> Vec<f32> {
 fn vectors_are_read_in_either_encoding() {
     let numbers = ask(r#"["a","b"]"#, "");
     let answer = judged(&numbers, r#"{"data":[{"index":1,"embedding":[1e-7,-0]},{"index":0,"embedding":[0.5, 3.0]}]}"#);
-    let found = vectors(view(&numbers), &answer).unwrap();
+    let Vectors { each: found, model } = vectors(view(&numbers), &answer).unwrap();
+    assert_eq!(model, "");
     assert_eq!(found.iter().map(|vector| floats(vector)).collect::<Vec<_>>(), [[0.5, 3.0], [1e-7, 0.0]]);
     let base64 = ask(r#""a""#, r#","encoding_format":"base64""#);
-    let answer = judged(&base64, r#"{"data":[{"index":0,"embedding":"AAAAPwAAgL4AAEBA"}]}"#);
-    assert_eq!(floats(&vectors(view(&base64), &answer).unwrap()[0]), [0.5, -0.25, 3.0]);
+    let answer = judged(&base64, r#"{"data":[{"index":0,"embedding":"AAAAPwAAgL4AAEBA"}],"model":"e\u002d1"}"#);
+    assert_eq!(vectors(view(&base64), &answer).unwrap().model, "e-1");
+    assert_eq!(floats(&vectors(view(&base64), &answer).unwrap().each[0]), [0.5, -0.25, 3.0]);
 }
 
 #[test]
@@ -195,7 +197,7 @@ proptest! {
         let mut found: Vec<Bytes> = texts.iter().map(|text| right(*text)).collect();
         if let Some(part) = subset(&whole, &missing) {
             let answers = split(&part, most).iter().map(|part| judged(part, &upstream(part, shift))).collect();
-            let fresh = vectors(view(&part), &join(answers).unwrap()).unwrap();
+            let fresh = vectors(view(&part), &join(answers).unwrap()).unwrap().each;
             for (place, vector) in missing.iter().zip(fresh) {
                 prop_assert_eq!(&vector, &right(texts[*place]));
                 found[*place] = vector;
@@ -204,7 +206,7 @@ proptest! {
         let given = Answer {
             body: answer("e", &found, view(&whole).encoding, 1), usage: None, is_stream: false, dimension: None,
         };
-        prop_assert_eq!(vectors(view(&whole), &given).unwrap(), found);
+        prop_assert_eq!(vectors(view(&whole), &given).unwrap().each, found);
     }
 
     #[test]
@@ -225,7 +227,7 @@ proptest! {
             from = range.end;
             let own = piece(&merged, &shared, range, view(ask).encoding, None).unwrap();
             let alone = judged(ask, &upstream(ask, 0));
-            prop_assert_eq!(vectors(view(ask), &own).unwrap(), vectors(view(ask), &alone).unwrap());
+            prop_assert_eq!(vectors(view(ask), &own).unwrap().each, vectors(view(ask), &alone).unwrap().each);
         }
     }
 }

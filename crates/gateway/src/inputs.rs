@@ -1,0 +1,363 @@
+//! The inputs of an embeddings call, each with a vector of its own: what is stored of them, what is missing,
+//! and the answer that is put together again.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use base::{Cached, Code, Cost, Family, Refusal, Saved, Usage};
+use bytes::Bytes;
+use config::{CacheScope, Client, Route, Snapshot, Upstream};
+use dialect::embeddings::{Encoding, Spelling, View, answer, inputs};
+use dialect::{Answer, Ask};
+use foldhash::{HashMap, HashMapExt as _};
+use http::HeaderMap;
+use rules::cache_key::KeyBuilder;
+use state::answers::{Key, Kind, Stored};
+
+use crate::held::{Held, How};
+use crate::live::Live;
+use crate::{head, kept};
+
+/// What a look-up that is not answered from memory may take; then it has found nothing.
+const LOOK: Duration = Duration::from_millis(100);
+
+/// What an embeddings call wants of the cache.
+#[derive(Clone, Debug)]
+pub struct Wish {
+    /// In the order of the call.
+    inputs: Vec<Input>,
+    /// Stored vectors may be served.
+    pub may_look: bool,
+    /// Whom vectors are stored for; `None` where the route's callers share them.
+    owner: Option<Arc<str>>,
+}
+
+/// What one input is known by.
+#[derive(Clone, Copy, Debug)]
+struct Input {
+    /// All that decides its vector; `None` for what is not to be stored.
+    key: Option<Key>,
+    /// The place of the first input with the same vector: its own, unless it is a repeat.
+    twin: usize,
+}
+
+/// What a call wants of the cache. `None` for a call that nothing is stored of: by its caller's wish, or since its
+/// vectors are not each input's own.
+#[must_use]
+pub fn wish(snapshot: &Snapshot, (route, client, headers): (&Route, &Client, &HeaderMap), ask: &Ask) -> Option<Wish> {
+    let control = head::cache_control(headers);
+    if control.no_store || ask.endpoint.family() != Family::Embeddings {
+        return None;
+    }
+    let scope = client.cache_scope.unwrap_or(route.cache.scope);
+    let owner = (scope == CacheScope::Client).then(|| client.name.clone());
+    let spelling = if route.cache.normalize { Spelling::Normalized } else { Spelling::Exact };
+    // A vector does not rest on what a knowledge base holds, so its version is not in here.
+    let common = KeyBuilder::new(Kind::Vector.as_str())
+        .part(snapshot.general.environment.as_bytes())
+        .part(route.name.as_bytes())
+        .option(owner.as_ref().map(|owner| owner.as_bytes()))
+        .part(space(route)?.as_bytes())
+        .part(&[u8::from(route.cache.normalize)])
+        .content(|sink| dialect::embeddings::deciding(ask, sink))
+        .ok()?;
+    let mut firsts: HashMap<Key, usize> = HashMap::new();
+    let keyed = inputs(ask).into_iter().enumerate().map(|(place, input)| {
+        let key = common.clone().content(|sink| input.deciding(spelling, sink)).ok().map(|key| Key(key.finish()));
+        Input { key, twin: key.map_or(place, |key| *firsts.entry(key).or_insert(place)) }
+    });
+    let wish = Wish { inputs: keyed.collect(), may_look: !control.no_cache, owner };
+    (!wish.inputs.is_empty()).then_some(wish)
+}
+
+/// The vector space of a route; `None` where it has several, whose vectors must not stand side by side, and which of
+/// them will answer is not known beforehand.
+fn space(route: &Route) -> Option<&str> {
+    let mut spaces = route.upstreams.iter().map(|upstream| upstream.space.as_deref());
+    let first = spaces.next()?;
+    spaces.all(|space| space == first).then_some(first?)
+}
+
+impl Wish {
+    /// What the call's answer is known by where it has one input alone.
+    #[must_use]
+    pub fn id(&self) -> Option<Key> {
+        match self.inputs.as_slice() {
+            [only] => only.key,
+            _ => None,
+        }
+    }
+
+    /// The key of the input at a place.
+    #[must_use]
+    pub fn key(&self, place: usize) -> Option<Key> {
+        self.inputs.get(place).and_then(|input| input.key)
+    }
+
+    /// The inputs that are no repeats and have a key.
+    fn distinct(&self) -> impl Iterator<Item = (usize, Key)> {
+        let each = self.inputs.iter().enumerate();
+        each.filter_map(|(place, input)| Some((place, input.key.filter(|_| input.twin == place)?)))
+    }
+}
+
+/// Where vectors are stored, and for how long.
+#[derive(Clone, Copy, Debug)]
+pub struct Shelf<'a> {
+    /// The process's state, whose store it is.
+    pub live: &'a Live,
+    /// The configuration in force.
+    pub snapshot: &'a Snapshot,
+    /// The route.
+    pub route: &'a Route,
+    /// What the call wants.
+    pub wish: &'a Wish,
+}
+
+impl Shelf<'_> {
+    /// Keeps the vector of the input at a place.
+    pub fn keep(&self, place: usize, held: &Held) {
+        let Some(key) = self.wish.key(place) else { return };
+        let now = self.live.wall();
+        let expires = now + self.route.cache.ttl;
+        let stored = Stored {
+            kind: Kind::Vector,
+            route: self.route.name.clone(),
+            client: self.wish.owner.clone(),
+            kb_version: None,
+            stored: now,
+            expires,
+            keep_until: kept::until(self.snapshot, self.route, expires),
+            body: held.write(),
+        };
+        self.live.answers.put(key, Arc::new(stored));
+    }
+}
+
+/// The vectors of a call, as far as they are there.
+#[derive(Debug)]
+pub struct Basket {
+    wish: Arc<Wish>,
+    held: Vec<Option<Held>>,
+    /// Expired ones, for the case that the upstreams fail.
+    expired: Vec<(usize, Held)>,
+    /// Numbers that each must have, as far as is known.
+    dimension: Option<usize>,
+    /// Nothing is to be looked for any more.
+    has_looked: bool,
+}
+
+impl Basket {
+    /// None yet. `dimension` is that of the route's vectors, where it is known.
+    #[must_use]
+    pub fn new(wish: Arc<Wish>, dimension: Option<usize>) -> Self {
+        let (held, has_looked) = (vec![None; wish.inputs.len()], !wish.may_look);
+        Self { wish, held, expired: Vec::new(), dimension, has_looked }
+    }
+
+    /// Takes what is stored, where that can be told without waiting; true where that is all.
+    pub fn take_at_hand(&mut self, live: &Live) -> bool {
+        if self.has_looked {
+            return false;
+        }
+        let keys: Vec<Key> = self.wish.distinct().map(|(_, key)| key).collect();
+        if let state::Answer::Ready(found) = live.answers.get_many(&keys) {
+            self.has_looked = true;
+            self.take(found, live.wall());
+        }
+        self.held.iter().all(Option::is_some)
+    }
+
+    /// Takes what is stored.
+    pub async fn look(&mut self, live: &Live) {
+        if std::mem::replace(&mut self.has_looked, true) {
+            return;
+        }
+        let keys: Vec<Key> = self.wish.distinct().map(|(_, key)| key).collect();
+        let found = match live.answers.get_many(&keys) {
+            state::Answer::Ready(found) => Some(found),
+            state::Answer::Later(coming) => tokio::time::timeout(LOOK, coming).await.ok(),
+        };
+        self.take(found.unwrap_or_default(), live.wall());
+    }
+
+    /// Takes what has been stored under this key since the look-up; false where nothing has.
+    pub fn take_late(&mut self, live: &Live, (place, key): (usize, &Key)) -> bool {
+        let state::Answer::Ready(Some(stored)) = live.answers.get(key) else { return false };
+        let now = live.wall();
+        let held = Held::read(&stored, now).filter(|_| self.wish.may_look && stored.is_fresh(now));
+        let Some(held) = held.filter(|held| self.dimension.is_none_or(|due| due == held.dimension())) else {
+            return false;
+        };
+        self.put(place, held);
+        true
+    }
+
+    fn take(&mut self, found: Vec<Option<Arc<Stored>>>, now: Duration) {
+        let places = self.wish.distinct().map(|(place, _)| place).zip(found);
+        let found: Vec<_> = places.filter_map(|(place, stored)| Some((place, stored?))).collect();
+        for (place, stored) in found {
+            let is_fresh = stored.is_fresh(now);
+            let Some(held) = Held::read(&stored, now) else { continue };
+            if self.dimension.is_some_and(|dimension| dimension != held.dimension()) {
+                continue;
+            }
+            if is_fresh {
+                self.put(place, held);
+            } else {
+                self.expired.push((place, held));
+            }
+        }
+        self.agree();
+    }
+
+    /// Puts a vector to its input, and to every repeat of it.
+    pub fn put(&mut self, place: usize, held: Held) {
+        for (input, room) in self.wish.inputs.iter().zip(&mut self.held).skip(place) {
+            if input.twin == place {
+                *room = Some(held.clone());
+            }
+        }
+    }
+
+    /// Gives up stored vectors of another dimension than those that have just come; where none have come, and the
+    /// stored ones differ, all of them. Vectors of two dimensions never stand in one answer.
+    pub fn agree(&mut self) {
+        let first_of = |how: fn(&Held) -> bool| {
+            self.held.iter().flatten().filter(move |held| how(held)).map(Held::dimension).next()
+        };
+        let wanted = first_of(|held| held.how == How::Brought)
+            .or(first_of(|held| held.how == How::Shared))
+            .or(self.dimension)
+            .or(first_of(|_| true));
+        let Some(wanted) = wanted else { return };
+        let all_agree = self.held.iter().flatten().all(|held| held.dimension() == wanted);
+        if all_agree {
+            return;
+        }
+        let is_known = self.dimension.is_some() || self.held.iter().flatten().any(|held| held.how != How::Stored);
+        for room in &mut self.held {
+            if room.as_ref().is_some_and(|held| !is_known || held.dimension() != wanted) {
+                *room = None;
+            }
+        }
+    }
+
+    /// The places of the inputs that have no vector yet, without repeats.
+    #[must_use]
+    pub fn missing(&self) -> Vec<usize> {
+        let each = self.wish.inputs.iter().zip(&self.held).enumerate();
+        each.filter(|(place, (input, held))| held.is_none() && input.twin == *place).map(|(place, _)| place).collect()
+    }
+
+    /// Whether `places` are all inputs of the call, each once.
+    #[must_use]
+    pub fn is_all(&self, places: &[usize]) -> bool {
+        places.len() == self.held.len()
+    }
+
+    /// Takes expired vectors in the place of what is missing; true where nothing is missing then.
+    pub fn make_do(&mut self) -> bool {
+        for (place, held) in std::mem::take(&mut self.expired) {
+            if self.held.get(place).is_some_and(Option::is_none) {
+                self.put(place, held);
+            }
+        }
+        self.agree();
+        self.held.iter().all(Option::is_some)
+    }
+
+    /// What the cache has come to.
+    #[must_use]
+    pub fn cached(&self) -> Cached {
+        let any = |how: How| self.held.iter().flatten().any(|held| held.how == how);
+        match (any(How::Brought), any(How::Shared), any(How::Stored)) {
+            (true, false, false) if self.wish.may_look => Cached::Miss,
+            (true, false, false) => Cached::Bypass,
+            (true, _, _) => Cached::Partial,
+            (false, true, _) => Cached::Shared,
+            (false, false, _) => Cached::Hit,
+        }
+    }
+
+    /// Counts the inputs, repeats among them, by whether they were stored.
+    pub fn count(&self, live: &Live, route: &str) {
+        if self.wish.may_look {
+            let stored = self.held.iter().flatten().filter(|held| held.how == How::Stored).count() as u64;
+            live.metrics.caches.looked_for(route, stored, self.held.len() as u64 - stored);
+        }
+    }
+
+    /// The age of the oldest vector that was stored.
+    #[must_use]
+    pub fn age(&self) -> Option<Duration> {
+        self.held.iter().flatten().filter(|held| held.how == How::Stored).map(|held| held.age).max()
+    }
+
+    /// What did not have to be asked for.
+    #[must_use]
+    pub fn saved(&self, route: &Route) -> Option<Saved> {
+        let free = || self.held.iter().flatten().filter(|held| held.how != How::Brought);
+        let first = free().next()?;
+        let prompt = free().map(|held| held.tokens).fold(0, u64::saturating_add);
+        let usage = Usage { prompt, ..Usage::default() };
+        let took = free().map(|held| held.took).max().unwrap_or_default();
+        let cost: Option<Cost> =
+            upstream(route, first).and_then(|upstream| upstream.price.as_ref()).and_then(|price| price.of(usage));
+        Some(Saved { usage, cost, took })
+    }
+
+    /// What the call wants.
+    #[must_use]
+    pub const fn wish(&self) -> &Arc<Wish> {
+        &self.wish
+    }
+
+    /// Bytes of numbers.
+    #[must_use]
+    pub fn size(&self) -> usize {
+        self.held.iter().flatten().map(|held| held.numbers.len()).sum()
+    }
+
+    /// All vectors of the call.
+    ///
+    /// # Errors
+    /// `embedding_dimension_mismatch` where they differ in their dimension.
+    pub fn whole(&self) -> Result<Whole, Refusal> {
+        let missing = || Refusal::new(Code::UpstreamBadResponse, "not every input has a vector");
+        let all: Vec<Held> = self.held.iter().cloned().collect::<Option<_>>().ok_or_else(missing)?;
+        let newest = all.iter().max_by_key(|held| held.how).cloned().ok_or_else(missing)?;
+        if all.iter().any(|held| held.dimension() != newest.dimension()) {
+            let message = "vectors of this call's inputs have different dimensions";
+            return Err(Refusal::new(Code::EmbeddingDimensionMismatch, message));
+        }
+        Ok(Whole { all, newest })
+    }
+}
+
+/// All vectors of a call, of one dimension.
+#[derive(Debug)]
+pub struct Whole {
+    all: Vec<Held>,
+    /// One of those that came last.
+    newest: Held,
+}
+
+impl Whole {
+    /// The answer, in OpenAI's form and the encoding asked for, and whose it is. Its `usage` counts every input, as
+    /// the upstream would have: what is paid for is another matter.
+    #[must_use]
+    pub fn answer(self, view: &View) -> (Answer, Held) {
+        let Self { all, newest } = self;
+        let tokens = all.iter().map(|held| held.tokens).fold(0, u64::saturating_add);
+        let encoding = if view.encoding == Encoding::Base64 { Encoding::Base64 } else { Encoding::Float };
+        let numbers: Vec<&Bytes> = all.iter().map(|held| &held.numbers).collect();
+        let body = answer(&newest.model(), &numbers, encoding, tokens);
+        (Answer { body, usage: None, is_stream: false, dimension: Some(newest.dimension()) }, newest)
+    }
+}
+
+/// The upstream that a vector has come from, where the route still has it.
+fn upstream<'a>(route: &'a Route, held: &Held) -> Option<&'a Arc<Upstream>> {
+    route.upstreams.iter().find(|upstream| upstream.label.as_bytes() == held.upstream)
+}

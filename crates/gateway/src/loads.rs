@@ -1,0 +1,256 @@
+//! Inputs in flight: one upstream call, for every call that wants a vector which it brings.
+//!
+//! A call that asks an upstream for inputs carries a load. Whoever wants one of those inputs meanwhile waits for
+//! that load, whatever else is in either call. A load is on its way while its own caller or anybody else waits for
+//! it; whoever leaves last ends it.
+
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use base::Refusal;
+use foldhash::HashMap;
+use rules::shares::Class;
+use state::answers::Key;
+use tokio::sync::{Notify, watch};
+
+use crate::flights::Passenger;
+use crate::held::Held;
+
+/// What a load has come to.
+#[derive(Clone, Debug)]
+enum End {
+    /// Vectors, by their places in the load; none where an input was given up.
+    Brought(Arc<[Option<Held>]>),
+    /// No upstream has given any.
+    Refused(Arc<Refusal>),
+    /// Its carrier went away: whoever waits goes by itself.
+    PassedOn,
+}
+
+/// One call that may carry loads: it goes on while its own caller waits, or anybody for one of its loads.
+#[derive(Debug, Default)]
+pub struct Trip {
+    /// Its caller has left.
+    pub departed: Arc<AtomicBool>,
+    riders: AtomicUsize,
+    changed: Notify,
+}
+
+impl Trip {
+    /// Ends when nobody waits any more.
+    pub async fn abandoned(&self) {
+        while !self.departed.load(Ordering::SeqCst) || self.riders.load(Ordering::SeqCst) > 0 {
+            self.changed.notified().await;
+        }
+    }
+}
+
+/// The caller of a trip, who waits for as long as this is held.
+#[derive(Debug)]
+pub struct Aboard(pub Arc<Trip>);
+
+impl Drop for Aboard {
+    fn drop(&mut self) {
+        self.0.departed.store(true, Ordering::SeqCst);
+        self.0.changed.notify_one();
+    }
+}
+
+#[derive(Debug)]
+struct Load {
+    carrier: Passenger,
+    trip: Arc<Trip>,
+    end: watch::Sender<Option<End>>,
+}
+
+/// Every input in flight, by what its vector is known by: as many as calls under way have, at most.
+#[derive(Debug, Default)]
+pub struct Loads {
+    /// By the last byte of the key.
+    shards: [Mutex<HashMap<Key, Place>>; 16],
+}
+
+#[derive(Clone, Debug)]
+struct Place {
+    load: Arc<Load>,
+    at: usize,
+}
+
+/// What boarding comes to.
+#[derive(Debug, Default)]
+pub struct Boarded<'a> {
+    /// What nobody else brings, and the call is to bring itself.
+    pub own: Option<Carried<'a>>,
+    /// What others bring, by the places in the call.
+    pub others: Vec<(usize, Rider)>,
+}
+
+impl Loads {
+    fn shard(&self, key: &Key) -> MutexGuard<'_, HashMap<Key, Place>> {
+        let [.., last] = key.0;
+        let shard = self.shards.get(usize::from(last & 15)).unwrap_or(&self.shards[0]);
+        shard.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Finds out who brings these inputs of a call; what nobody brings is the call's own from now on. `is_fresh`
+    /// makes all of them its own.
+    pub fn board(
+        &self,
+        inputs: impl Iterator<Item = (usize, Option<Key>)>,
+        (passenger, trip): (&Passenger, &Arc<Trip>),
+        is_fresh: bool,
+    ) -> Boarded<'_> {
+        let (end, _) = watch::channel(None);
+        let load = Arc::new(Load { carrier: passenger.clone(), trip: trip.clone(), end });
+        let (mut others, mut own) = (Vec::new(), Vec::new());
+        for (place, key) in inputs {
+            let Some(key) = key else {
+                own.push(Carry { place, key: None, is_given_up: false });
+                continue;
+            };
+            let mut shard = self.shard(&key);
+            match shard.get(&key).filter(|there| !is_fresh && there.load.takes(passenger)) {
+                Some(there) => others.push((place, Rider::new(there.clone()))),
+                None => {
+                    shard.insert(key, Place { load: load.clone(), at: own.len() });
+                    own.push(Carry { place, key: Some(key), is_given_up: false });
+                }
+            }
+        }
+        let own = (!own.is_empty()).then(|| Carried { loads: self, load, inputs: own });
+        Boarded { own, others }
+    }
+
+    fn leave(&self, key: &Key, load: &Arc<Load>) {
+        let mut shard = self.shard(key);
+        if shard.get(key).is_some_and(|there| Arc::ptr_eq(&there.load, load)) {
+            shard.remove(key);
+        }
+    }
+
+    /// Inputs in flight.
+    #[must_use]
+    pub fn count(&self) -> usize {
+        self.shards.iter().map(|shard| shard.lock().unwrap_or_else(PoisonError::into_inner).len()).sum()
+    }
+}
+
+impl Load {
+    fn takes(&self, passenger: &Passenger) -> bool {
+        // A call of `batch` waits longer for its place at an upstream: what waits with it would be passed by.
+        self.end.borrow().is_none() && (self.carrier.class != Class::Batch || passenger.class == Class::Batch)
+    }
+}
+
+/// A load on its way. Dropped before it has come to an end, it passes on whoever waits for it.
+#[derive(Debug)]
+pub struct Carried<'a> {
+    loads: &'a Loads,
+    load: Arc<Load>,
+    inputs: Vec<Carry>,
+}
+
+#[derive(Debug)]
+struct Carry {
+    /// In the call.
+    place: usize,
+    key: Option<Key>,
+    /// It has been found elsewhere.
+    is_given_up: bool,
+}
+
+impl Carried<'_> {
+    /// The places of its inputs in the call.
+    pub fn places(&self) -> impl Iterator<Item = usize> {
+        self.inputs.iter().filter(|input| !input.is_given_up).map(|input| input.place)
+    }
+
+    /// Gives up what `is_here` already: whoever waits for it looks again.
+    pub fn give_up(&mut self, mut is_here: impl FnMut(usize, &Key) -> bool) {
+        for input in &mut self.inputs {
+            if let Some(key) = input.key
+                && is_here(input.place, &key)
+            {
+                input.is_given_up = true;
+                self.loads.leave(&key, &self.load);
+            }
+        }
+    }
+
+    /// Brings the vectors of its inputs, in the order of [`Carried::places`].
+    pub fn land(self, vectors: impl IntoIterator<Item = Held>) {
+        let mut vectors = vectors.into_iter();
+        let each = self.inputs.iter().map(|input| if input.is_given_up { None } else { vectors.next() });
+        self.end(End::Brought(each.collect()));
+    }
+
+    /// No upstream has given anything.
+    pub fn refused(self, refusal: Refusal) {
+        self.end(End::Refused(Arc::new(refusal)));
+    }
+
+    /// Only the first word counts.
+    fn end(&self, end: End) {
+        self.load.end.send_if_modified(|there| {
+            let is_first = there.is_none();
+            there.get_or_insert(end);
+            is_first
+        });
+    }
+}
+
+impl Drop for Carried<'_> {
+    fn drop(&mut self) {
+        for key in self.inputs.iter().filter_map(|input| input.key.as_ref()) {
+            self.loads.leave(key, &self.load);
+        }
+        self.end(End::PassedOn);
+    }
+}
+
+/// One who waits for an input that another call brings.
+#[derive(Debug)]
+pub struct Rider {
+    place: Place,
+    end: watch::Receiver<Option<End>>,
+}
+
+/// What an awaited input has come to.
+#[derive(Debug)]
+pub enum Arrival {
+    /// Its vector.
+    Vector(Held),
+    /// No upstream has given it; with the carrier, whose own reasons those may have been.
+    Refused(Arc<Refusal>, Passenger),
+    /// Its carrier went away.
+    PassedOn,
+}
+
+impl Rider {
+    fn new(place: Place) -> Self {
+        place.load.trip.riders.fetch_add(1, Ordering::SeqCst);
+        let end = place.load.end.subscribe();
+        Self { place, end }
+    }
+
+    /// Waits for the end of the load.
+    pub async fn arrival(&mut self) -> Arrival {
+        let end = self.end.wait_for(Option::is_some).await.map(|end| end.clone());
+        match end {
+            Ok(Some(End::Brought(vectors))) => match vectors.get(self.place.at) {
+                Some(Some(held)) => Arrival::Vector(held.clone()),
+                _ => Arrival::PassedOn,
+            },
+            Ok(Some(End::Refused(refusal))) => Arrival::Refused(refusal, self.place.load.carrier.clone()),
+            Ok(Some(End::PassedOn) | None) | Err(_) => Arrival::PassedOn,
+        }
+    }
+}
+
+impl Drop for Rider {
+    fn drop(&mut self) {
+        let trip = &self.place.load.trip;
+        trip.riders.fetch_sub(1, Ordering::SeqCst);
+        trip.changed.notify_one();
+    }
+}

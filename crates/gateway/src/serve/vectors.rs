@@ -1,0 +1,356 @@
+//! An embeddings call whose vectors may be stored, or on their way for others.
+//!
+//! What is stored is not asked for, what another call brings is waited for, and the rest goes upstream as one
+//! call. That runs in a task of its worker's own, for others may wait for what it brings when its caller has left.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::Instant;
+
+use base::{AttemptOutcome, Cached, Code, Outcome, Refusal};
+use bytes::Bytes;
+use config::{Client, Route, Upstream};
+use dialect::embeddings::{self, View};
+use dialect::{Answer, Ask};
+use http::{HeaderValue, Response};
+use rules::pursuit::deadline_exceeded;
+use tokio::sync::oneshot;
+
+use super::{Connection, Errands, Gone, answers, internal, seek_upstream, shutting_down};
+use crate::attempt::Landed;
+use crate::degrade::{self, Softened};
+use crate::flights::{Form, Passenger};
+use crate::held::{Held, How};
+use crate::inputs::{self, Basket, Shelf, Wish};
+use crate::live::Live;
+use crate::loads::{Aboard, Arrival, Carried, Rider, Trip};
+use crate::pursue::Won;
+use crate::running::{RouteState, Running};
+use crate::shape::Shaped;
+use crate::trail::Trail;
+use crate::wire::Reply;
+use crate::worker::{Worker, spawn};
+use crate::{head, recall, refuse};
+
+/// How often a call looks for others that bring what it misses; then it brings everything itself.
+const MOST_ROUNDS: usize = 4;
+/// Bytes of numbers that are read and written where they come: a few milliseconds' work. More is done beside the
+/// worker, whose other calls go on.
+const AT_ONCE: usize = 1 << 20;
+
+/// All that the rest of the story needs.
+pub struct Quest {
+    pub worker: Arc<Worker>,
+    pub running: Arc<Running>,
+    pub client: Arc<Client>,
+    pub route: Arc<Route>,
+    pub shaped: Shaped,
+    pub errands: Errands,
+    pub deadline: Instant,
+    pub wish: Arc<Wish>,
+}
+
+/// Answers a call from what is stored, else sends it on its way, and waits for its answer.
+pub async fn lead(connection: &Connection, quest: Quest, mut trail: Trail) -> Result<Response<Reply>, Gone> {
+    let Some(state) = quest.running.state(&quest.route) else {
+        return Ok(refuse::refuse(&internal(), trail));
+    };
+    let mut basket = basket((&quest.route, state), &quest.shaped.ask, (&quest.wish, quest.errands.first));
+    if basket.take_at_hand(&quest.worker.live)
+        && let Ok(won) =
+            put_together(&basket, (&quest.route, state), &quest.shaped.ask, (&quest.worker.live, &mut trail)).await
+    {
+        connection.presence.idle();
+        return Ok(answer(won, &quest.shaped.ask, trail));
+    }
+    let trip = Arc::<Trip>::default();
+    trail.departed = Some(trip.departed.clone());
+    let _aboard = Aboard(trip.clone());
+    let (tell, told) = oneshot::channel();
+    spawn(async move {
+        let on_its_way = async {
+            // Nobody listens any more where the caller has left: what was brought is stored, and written down.
+            let _ = tell.send(quest.answer(basket, &trip, trail).await);
+        };
+        tokio::select! {
+            biased;
+            () = trip.abandoned() => {}
+            () = on_its_way => {}
+        }
+    });
+    let response = told.await.map_err(|_| Gone)?;
+    connection.presence.idle();
+    Ok(response)
+}
+
+impl Quest {
+    async fn answer(&self, mut basket: Basket, trip: &Arc<Trip>, mut trail: Trail) -> Response<Reply> {
+        let Some(state) = self.running.state(&self.route) else { return refuse::refuse(&internal(), trail) };
+        let (route, ask) = ((&*self.route, state), &self.shaped.ask);
+        let gathering = Gathering {
+            worker: &self.worker,
+            route: (&self.running, &self.route, state),
+            caller: (&self.client, &self.errands, self.deadline),
+            shaped: &self.shaped,
+            trip,
+        };
+        let mut cut = self.worker.seat.cut();
+        let gathered = tokio::select! {
+            biased;
+            gathered = gathering.gather(&mut basket, &mut trail) => gathered,
+            _ = cut.wait_for(|cut| *cut) => Err(shutting_down()),
+        };
+        let refusal = match gathered {
+            Ok(won) => return answer(won, ask, trail),
+            Err(refusal) => refusal,
+        };
+        let is_stale = basket.make_do();
+        let old = || is_stale.then_some(());
+        match degrade::soften(refusal, (&self.route, &self.client), ask, old, &mut trail) {
+            Softened::Answer(body) => answers::own(body, Outcome::UpstreamDegraded, trail),
+            Softened::Error(refusal) => refuse::refuse(&refusal, trail),
+            Softened::Stale(()) => match put_together(&basket, route, ask, (&self.worker.live, &mut trail)).await {
+                Ok(won) => {
+                    trail.record.cache = Some(Cached::Stale);
+                    answer(won, ask, trail)
+                }
+                Err(refusal) => refuse::refuse(&refusal, trail),
+            },
+        }
+    }
+}
+
+/// A whole answer as a response.
+fn answer(won: Won, ask: &Ask, mut trail: Trail) -> Response<Reply> {
+    let Won { landed: Landed::Whole(answer, kind), upstream, shown, is_counted, .. } = won else {
+        return refuse::refuse(&Refusal::new(Code::UpstreamBadResponse, "the answer is a stream"), trail);
+    };
+    trail.answered_by(&upstream);
+    let (body, headers) = answers::whole((answer, kind), (shown, is_counted), ask, &mut trail);
+    let mut response = Response::new(Reply::whole(body));
+    *response.headers_mut() = headers;
+    trail.conclude(response.headers_mut(), Some(AttemptOutcome::Ok), Outcome::Ok);
+    response
+}
+
+/// An empty basket for a call.
+fn basket((route, state): (&Route, &RouteState), ask: &Ask, (wish, first): (&Arc<Wish>, Option<usize>)) -> Basket {
+    let asked = match &ask.view {
+        dialect::View::Embeddings(view) => view.dimensions,
+        _ => None,
+    };
+    // All upstreams of a route whose vectors are stored share one space.
+    let learned = || state.upstreams.get(first.unwrap_or_default()).map(|known| known.dimension.load(Relaxed));
+    let dimension = asked.or(route.dimensions).or_else(|| learned().filter(|dimension| *dimension > 0));
+    Basket::new(wish.clone(), dimension)
+}
+
+/// The answer of a call whose vectors are all there.
+async fn put_together(
+    basket: &Basket,
+    (route, state): (&Route, &RouteState),
+    ask: &Ask,
+    (live, trail): (&Live, &mut Trail),
+) -> Result<Won, Refusal> {
+    let dialect::View::Embeddings(view) = &ask.view else { return Err(internal()) };
+    let whole = basket.whole()?;
+    let write = move |view: &View| whole.answer(view);
+    let (answer, newest) = if basket.size() > AT_ONCE {
+        let view = view.clone();
+        tokio::task::spawn_blocking(move || write(&view)).await.map_err(|_| internal())?
+    } else {
+        write(view)
+    };
+    basket.count(live, &route.name);
+    trail.record.cache = Some(basket.cached());
+    trail.record.saved = basket.saved(route).map(Box::new);
+    trail.age = basket.age();
+    let (upstream, shown) = came_from(&newest, (route, state)).ok_or_else(internal)?;
+    Ok(Won { landed: Landed::Whole(answer, None), upstream, shown, visit: None, is_counted: true })
+}
+
+/// Who has given a vector; where the route does not have that upstream any more, the first that it has.
+fn came_from(held: &Held, (route, state): (&Route, &RouteState)) -> Option<(Arc<Upstream>, HeaderValue)> {
+    let mut pairs = route.upstreams.iter().zip(&state.upstreams);
+    let known = pairs.find(|(upstream, _)| upstream.label.as_bytes() == held.upstream);
+    if let Some((upstream, known)) = known {
+        return Some((upstream.clone(), known.shown.clone()));
+    }
+    let shown = head::named(&String::from_utf8_lossy(&held.upstream));
+    route.upstreams.first().map(|upstream| (upstream.clone(), shown))
+}
+
+/// One call that gathers its vectors.
+#[derive(Clone, Copy)]
+pub struct Gathering<'a> {
+    pub worker: &'a Arc<Worker>,
+    pub route: (&'a Arc<Running>, &'a Arc<Route>, &'a RouteState),
+    pub caller: (&'a Client, &'a Errands, Instant),
+    pub shaped: &'a Shaped,
+    pub trip: &'a Arc<Trip>,
+}
+
+impl Gathering<'_> {
+    /// Gathers what a call wants with whatever is stored, and puts its answer together.
+    pub async fn all(&self, wish: &Arc<Wish>, trail: &mut Trail) -> Result<Won, Refusal> {
+        let (_, route, state) = self.route;
+        let mut basket = basket((route, state), &self.shaped.ask, (wish, self.caller.1.first));
+        self.gather(&mut basket, trail).await
+    }
+
+    async fn gather(&self, basket: &mut Basket, trail: &mut Trail) -> Result<Won, Refusal> {
+        let live = &self.worker.live;
+        let (_, route, state) = self.route;
+        let (client, _, deadline) = self.caller;
+        basket.look(live).await;
+        let allotted = deadline.saturating_duration_since(trail.began());
+        let passenger = Passenger { client: client.name.clone(), class: client.class, form: Form::Whole, allotted };
+        let mut has_asked = false;
+        for round in 1..=MOST_ROUNDS {
+            let missing = basket.missing();
+            if missing.is_empty() {
+                break;
+            }
+            let is_fresh = !basket.wish().may_look || round == MOST_ROUNDS;
+            let keys = missing.iter().map(|place| (*place, basket.wish().key(*place)));
+            let boarded = live.loads.board(keys, (&passenger, self.trip), is_fresh);
+            if let Some(mut own) = boarded.own {
+                own.give_up(|place, key| basket.take_late(live, (place, key)));
+                has_asked |= own.places().next().is_some();
+                if let Some(won) = self.bring(own, basket, trail).await? {
+                    return Ok(won);
+                }
+            }
+            for (place, rider) in boarded.others {
+                match self.await_other(rider, &passenger, trail).await {
+                    Ok(held) => held.into_iter().for_each(|held| basket.put(place, held)),
+                    Err(refusal) => {
+                        if !has_asked {
+                            trail.record.cache = Some(Cached::Shared);
+                        }
+                        return Err(refusal);
+                    }
+                }
+            }
+            basket.agree();
+        }
+        put_together(basket, (route, state), &self.shaped.ask, (live, trail)).await
+    }
+
+    /// Brings what nobody else does: from an upstream, as one call. The answer as it came where that is all that
+    /// was asked for.
+    async fn bring(&self, own: Carried<'_>, basket: &mut Basket, trail: &mut Trail) -> Result<Option<Won>, Refusal> {
+        let places: Vec<usize> = own.places().collect();
+        if places.is_empty() {
+            return Ok(None);
+        }
+        let part = match basket.is_all(&places) {
+            true => None,
+            false => {
+                let ask = embeddings::subset(&self.shaped.ask, &places).ok_or_else(internal)?;
+                Some(Shaped { ask, too_small: self.shaped.too_small.clone() })
+            }
+        };
+        let sent = part.as_ref().unwrap_or(self.shaped);
+        let began = self.worker.live.clock.now();
+        let won = match seek_upstream(self.worker, self.route, self.caller, sent, trail).await {
+            Ok(won) => won,
+            Err(refusal) => {
+                own.refused(refusal.clone());
+                return Err(refusal);
+            }
+        };
+        let Landed::Whole(answer, _) = &won.landed else { return Ok(Some(won)) };
+        let used = sent.ask.used(answer);
+        let vectors = self.read(&sent.ask, (answer.clone(), won.upstream.clone(), began)).await;
+        let shelf = Shelf {
+            live: &self.worker.live,
+            snapshot: &self.route.0.snapshot,
+            route: self.route.1,
+            wish: &basket.wish().clone(),
+        };
+        for (place, held) in places.iter().zip(vectors.iter().flatten()) {
+            shelf.keep(*place, held);
+            basket.put(*place, held.clone());
+        }
+        let is_read = vectors.is_some();
+        if let Some(vectors) = vectors {
+            own.land(vectors);
+        }
+        if part.is_none() {
+            basket.count(&self.worker.live, &self.route.1.name);
+            trail.record.cache = Some(basket.cached());
+            return Ok(Some(won));
+        }
+        if !won.is_counted {
+            trail.tries.spend(&won.upstream, used);
+        }
+        trail.tries.end(AttemptOutcome::Ok, Some(200));
+        let unread = || Refusal::new(Code::UpstreamBadResponse, "a vector holds numbers that no 32 bits can");
+        if is_read { Ok(None) } else { Err(unread()) }
+    }
+
+    /// The vectors of an answer; `None` where they cannot be told apart, or not be stored.
+    async fn read(&self, ask: &Ask, (answer, upstream, began): (Answer, Arc<Upstream>, Instant)) -> Option<Vec<Held>> {
+        let dialect::View::Embeddings(view) = &ask.view else { return None };
+        let used = ask.used(&answer);
+        let found = if answer.body.len() > AT_ONCE {
+            let view = view.clone();
+            tokio::task::spawn_blocking(move || embeddings::vectors(&view, &answer)).await.ok()?
+        } else {
+            embeddings::vectors(view, &answer)
+        };
+        let embeddings::Vectors { each, model } = found?;
+        let sizes: Vec<u64> = embeddings::inputs(ask).iter().map(embeddings::Input::size).collect();
+        let tokens = embeddings::share_out(used.prompt, &sizes);
+        let (model, upstream) = (Bytes::from(model), Bytes::copy_from_slice(upstream.label.as_bytes()));
+        let took = self.worker.live.clock.now() - began;
+        let held = |(numbers, tokens)| Held {
+            numbers,
+            model: model.clone(),
+            upstream: upstream.clone(),
+            tokens,
+            took,
+            age: std::time::Duration::ZERO,
+            how: How::Brought,
+        };
+        Some(each.into_iter().zip(tokens).map(held).collect())
+    }
+
+    /// Waits for what another call brings; nothing where that ended for reasons of that call's own.
+    async fn await_other(
+        &self,
+        mut rider: Rider,
+        passenger: &Passenger,
+        trail: &mut Trail,
+    ) -> Result<Option<Held>, Refusal> {
+        trail.tries.pause();
+        let arrival = tokio::time::timeout_at(self.caller.2.into(), rider.arrival()).await;
+        trail.tries.wait_ends();
+        match arrival {
+            Err(_elapsed) => Err(deadline_exceeded()),
+            Ok(Arrival::Vector(held)) => Ok(Some(Held { how: How::Shared, ..held })),
+            Ok(Arrival::Refused(refusal, carrier)) if !recall::is_leaders_own(&refusal, &carrier, passenger) => {
+                Err((*refusal).clone())
+            }
+            Ok(Arrival::Refused(..) | Arrival::PassedOn) => Ok(None),
+        }
+    }
+}
+
+/// What an embeddings call wants of the cache, noted in its trail.
+pub fn wish(
+    (running, route): (&Running, &Route),
+    (client, headers): (&Client, &http::HeaderMap),
+    ask: &Ask,
+    trail: &mut Trail,
+) -> Option<Arc<Wish>> {
+    if !route.cache.is_on() || ask.endpoint.family() != base::Family::Embeddings {
+        return None;
+    }
+    let wish = inputs::wish(&running.snapshot, (route, client, headers), ask);
+    let looks = wish.as_ref().is_some_and(|wish| wish.may_look);
+    trail.record.cache = Some(if looks { Cached::Miss } else { Cached::Bypass });
+    trail.cache_id = wish.as_ref().and_then(Wish::id);
+    wish.map(Arc::new)
+}

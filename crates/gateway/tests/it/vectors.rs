@@ -1,0 +1,598 @@
+//! The cache of embeddings: each text has a vector of its own, whoever asks for it and with what.
+
+use std::time::Duration;
+
+use base::Clock;
+use serde_json::{Value, json};
+use testkit::{Answer, Ask, Caller, Host, Reply, Request, Script, Stream, embeddings, story};
+use tokio::task::JoinSet;
+
+use crate::stage::{KEY, Stage, pleasant};
+
+/// Two upstreams of one space, without waits, and a cache.
+fn config(cache: &str, more: &str) -> String {
+    format!(
+        r#"
+providers: [{{ name: a, base_url: "http://a/v1", api_key: sk-a-secret }}, {{ name: b, base_url: "http://b/v1" }}]
+routes:
+  - name: embedding
+    match: {{ path: /v1/embeddings }}
+    upstreams: [{{ provider: a, model: embed }}, {{ provider: b, model: embed, tier: 1 }}]
+    retry: {{ server_error: [], throttled: [] }}
+    cache: {{ mode: exact{cache} }}
+    {more}
+clients:
+  - {{ name: app, keys: [sk-app], routes: ["*"] }}
+  - {{ name: other, keys: [sk-other], routes: ["*"] }}
+"#
+    )
+}
+
+fn stage() -> Stage {
+    Stage::set(&config("", ""))
+}
+
+fn ask(input: impl Into<Value>) -> Ask {
+    embeddings("embedding", input)
+}
+
+fn cache(answer: &Answer) -> &str {
+    answer.header("x-mai-cache").unwrap_or_default()
+}
+
+/// The vectors of an answer, which are numbered in one row.
+fn vectors(answer: &Answer) -> Vec<Value> {
+    assert_eq!(answer.status, 200, "{}", answer.text());
+    let body = answer.json();
+    let data = body["data"].as_array().expect("a list");
+    for (at, item) in data.iter().enumerate() {
+        assert_eq!((&item["index"], &item["object"]), (&json!(at), &json!("embedding")));
+    }
+    data.iter().map(|item| item["embedding"].clone()).collect()
+}
+
+/// What each call asked the upstream for.
+fn inputs(host: &Host) -> Vec<Value> {
+    host.calls().iter().map(|call| call.request.json.as_ref().unwrap()["input"].clone()).collect()
+}
+
+async fn millis(millis: u64) {
+    tokio::time::sleep(Duration::from_millis(millis)).await;
+}
+
+async fn begun(stage: &Stage, ask: Ask) -> Caller<Stream> {
+    let mut caller = stage.caller();
+    caller.begin(&ask.key(KEY)).await;
+    caller
+}
+
+async fn answers(callers: Vec<Caller<Stream>>) -> Vec<Answer> {
+    let mut waiting = JoinSet::new();
+    for (at, mut caller) in callers.into_iter().enumerate() {
+        waiting.spawn(async move { (at, caller.answer().await.expect("an answer")) });
+    }
+    let mut answers = waiting.join_all().await;
+    answers.sort_by_key(|(at, _)| *at);
+    answers.into_iter().map(|(_, answer)| answer).collect()
+}
+
+async fn rests(stage: &Stage, host: &Host) {
+    stage.comes_to_rest().await;
+    millis(300).await;
+    assert_eq!(stage.live.loads.count(), 0);
+    assert_eq!(host.log().in_flight().0, 0);
+}
+
+#[test]
+fn only_what_is_missing_goes_upstream() {
+    story(async {
+        let stage = stage();
+        let a = stage.host("a", pleasant());
+        let first = stage.ask(ask(json!(["one", "two"]))).await;
+        let second = stage.ask(ask(json!(["three", "two", "four", "one", "three"]))).await;
+        let third = stage.ask(ask(json!(["four", "three"]))).await;
+        assert_eq!([cache(&first), cache(&second), cache(&third)], ["miss", "partial", "hit"]);
+        assert_eq!(inputs(&a), [json!(["one", "two"]), json!(["three", "four"])]);
+        let (first, second, third) = (vectors(&first), vectors(&second), vectors(&third));
+        assert_eq!([&second[1], &second[3]], [&first[1], &first[0]]);
+        assert_eq!(second[0], second[4]);
+        assert_eq!([&third[0], &third[1]], [&second[2], &second[0]]);
+        let all = [&first[0], &first[1], &second[0], &second[2]];
+        assert!((0..4).all(|one| (0..one).all(|other| all[one] != all[other])), "four texts, four vectors");
+    });
+}
+
+#[test]
+fn an_answer_of_which_nothing_was_stored_comes_as_the_upstream_wrote_it() {
+    story(async {
+        let stage = stage();
+        let body = r#"{"data":[{"embedding":[0.12345678901234567890, -1e-30,3],"index":0}],"model":"m","usage":{"prompt_tokens":7,"total_tokens":7},"extra":1.000}"#;
+        stage.host(
+            "a",
+            Script::always(Reply { body: testkit::Body::Bytes("application/json", body.into()), ..Reply::default() }),
+        );
+        assert_eq!(stage.ask(ask("abc")).await.text(), body);
+        millis(2500).await;
+        let again = stage.ask(ask(json!(["abc"]))).await;
+        let due = r#"{"object":"list","data":[{"object":"embedding","index":0,"embedding":[0.12345679,-1e-30,3.0]}],"model":"m","usage":{"prompt_tokens":7,"total_tokens":7}}"#;
+        assert_eq!(again.text(), due);
+        assert_eq!((cache(&again), again.header("age")), ("hit", Some("2")));
+    });
+}
+
+#[test]
+fn a_hit_is_told_as_one_and_uses_nothing() {
+    story(async {
+        let stage = stage();
+        let a = stage.host("a", pleasant());
+        let first = stage.ask(ask(json!(["one", "two"]))).await;
+        let again = stage.ask(ask(json!(["two", "one"]))).await;
+        assert_eq!(again.header("x-mai-attempts"), Some("0"));
+        for name in ["x-mai-upstream", "x-mai-route", "content-type"] {
+            assert_eq!(first.header(name), again.header(name), "{name}");
+        }
+        assert_eq!(first.json()["usage"], again.json()["usage"], "as if it had come from there");
+        assert_eq!(first.json()["model"], again.json()["model"]);
+        let line = stage.last_line().await;
+        assert_eq!((&line["cache"], &line["tokens_in"], &line["attempts"]), (&json!("hit"), &Value::Null, &json!([])));
+        assert_eq!(a.calls().len(), 1);
+    });
+}
+
+#[test]
+fn of_a_partial_hit_only_what_went_upstream_is_used() {
+    story(async {
+        let stage = stage();
+        stage.host("a", pleasant());
+        stage.ask(ask(json!(["one two three"]))).await;
+        let partial = stage.ask(ask(json!(["one two three", "four"]))).await;
+        let alone = stage.ask(ask(json!(["four"]))).await;
+        let tokens = |answer: &Answer| answer.json()["usage"]["prompt_tokens"].as_u64().unwrap();
+        stage.comes_to_rest().await;
+        let log = stage.log();
+        let used: Vec<&Value> = log.iter().map(|line| &line["tokens_in"]).collect();
+        assert_eq!(used[1], &json!(tokens(&alone)));
+        assert_eq!(tokens(&partial), used[0].as_u64().unwrap() + tokens(&alone));
+        assert_eq!((&log[1]["cache"], log[1]["attempts"].as_array().unwrap().len()), (&json!("partial"), 1));
+    });
+}
+
+#[test]
+fn a_stored_vector_has_the_form_that_is_asked_for() {
+    story(async {
+        for (written, first, second) in
+            [(json!([0.5, -0.25, 3.0]), "float", "base64"), (json!("AAAAPwAAgL4AAEBA"), "base64", "float")]
+        {
+            let stage = stage();
+            let a = stage.host("a", Script::always(Reply::json(json!({"object": "list", "model": "m", "data": [{"object": "embedding", "index": 0, "embedding": written}], "usage": {"prompt_tokens": 2, "total_tokens": 2}}))));
+            for encoding in [first, second, first] {
+                let answer = stage.ask(ask("abc").with("encoding_format", encoding)).await;
+                let due = if encoding == "float" { json!([0.5, -0.25, 3.0]) } else { json!("AAAAPwAAgL4AAEBA") };
+                assert_eq!(vectors(&answer), [due]);
+            }
+            assert_eq!(a.calls().len(), 1);
+        }
+    });
+}
+
+#[test]
+fn all_that_decides_a_vector_is_in_its_key() {
+    story(async {
+        let stage = stage();
+        let a = stage.host("a", pleasant());
+        let second = async |second: Ask| cache(&stage.ask(second).await).to_owned();
+        stage.ask(ask(json!(["caf\u{e9} au lait"]))).await;
+        for same in [
+            ask("caf\u{e9} au lait"),
+            ask("cafe\u{301} au lait"),
+            ask("  caf\u{e9} au lait\n"),
+            ask("\u{feff}caf\u{e9} \u{200b}au lait"),
+            ask("caf\u{e9} au lait").with("user", "u").with("encoding_format", "base64"),
+        ] {
+            assert_eq!(second(same.clone()).await, "hit", "{same:?}");
+        }
+        for other in [
+            ask("CAF\u{c9} au lait"),
+            ask("caf\u{e9} au  lait"),
+            ask("caf\u{e9} au lait").with("dimensions", 8),
+            ask("caf\u{e9} au lait").with("input_type", "query"),
+            ask(json!([1, 2])),
+        ] {
+            assert_eq!(second(other.clone()).await, "miss", "{other:?}");
+        }
+        assert_eq!(second(ask(json!([[1, 2]]))).await, "hit");
+        assert_eq!(a.calls().len(), 6);
+        let exact = Stage::set(&config(", normalize: false", ""));
+        exact.host("a", pleasant());
+        exact.ask(ask("abc")).await;
+        assert_eq!(cache(&exact.ask(ask("abc ")).await), "miss");
+    });
+}
+
+#[test]
+fn what_is_empty_or_read_together_is_not_stored() {
+    story(async {
+        let stage = stage();
+        let a = stage.host("a", pleasant());
+        for _ in 0..2 {
+            stage.ask(ask(json!(["a", "\u{200b}", ""]))).await;
+        }
+        assert_eq!(inputs(&a), [json!(["a", "\u{200b}", ""]), json!(["\u{200b}", ""])]);
+        for _ in 0..2 {
+            assert_eq!(cache(&stage.ask(ask(json!(["x", "y"])).with("late_chunking", true)).await), "bypass");
+        }
+        assert_eq!(a.calls().len(), 4);
+    });
+}
+
+#[test]
+fn callers_may_wish_for_new_vectors_or_for_none_to_be_stored() {
+    story(async {
+        let stage = stage();
+        let a = stage.host("a", pleasant());
+        let wish = |wish: &str| ask("abc").header("cache-control", wish);
+        assert_eq!(cache(&stage.ask(wish("no-store")).await), "bypass");
+        assert_eq!(cache(&stage.ask(wish("no-cache")).await), "bypass");
+        assert_eq!(cache(&stage.ask(ask("abc")).await), "hit");
+        assert_eq!(a.calls().len(), 2);
+    });
+}
+
+#[test]
+fn a_client_sees_what_another_caused_to_be_stored_only_where_both_share() {
+    for (scope, seen) in [("", "miss"), (", scope: route", "hit")] {
+        story(async {
+            let stage = Stage::set(&config(scope, ""));
+            stage.host("a", pleasant());
+            stage.ask(ask("abc")).await;
+            assert_eq!(cache(&stage.caller().ask(&ask("abc").key("sk-other")).await), seen);
+        });
+    }
+}
+
+#[test]
+fn a_vector_is_served_until_its_time_is_over() {
+    story(async {
+        let stage = Stage::set(&config(", ttl: 60s", ""));
+        stage.host("a", pleasant());
+        stage.ask(ask("abc")).await;
+        millis(59_000).await;
+        assert_eq!(cache(&stage.ask(ask("abc")).await), "hit");
+        millis(2_000).await;
+        assert_eq!(cache(&stage.ask(ask("abc")).await), "miss");
+    });
+}
+
+#[test]
+fn an_expired_vector_serves_when_the_upstreams_fail_where_that_is_wished() {
+    story(async {
+        let stage = Stage::set(&config(", ttl: 60s", "on_failure: stale"));
+        let (a, b) = (stage.host("a", pleasant()), stage.host("b", pleasant()));
+        let first = vectors(&stage.ask(ask(json!(["one", "two"]))).await);
+        millis(61_500).await;
+        a.play(Reply::status(500));
+        b.play(Reply::status(500));
+        let old = stage.ask(ask(json!(["two", "one"]))).await;
+        assert_eq!(
+            (cache(&old), old.header("age"), old.header("x-mai-degraded")),
+            ("stale", Some("61"), Some("upstream_error"))
+        );
+        assert_eq!(vectors(&old), [first[1].clone(), first[0].clone()]);
+        let none = stage.ask(ask(json!(["two", "three"]))).await;
+        assert_eq!(none.status, 502);
+    });
+}
+
+#[test]
+fn vectors_of_two_dimensions_never_stand_in_one_answer() {
+    story(async {
+        let stage = stage();
+        let of = |dimensions| Script::always(Reply::default().with(|knobs| knobs.dimensions = Some(dimensions)));
+        let a = stage.host("a", of(8));
+        stage.ask(ask("old").with("x", 1)).await;
+        // The model behind the name has changed, and so has what the configuration says of it.
+        a.play(Reply::default().with(|knobs| knobs.dimensions = Some(16)));
+        stage.reload(&config("", "dimensions: 16"));
+        let answer = stage.ask(ask(json!(["new", "old"])).with("x", 1)).await;
+        assert_eq!(cache(&answer), "miss");
+        assert!(vectors(&answer).iter().all(|vector| vector.as_array().unwrap().len() == 16));
+        assert_eq!(cache(&stage.ask(ask("old").with("x", 1)).await), "hit");
+    });
+}
+
+#[test]
+fn a_route_of_several_spaces_stores_nothing() {
+    story(async {
+        let config = config("", "vector_space: any").replace("provider: b, model: embed", "provider: b, model: other");
+        let stage = Stage::set(&config);
+        let a = stage.host("a", pleasant());
+        for _ in 0..2 {
+            assert_eq!(cache(&stage.ask(ask("abc")).await), "bypass");
+        }
+        assert_eq!(a.calls().len(), 2);
+    });
+}
+
+#[test]
+fn a_vector_of_the_upstream_that_stood_in_is_as_good() {
+    story(async {
+        let stage = stage();
+        let (a, b) = (stage.host("a", Reply::status(500)), stage.host("b", pleasant()));
+        stage.ask(ask("abc")).await;
+        let again = stage.ask(ask("abc")).await;
+        assert_eq!((cache(&again), again.header("x-mai-upstream")), ("hit", Some("b/embed")));
+        assert_eq!((a.calls().len(), b.calls().len()), (1, 1));
+    });
+}
+
+#[test]
+fn a_failed_call_stores_nothing_and_forgets_nothing() {
+    story(async {
+        let stage = stage();
+        let a = stage.host("a", pleasant());
+        let b = stage.host("b", pleasant());
+        stage.ask(ask(json!(["one", "two"]))).await;
+        for reply in [Reply::status(500), Reply::status(400)] {
+            a.play(reply.clone());
+            b.play(reply);
+            assert!(stage.ask(ask(json!(["one", "three"]))).await.status >= 400);
+            assert_eq!(cache(&stage.ask(ask(json!(["two", "one"]))).await), "hit");
+        }
+        a.play(pleasant());
+        assert_eq!(cache(&stage.ask(ask("three")).await), "miss");
+    });
+}
+
+#[test]
+fn a_large_call_is_split_and_its_parts_are_stored() {
+    story(async {
+        let stage = Stage::set(&config("", "batch: { max_inputs: 32 }"));
+        let a = stage.host("a", pleasant());
+        let texts = |range: std::ops::Range<usize>| json!(range.map(|at| format!("text {at}")).collect::<Vec<_>>());
+        let first = stage.ask(ask(texts(0..70))).await;
+        assert_eq!(cache(&first), "miss");
+        let second = stage.ask(ask(texts(30..110))).await;
+        assert_eq!(cache(&second), "partial");
+        let sizes: Vec<usize> = inputs(&a).iter().map(|input| input.as_array().unwrap().len()).collect();
+        assert_eq!(sizes, [32, 32, 6, 32, 8]);
+        assert_eq!(vectors(&first)[30..], vectors(&second)[..40]);
+        let log = stage.log();
+        let used: u64 = log.iter().map(|line| line["tokens_in"].as_u64().unwrap()).sum();
+        assert_eq!(used, stage.ask(ask(texts(0..110))).await.json()["usage"]["prompt_tokens"].as_u64().unwrap());
+    });
+}
+
+#[test]
+fn calls_that_miss_the_same_text_share_one_call_whatever_else_they_ask_for() {
+    story(async {
+        let stage = stage();
+        let a = stage.host("a", Reply::default().after(Duration::from_secs(1)));
+        let began = Clock.now();
+        let mut callers = Vec::new();
+        for input in [json!(["one", "two"]), json!(["two", "three"]), json!(["three", "one"]), json!("two")] {
+            callers.push(begun(&stage, ask(input)).await);
+            millis(10).await;
+        }
+        let answers = answers(callers).await;
+        assert!(Clock.now() - began < Duration::from_millis(1100));
+        assert_eq!(inputs(&a), [json!(["one", "two"]), json!(["three"])]);
+        let all: Vec<Vec<Value>> = answers.iter().map(vectors).collect();
+        assert_eq!([&all[1][0], &all[2][1], &all[3][0]], [&all[0][1], &all[0][0], &all[0][1]]);
+        assert_eq!(all[1][1], all[2][0]);
+        assert_eq!(answers.iter().map(cache).collect::<Vec<_>>(), ["miss", "partial", "shared", "shared"]);
+        rests(&stage, &a).await;
+        let log = stage.log();
+        let tokens: Vec<&Value> = log.iter().map(|line| &line["tokens_in"]).collect();
+        assert_eq!(tokens.iter().filter(|tokens| tokens.is_null()).count(), 2, "who shares uses nothing: {tokens:?}");
+    });
+}
+
+#[test]
+fn a_caller_who_leaves_takes_nobody_down() {
+    story(async {
+        let stage = stage();
+        let a = stage.host("a", Reply::default().after(Duration::from_secs(1)));
+        let leader = begun(&stage, ask(json!(["one", "two"]))).await;
+        millis(10).await;
+        let followers = vec![begun(&stage, ask(json!(["two", "three"]))).await, begun(&stage, ask("one")).await];
+        millis(200).await;
+        drop(leader);
+        for answer in answers(followers).await {
+            assert_eq!(answer.status, 200, "{}", answer.text());
+        }
+        assert_eq!(a.calls().len(), 2);
+        rests(&stage, &a).await;
+        let log = stage.log();
+        let gone: Vec<_> = log.iter().filter(|line| line["outcome"] == "caller_gone").collect();
+        assert_eq!(
+            (gone.len(), &gone[0]["status"], &gone[0]["attempts"][0]["outcome"]),
+            (1, &json!(499), &json!("ok"))
+        );
+        assert!(gone[0]["tokens_in"].as_u64().unwrap() > 0, "what it began is its own to pay");
+        assert_eq!(cache(&stage.ask(ask(json!(["one", "two", "three"]))).await), "hit");
+    });
+}
+
+#[test]
+fn the_last_to_leave_ends_the_call() {
+    story(async {
+        let stage = stage();
+        let a = stage.host("a", Reply::default().after(Duration::from_secs(2)));
+        let leader = begun(&stage, ask(json!(["one", "two"]))).await;
+        millis(10).await;
+        let follower = begun(&stage, ask("one")).await;
+        millis(100).await;
+        drop(leader);
+        millis(100).await;
+        assert_eq!(a.log().in_flight().0, 1, "somebody waits");
+        drop(follower);
+        millis(300).await;
+        assert_eq!(a.log().in_flight().0, 0);
+        rests(&stage, &a).await;
+        assert!(stage.log().iter().all(|line| line["outcome"] == "caller_gone"));
+    });
+}
+
+#[test]
+fn a_failure_goes_to_those_who_wait_and_is_forgotten() {
+    story(async {
+        let stage = stage();
+        let a = stage.host("a", Reply::status(400).after(Duration::from_secs(1)));
+        let mut callers = Vec::new();
+        for input in [json!(["one", "two"]), json!("two"), json!(["one"])] {
+            callers.push(begun(&stage, ask(input)).await);
+            millis(10).await;
+        }
+        for answer in answers(callers).await {
+            assert_eq!(answer.status, 400, "{}", answer.text());
+        }
+        assert_eq!(a.calls().len(), 1);
+        rests(&stage, &a).await;
+        a.play(pleasant());
+        assert_eq!(cache(&stage.ask(ask("two")).await), "miss");
+    });
+}
+
+#[test]
+fn each_who_waits_has_a_deadline_of_its_own() {
+    story(async {
+        let stage = stage();
+        let a = stage.host("a", Reply::default().after(Duration::from_secs(2)));
+        let leader = begun(&stage, ask(json!(["one", "two"]))).await;
+        millis(10).await;
+        let hasty = begun(&stage, ask("one").header("x-mai-timeout-ms", "500")).await;
+        let answers = answers(vec![leader, hasty]).await;
+        assert_eq!((answers[0].status, answers[1].status), (200, 504));
+        assert_eq!(answers[1].code().as_deref(), Some("deadline_exceeded"));
+        assert_eq!(a.calls().len(), 1);
+        rests(&stage, &a).await;
+    });
+}
+
+#[test]
+fn who_waits_for_a_caller_of_less_patience_asks_again_by_itself() {
+    story(async {
+        let stage = stage();
+        stage.host("b", Reply::default().after(Duration::from_millis(1500)));
+        let a = stage.host("a", Reply::default().after(Duration::from_millis(1500)));
+        let hasty = begun(&stage, ask(json!(["one"])).header("x-mai-timeout-ms", "500")).await;
+        millis(10).await;
+        let patient = begun(&stage, ask(json!(["one"]))).await;
+        let answers = answers(vec![hasty, patient]).await;
+        assert_eq!((answers[0].status, answers[1].status), (504, 200), "{}", answers[1].text());
+        rests(&stage, &a).await;
+    });
+}
+
+#[test]
+fn an_idempotency_key_answers_from_the_cache_too() {
+    story(async {
+        let stage = stage();
+        let a = stage.host("a", pleasant());
+        stage.ask(ask(json!(["one"]))).await;
+        let keyed = || ask(json!(["one", "two"])).header("idempotency-key", "k-1");
+        let first = stage.ask(keyed()).await;
+        let again = stage.ask(keyed()).await;
+        assert_eq!((cache(&first), cache(&again)), ("partial", "replay"));
+        assert_eq!(first.body, again.body);
+        assert_eq!(inputs(&a), [json!(["one"]), json!(["two"])]);
+        rests(&stage, &a).await;
+    });
+}
+
+#[test]
+fn a_hit_is_served_when_the_quota_is_spent() {
+    story(async {
+        let config = config("", "").replace(
+            "app, keys: [sk-app], routes: [\"*\"]",
+            "app, keys: [sk-app], routes: [\"*\"], quota: { tokens: 100 }",
+        );
+        let stage = Stage::set(&config);
+        stage.host(
+            "a",
+            Reply::default().with(|knobs| knobs.usage = Some(json!({"prompt_tokens": 100, "total_tokens": 100}))),
+        );
+        stage.ask(ask("abc")).await;
+        stage.comes_to_rest().await;
+        assert_eq!(stage.ask(ask("else")).await.code().as_deref(), Some("insufficient_quota"));
+        assert_eq!(cache(&stage.ask(ask("abc")).await), "hit");
+    });
+}
+
+/// A text of one of few, so that batches overlap, and an upstream that answers in an order of its own.
+fn shuffled(request: &Request) -> Reply {
+    let texts = request.json.as_ref().unwrap()["input"].clone();
+    let texts: Vec<String> = texts.as_array().unwrap().iter().map(|text| text.as_str().unwrap().to_owned()).collect();
+    let turn = request.body.len() % texts.len().max(1);
+    let mut data: Vec<Value> = texts
+        .iter()
+        .enumerate()
+        .map(|(at, text)| json!({"object": "embedding", "index": at, "embedding": own(text)}))
+        .collect();
+    data.rotate_left(turn);
+    let tokens: u64 = texts.iter().map(|text| text.len() as u64).sum();
+    Reply::json(
+        json!({"object": "list", "model": "m", "data": data, "usage": {"prompt_tokens": tokens, "total_tokens": tokens}}),
+    )
+}
+
+/// A vector that only this text has.
+fn own(text: &str) -> Value {
+    let number: f32 = text.trim().trim_start_matches("text ").parse().unwrap();
+    json!([number, number / 2.0, 1.0])
+}
+
+#[test]
+fn every_text_gets_its_own_vector_whatever_happens() {
+    for seed in 0..60 {
+        story(async move {
+            let dice = base::Dice::loaded(seed);
+            let max_inputs = 1 + dice.below(7);
+            let stage = Stage::set(&config("", &format!("batch: {{ max_inputs: {max_inputs} }}")));
+            let fails = dice.below(3);
+            let script = move |request: &Request| {
+                if fails > 0 && request.body.len().is_multiple_of(7 + fails) {
+                    return Reply::status(500);
+                }
+                shuffled(request).after(Duration::from_millis(20 + request.body.len() as u64 % 50))
+            };
+            let a = stage.host("a", Script::by(script));
+            stage.host("b", Script::by(move |request: &Request| shuffled(request).after(Duration::from_millis(30))));
+            let mut waiting = JoinSet::new();
+            for _ in 0..40 {
+                let texts: Vec<String> = (0..1 + dice.below(9)).map(|_| format!("text {}", dice.below(30))).collect();
+                let encoding = if dice.below(2) == 0 { "float" } else { "base64" };
+                let leaves = dice.below(6) == 0;
+                let pause = dice.below(40) as u64;
+                let mut caller = begun(&stage, ask(texts.clone()).with("encoding_format", encoding)).await;
+                waiting.spawn(async move {
+                    if leaves {
+                        millis(pause).await;
+                        return;
+                    }
+                    let answer = caller.answer().await.expect("an answer");
+                    let found = vectors(&answer);
+                    assert_eq!(found.len(), texts.len());
+                    for (text, found) in texts.iter().zip(found) {
+                        match &found {
+                            Value::String(_) => assert_eq!(found, packed(&own(text)), "{text}, seed {seed}"),
+                            _ => assert_eq!(found, own(text), "{text}, seed {seed}"),
+                        }
+                    }
+                });
+                millis(dice.below(30) as u64).await;
+            }
+            while let Some(ended) = waiting.join_next().await {
+                ended.unwrap();
+            }
+            rests(&stage, &a).await;
+        });
+    }
+}
+
+fn packed(vector: &Value) -> Value {
+    use base64::Engine as _;
+    let bytes: Vec<u8> =
+        vector.as_array().unwrap().iter().flat_map(|number| (number.as_f64().unwrap() as f32).to_le_bytes()).collect();
+    json!(base64::engine::general_purpose::STANDARD.encode(bytes))
+}
