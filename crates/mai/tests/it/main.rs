@@ -7,6 +7,7 @@ mod drain;
 mod hostile;
 mod http;
 mod keys;
+mod limits;
 mod names;
 mod ports;
 mod probes;
