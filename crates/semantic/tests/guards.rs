@@ -13,6 +13,7 @@ const THRESHOLD: f64 = 0.86;
 const OFFICE: &str = include_str!("data/office.jsonl");
 const DAILY_ZH: &str = include_str!("data/daily-zh.jsonl");
 const DAILY_EN: &str = include_str!("data/daily-en.jsonl");
+const FRESH: &str = include_str!("data/fresh.jsonl");
 
 struct Pair {
     lang: String,
@@ -55,10 +56,12 @@ fn measured(text: &str, lang: &str) -> (f64, f64) {
 #[test]
 fn few_hits_are_false_and_enough_are_found() {
     for (file, text, lang, least) in [
-        ("office", OFFICE, "zh", 0.40),
-        ("office", OFFICE, "en", 0.45),
-        ("daily-zh", DAILY_ZH, "zh", 0.60),
-        ("daily-en", DAILY_EN, "en", 0.65),
+        ("office", OFFICE, "zh", 0.50),
+        ("office", OFFICE, "en", 0.50),
+        ("daily-zh", DAILY_ZH, "zh", 0.70),
+        ("daily-en", DAILY_EN, "en", 0.75),
+        ("fresh", FRESH, "zh", 0.50),
+        ("fresh", FRESH, "en", 0.65),
     ] {
         let (precision, recall) = measured(text, lang);
         assert!(precision >= 0.95, "{file} {lang}: precision {precision:.3}");
@@ -68,7 +71,7 @@ fn few_hits_are_false_and_enough_are_found() {
 
 #[test]
 fn a_pair_is_judged_the_same_from_either_side() {
-    for pair in [OFFICE, DAILY_ZH, DAILY_EN].into_iter().flat_map(pairs) {
+    for pair in [OFFICE, DAILY_ZH, DAILY_EN, FRESH].into_iter().flat_map(pairs) {
         let there = verdict(&pair.a, &pair.b).is_ok();
         assert_eq!(there, verdict(&pair.b, &pair.a).is_ok(), "{} / {}", pair.a, pair.b);
         assert_eq!(verdict(&pair.a, &pair.a), Ok(()), "{}", pair.a);
@@ -117,6 +120,40 @@ fn what_is_written_in_another_way_is_the_same() {
         ("Which plan covers Q3?", "Which plan covers the third quarter?"),
     ] {
         assert_eq!(verdict(a, b), Ok(()), "{a} / {b}");
+    }
+}
+
+#[test]
+fn who_does_it_and_to_whom_is_told_by_voice_and_case_too() {
+    for (a, b, same) in [
+        ("Can the landlord be sued by the tenant?", "Can the tenant sue the landlord?", true),
+        ("Can the landlord be sued by the tenant?", "Can the landlord sue the tenant?", false),
+        ("员工被经理投诉了怎么办", "经理投诉员工怎么办", true),
+        ("员工被经理投诉了怎么办", "员工投诉经理怎么办", false),
+        ("How much do I owe the bank?", "How much does the bank owe me?", false),
+        ("你欠我多少钱", "我欠你多少钱", false),
+        ("Who did Maria replace?", "Who replaced Maria?", false),
+        ("Difference between the basic and pro plans", "What is the difference between the pro and basic plans?", true),
+        ("How do I get from Oslo to Rome?", "How do I get to Rome from Oslo?", true),
+    ] {
+        assert_eq!(verdict(a, b).is_ok(), same, "{a} / {b}: {:?}", verdict(a, b));
+    }
+}
+
+#[test]
+fn a_story_before_the_question_counts_where_it_may_decide() {
+    for (told, asked, same) in [
+        ("昨天系统更新了，请问打印机驱动怎么重新安装", "怎样重新安装打印机驱动", true),
+        (
+            "I am leaving soon and would like to know how I go about transferring my pension",
+            "How do I transfer my pension?",
+            true,
+        ),
+        ("我在上海，社保怎么交", "社保怎么交", false),
+        ("I have a dog, can I rent a flat?", "Can I rent a flat?", false),
+        ("I am a contractor, can I take sick leave?", "Can I take sick leave?", false),
+    ] {
+        assert_eq!(verdict(told, asked).is_ok(), same, "{told} / {asked}: {:?}", verdict(told, asked));
     }
 }
 

@@ -131,6 +131,8 @@ pub enum Case {
 pub enum Part {
     /// Nothing.
     Nothing,
+    /// Nothing but that the question begins here.
+    Asking,
     /// It looks like a negator, and is none.
     Neutral,
     /// The opposite of what it stands before or behind.
@@ -169,8 +171,9 @@ pub fn part(name: &str) -> Option<Part> {
     found.or_else(|| MOODS.iter().find(|(known, _)| *known == name)).map(|(_, part)| *part)
 }
 
-const NAMES: [(&str, Part); 69] = [
+const NAMES: [(&str, Part); 70] = [
     ("drop", Part::Nothing),
+    ("asking", Part::Asking),
     ("neutral", Part::Neutral),
     ("not", Part::Not),
     ("twice", Part::Twice),

@@ -2,84 +2,12 @@
 
 use smallvec::SmallVec;
 
-use super::closed::{Case, Kind, Mark, Person, Role};
+use super::closed::{Kind, Mark, Role};
+use super::guard::Guard;
+use super::parts::{Matched, directions, persons};
 use super::quantity::{Class as Counted, Quantity};
 use super::question::{Question, bit};
 use super::term::{self, Class, Term};
-
-/// Why two questions are not the same; the first difference that was found.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Guard {
-    /// A question is empty, or too long to be compared.
-    Length,
-    /// Another number, or rank.
-    Number,
-    /// Another day, month, year, hour or time named from now; before instead of after.
-    Date,
-    /// Another amount of money.
-    Amount,
-    /// Another version.
-    Version,
-    /// The same number of something else.
-    Unit,
-    /// One says what the other denies.
-    Negation,
-    /// The same words with their parts exchanged: from A to B, and from B to A.
-    Direction,
-    /// Another thing or person.
-    Entity,
-    /// Another action.
-    Action,
-    /// More, or less, is asked about: all instead of some, one kind instead of every.
-    Scope,
-    /// At least instead of at most.
-    Comparison,
-    /// May instead of must; was instead of will be.
-    Mood,
-    /// Something else is asked: when instead of where.
-    Kind,
-}
-
-impl Guard {
-    /// All of them, in the order in which they are asked.
-    pub const ALL: [Self; 14] = [
-        Self::Length,
-        Self::Number,
-        Self::Date,
-        Self::Amount,
-        Self::Version,
-        Self::Unit,
-        Self::Negation,
-        Self::Comparison,
-        Self::Scope,
-        Self::Mood,
-        Self::Kind,
-        Self::Action,
-        Self::Entity,
-        Self::Direction,
-    ];
-
-    /// Its name in metrics, logs and records.
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Length => "length",
-            Self::Number => "number",
-            Self::Date => "date",
-            Self::Amount => "amount",
-            Self::Version => "version",
-            Self::Unit => "unit",
-            Self::Negation => "negation",
-            Self::Direction => "direction",
-            Self::Entity => "entity",
-            Self::Action => "action",
-            Self::Scope => "scope",
-            Self::Comparison => "comparison",
-            Self::Mood => "mood",
-            Self::Kind => "kind",
-        }
-    }
-}
 
 /// Whether two questions are the same, by their words.
 ///
@@ -92,8 +20,19 @@ pub fn compare(one: &Question, two: &Question) -> Result<(), Guard> {
     if one.words == two.words {
         return Ok(());
     }
-    CHECKS.iter().try_for_each(|check| check(one, two))
+    if one.terms.len().max(two.terms.len()) > MOST_TERMS {
+        return Err(Guard::Length);
+    }
+    let found = CHECKS.iter().try_for_each(|check| check(one, two));
+    // One of them may tell a story first.
+    let told = |core: &Option<Box<Question>>, other: &Question| {
+        core.as_ref().is_some_and(|core| CHECKS.iter().all(|check| check(core, other).is_ok()))
+    };
+    if found.is_err() && (told(&one.core, two) || told(&two.core, one)) { Ok(()) } else { found }
 }
+
+/// Questions with more content words are not compared: the work grows with the square.
+const MOST_TERMS: usize = 48;
 
 /// Every guard that finds a difference, for figures: [`compare`] stops at the first.
 #[must_use]
@@ -117,6 +56,9 @@ fn quantities(one: &Question, two: &Question) -> Result<(), Guard> {
     }
     let only =
         |one: &Question, two: &Question| one.quantities.iter().find(|found| !two.quantities.contains(found)).cloned();
+    if implied(one, two) || implied(two, one) {
+        return Ok(());
+    }
     let found = only(one, two).or_else(|| only(two, one));
     let counterpart = |found: &Quantity| {
         [one, two]
@@ -148,6 +90,22 @@ fn quantities(one: &Question, two: &Question) -> Result<(), Guard> {
     })
 }
 
+/// Whether one says no more than the other, but a period that a word of both holds: 一年 of 年假.
+fn implied(longer: &Question, shorter: &Question) -> bool {
+    let mut more = longer.quantities.iter().filter(|found| !shorter.quantities.contains(found));
+    let (Some(more), None) = (more.next(), more.next()) else { return false };
+    let sign = match (more.class, more.unit, more.value) {
+        (Counted::Rate, "year", _) | (Counted::Span, "month", 12_000) => '年',
+        (Counted::Rate, "month", _) | (Counted::Span, "month", 1000) => '月',
+        (Counted::Rate, "day", _) | (Counted::Span, "second", 86_400_000) => '日',
+        (Counted::Rate, "week", _) | (Counted::Span, "second", 604_800_000) => '周',
+        _ => return false,
+    };
+    let holds =
+        |question: &Question| question.terms.iter().any(|term| term.forms.iter().any(|form| form.contains(sign)));
+    longer.quantities.len() == shorter.quantities.len() + 1 && holds(longer) && holds(shorter)
+}
+
 fn marks(one: &Question, two: &Question) -> Result<(), Guard> {
     if same_marks(one, two) {
         return Ok(());
@@ -160,13 +118,18 @@ fn marks(one: &Question, two: &Question) -> Result<(), Guard> {
     })
 }
 
+/// What is as long, dear or late whether it may be or must.
+const MEASURES: [Kind; 8] =
+    [Kind::Duration, Kind::Price, Kind::Amount, Kind::AmountIs, Kind::When, Kind::Clock, Kind::Day, Kind::Size];
+
 fn mood(one: &Question, two: &Question) -> Result<(), Guard> {
     if (one.past && !one.future && two.future && !two.past) || (two.past && !two.future && one.future && !one.past) {
         return Err(Guard::Mood);
     }
     // How something can be done, and how it must be, is one question.
     let is_how = |question: &Question| question.asks(Kind::How) || question.asks(Kind::Remedy);
-    if !(is_how(one) && is_how(two)) {
+    let is_measured = |question: &Question| MEASURES.iter().any(|kind| question.asks(*kind));
+    if !(is_how(one) && is_how(two) || is_measured(one) && is_measured(two)) {
         let only = |question: &Question| (question.may && !question.must, question.must && !question.may);
         if matches!((only(one), only(two)), ((true, _), (_, true)) | ((_, true), (true, _))) {
             return Err(Guard::Mood);
@@ -192,66 +155,11 @@ fn same_marks(one: &Question, two: &Question) -> bool {
     one.marks == two.marks || ((places(one) == 0 || places(two) == 0) && but_after(one) == but_after(two))
 }
 
-/// Whether the same persons are spoken of, in the same parts.
-fn persons(one: &Question, two: &Question) -> Result<(), Guard> {
-    let has = |question: &Question, person: Person| question.persons.iter().any(|(found, ..)| *found == person);
-    if has(one, Person::Third) != has(two, Person::Third) {
-        return Err(Guard::Entity);
-    }
-    let only = |question: &Question, person: Person, other: Person| has(question, person) && !has(question, other);
-    let (first, second) = (Person::First, Person::Second);
-    let owned = |question: &Question| question.persons.iter().any(|(_, case, _)| *case == Case::Owner);
-    if owned(one)
-        && owned(two)
-        && (only(one, first, second) && only(two, second, first)
-            || only(one, second, first) && only(two, first, second))
-    {
-        return Err(Guard::Entity);
-    }
-    for person in [first, second, Person::Third] {
-        let cases =
-            |question: &Question, case: Case| question.persons.iter().any(|found| found.0 == person && found.1 == case);
-        let turned = |one: &Question, two: &Question| {
-            cases(one, Case::Subject)
-                && !cases(one, Case::Object)
-                && cases(two, Case::Object)
-                && !cases(two, Case::Subject)
-        };
-        let roles = |question: &Question| -> SmallVec<[Option<Role>; 4]> {
-            question
-                .persons
-                .iter()
-                .filter(|found| found.0 == person && found.1 != Case::Owner)
-                .map(|found| found.2.filter(|role| *role != Role::Take))
-                .collect()
-        };
-        let (here, there) = (roles(one), roles(two));
-        let played = |roles: &[Option<Role>]| roles.iter().any(Option::is_some);
-        if turned(one, two)
-            || turned(two, one)
-            || (!here.is_empty() && !there.is_empty() && played(&here) != played(&there))
-        {
-            return Err(Guard::Direction);
-        }
-    }
-    let order = |question: &Question| -> SmallVec<[Person; 4]> {
-        let mut found: SmallVec<[Person; 4]> =
-            question.persons.iter().filter(|found| found.1 != Case::Owner).map(|found| found.0).collect();
-        found.dedup();
-        found
-    };
-    let (here, there) = (order(one), order(two));
-    if here.len() > 1 && there.len() > 1 && here != there { Err(Guard::Direction) } else { Ok(()) }
-}
-
 /// Whether both speak of the same, in the same parts.
 fn terms(one: &Question, two: &Question) -> Result<(), Guard> {
     let matched = aligned(one, two)?;
     directions(one, two, &matched)
 }
-
-/// Pairs of places, of terms that mean the same.
-type Matched = SmallVec<[(usize, usize); 12]>;
 
 /// Finds for each term of either question its like in the other.
 fn aligned(one: &Question, two: &Question) -> Result<Matched, Guard> {
@@ -417,61 +325,3 @@ const ALIKE: [(Option<Kind>, Option<Kind>); 15] = [
     (None, Some(Kind::WhatIs)),
     (None, Some(Kind::AmountIs)),
 ];
-
-/// Whether the nouns of both play the same parts.
-fn directions(one: &Question, two: &Question, matched: &Matched) -> Result<(), Guard> {
-    let terms = |(a, b): &(usize, usize)| one.terms.get(*a).zip(two.terms.get(*b));
-    for (a, b) in matched.iter().filter_map(terms) {
-        let turned = |one: Option<Role>, two: Option<Role>| {
-            matches!((one, two), (Some(Role::Source), Some(Role::Goal)) | (Some(Role::Than), None))
-        };
-        if turned(a.role, b.role) || turned(b.role, a.role) {
-            return Err(Guard::Direction);
-        }
-    }
-    let nouns: SmallVec<[(usize, usize); 12]> = matched
-        .iter()
-        .copied()
-        .filter(|pair| terms(pair).is_some_and(|(a, b)| a.class == Class::Noun && b.class == Class::Noun))
-        .collect();
-    for (at, first) in nouns.iter().enumerate() {
-        for second in nouns.iter().skip(at + 1) {
-            if (first.0 < second.0) != (first.1 < second.1) && !may_turn(one, two, *first, *second) {
-                return Err(Guard::Direction);
-            }
-        }
-    }
-    Ok(())
-}
-
-/// Whether two nouns may change places: coordinated, as compound and with «of», in the passive voice, or each with
-/// a part of its own.
-fn may_turn(one: &Question, two: &Question, first: (usize, usize), second: (usize, usize)) -> bool {
-    let span = |question: &Question, a: usize, b: usize| -> Span {
-        let terms = question.terms.get(a.min(b)..=a.max(b)).unwrap_or_default();
-        let behind = terms.get(1..).unwrap_or_default();
-        let ends = [terms.first(), terms.last()];
-        Span {
-            joined: behind.iter().all(|term| term.joined) && terms.len() == 2,
-            of: behind.iter().any(|term| term.of),
-            verbs: terms.iter().any(|term| term.class == Class::Verb),
-            parts: ends.iter().flatten().filter(|term| matches!(term.role, Some(Role::Source | Role::Goal))).count(),
-            by: ends.iter().flatten().any(|term| term.role == Some(Role::By)),
-        }
-    };
-    let (here, there) = (span(one, first.0, second.0), span(two, first.1, second.1));
-    if (here.joined && there.joined) || here.parts + there.parts == 4 || here.by != there.by {
-        return true;
-    }
-    here.parts + there.parts == 0 && here.of != there.of && !here.verbs && !there.verbs
-}
-
-/// What lies from one noun to another.
-struct Span {
-    joined: bool,
-    of: bool,
-    verbs: bool,
-    /// How many of the two come from somewhere, or go there.
-    parts: usize,
-    by: bool,
-}

@@ -108,6 +108,9 @@ impl Lexicon {
         if phrase.chars().all(is_han) && (often.is_some() || !self.jieba.has_word(phrase)) {
             // A phrase is of the kind of its last word.
             let tag = self.jieba.tag(phrase, false).last().map(|last| last.tag.to_owned());
+            let is_thing =
+                phrase.chars().count() > 1 && phrase.chars().last().is_some_and(|last| NOUN_ENDINGS.contains(last));
+            let tag = if is_thing { Some("n".to_owned()) } else { tag };
             self.jieba.add_word(phrase, often, tag.as_deref());
         }
         for word in phrase.split(' ').filter(|word| word.contains('-')) {
@@ -170,6 +173,11 @@ impl Lexicon {
     /// The words of a run of Chinese characters.
     pub fn segment(&self, run: &str, found: &mut Vec<Token>) {
         segment(&self.jieba, run, found);
+    }
+
+    /// Whether a Chinese word is a verb.
+    pub fn is_verb(&self, word: &str) -> bool {
+        matches!(self.jieba.tag(word, false).as_slice(), [only] if only.tag.starts_with('v'))
     }
 
     /// What a phrase of a closed class contributes.
@@ -235,6 +243,9 @@ impl Lexicon {
 
 /// Words of closed classes win over all others.
 const MARKED: Option<usize> = Some(2_000_000);
+
+/// Characters that end names of things, whatever they are as words.
+const NOUN_ENDINGS: &str = "假费金卡证单表率期书室部员人者券票款额量号码奖税险贴";
 
 /// English inflections: what is taken off, what is put in its place, and of what part of speech the rest must be.
 const ENDINGS: [(&str, &str, &str); 16] = [

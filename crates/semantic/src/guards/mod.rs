@@ -3,8 +3,11 @@
 mod closed;
 mod compare;
 mod fold;
+mod guard;
 mod lexicon;
 mod measure;
+mod parts;
+mod preamble;
 mod quantity;
 mod question;
 mod reader;
@@ -13,8 +16,9 @@ mod term;
 mod time;
 mod token;
 
-pub use compare::{Guard, compare, differences};
+pub use compare::{compare, differences};
 pub use fold::LONGEST;
+pub use guard::Guard;
 pub use question::Question;
 
 /// Loads what is known of words, if it is not loaded yet: some 200 ms, so not on a thread that serves.

@@ -29,6 +29,10 @@ pub struct Question {
     /// Whether something is done to its subject.
     pub(super) passive: bool,
     pub(super) chinese: bool,
+    /// Whether a noun names what is asked: the procedure, the price.
+    pub(super) named: bool,
+    /// The question without the story before it.
+    pub(super) core: Option<Box<Question>>,
 }
 
 impl Question {
@@ -47,8 +51,9 @@ impl Question {
                 )
             })
             .collect();
+        let core = self.core.as_ref().map(|core| format!(" / {}", core.brief())).unwrap_or_default();
         format!(
-            "{:b} [{}] {:?} {:?} {:?} not={} may={} must={}",
+            "{:b} [{}] {:?} {:?} {:?} not={} may={} must={}{core}",
             self.kinds,
             terms.join(", "),
             self.quantities,

@@ -3,37 +3,35 @@
 use smallvec::SmallVec;
 
 use super::closed::{Kind, Mark, Part, Role};
-use super::fold::{self, LONGEST};
-use super::lexicon::{LONGEST_PHRASE, Lexicon, join, lexicon};
+use super::lexicon::{LONGEST_PHRASE, Lexicon, join};
 use super::measure;
 use super::question::{Question, bit};
 use super::settle::{Names, settle};
 use super::term::{Class, Term};
 use super::token::{Script, Token};
 
-impl Question {
-    /// Takes a question apart. What is longer than [`LONGEST`] characters is never the same as another.
-    #[must_use]
-    pub fn read(text: &str) -> Self {
-        if text.chars().nth(LONGEST).is_some() {
-            return Self::default();
-        }
-        let lexicon = lexicon();
-        let tokens = fold::tokens(&fold::fold(text, lexicon), lexicon);
-        let words = tokens.iter().filter(|token| token.script != Script::Stop);
-        let words = words.map(|token| token.text.as_str()).collect::<Vec<_>>().join(" ");
-        let mut reader = Reader {
-            canonical: tokens.iter().map(|token| lexicon.canonical(token)).collect(),
-            tokens,
-            lexicon,
-            next: Next::default(),
-            names: SmallVec::new(),
-            question: Self { words: words.into(), ..Self::default() },
-        };
-        reader.question.chinese = reader.tokens.iter().any(|token| token.script == Script::Han);
-        reader.read();
-        reader.question
-    }
+/// Reads these tokens as a question.
+pub(super) fn read(tokens: &[Token], lexicon: &'static Lexicon) -> Reading {
+    let words = tokens.iter().filter(|token| token.script != Script::Stop);
+    let words = words.map(|token| if token.upper { token.text.to_uppercase() } else { token.text.clone() });
+    let mut reader = Reader {
+        canonical: tokens.iter().map(|token| lexicon.canonical(token)).collect(),
+        tokens,
+        lexicon,
+        next: Next::default(),
+        names: SmallVec::new(),
+        asking: None,
+        question: Question { words: words.collect::<Vec<_>>().join(" ").into(), ..Question::default() },
+    };
+    reader.question.chinese = tokens.iter().any(|token| token.script == Script::Han);
+    reader.read();
+    Reading { question: reader.question, asking: reader.asking }
+}
+
+/// A question, and the place behind the words by which it says that it asks.
+pub(super) struct Reading {
+    pub question: Question,
+    pub asking: Option<usize>,
 }
 
 /// What the next term gets.
@@ -45,18 +43,20 @@ struct Next {
     of: bool,
 }
 
-struct Reader {
-    tokens: Vec<Token>,
+struct Reader<'a> {
+    tokens: &'a [Token],
     /// The canonical form of each token.
     canonical: Vec<Box<str>>,
     lexicon: &'static Lexicon,
     next: Next,
     /// Nouns that may only name what is asked, with where among the terms they would stand.
     names: Names,
+    /// Behind the words that say that it asks.
+    asking: Option<usize>,
     question: Question,
 }
 
-impl Reader {
+impl Reader<'_> {
     fn read(&mut self) {
         let mut at = 0;
         while at < self.tokens.len() {
@@ -67,7 +67,7 @@ impl Reader {
         }
         let opener =
             self.tokens.iter().find(|token| token.script != Script::Stop).map_or("", |token| token.text.as_str());
-        settle(&mut self.question, &self.names, opener);
+        settle(&mut self.question, &self.names, opener, self.lexicon);
     }
 
     fn text(&self, at: usize) -> &str {
@@ -81,6 +81,9 @@ impl Reader {
         if first.script == Script::Stop {
             if matches!(first.text.as_str(), "、" | "/" | "&") {
                 self.next.joined = true;
+            } else if self.next.not {
+                // A negator reaches no further than its clause.
+                self.negate_last();
             }
             return 1;
         }
@@ -167,7 +170,8 @@ impl Reader {
         term.role = if term.class == Class::Verb { None } else { next.role };
         term.joined = next.joined;
         term.of = next.of;
-        if term.class == Class::Verb {
+        // 从北京出发: the part passes the verb by; «to» before an English verb gives none.
+        if term.class == Class::Verb && self.question.chinese {
             self.next.role = next.role;
         }
         if goal_behind {
@@ -251,6 +255,7 @@ impl Reader {
                 _ => {}
             },
             Part::Neutral => {}
+            Part::Asking => self.asking = Some(at + taken),
             Part::Not => self.negate(at, taken),
             Part::Twice | Part::Must => question.must = true,
             Part::Asks(kind) => self.ask(kind, at, taken),
@@ -293,12 +298,18 @@ impl Reader {
                 let role = self.next.role.take();
                 self.question.persons.push((person, case, role));
             }
-            Part::Role(role) => self.next.role = Some(role),
+            Part::Role(role) => {
+                self.next.role = Some(role);
+                self.question.passive |= role == Role::By && self.question.chinese;
+            }
         }
     }
 
     /// What is asked; in English also whether the one who does it follows.
     fn ask(&mut self, kind: Kind, at: usize, taken: usize) {
+        if kind == Kind::When && !self.question.chinese && self.is_conjunction(at, taken) {
+            return;
+        }
         let is_copula = matches!(self.text(at + taken), "is" | "are" | "was" | "were");
         let kind = match kind {
             Kind::What if is_copula && matches!(self.text(at + taken + 1), "a" | "an") => Kind::Define,
@@ -308,18 +319,55 @@ impl Reader {
             kind => kind,
         };
         if matches!(kind, Kind::Who | Kind::What) && !self.question.chinese {
-            let rest = self.tokens.get(at + taken..).unwrap_or_default();
-            self.question.object |= rest.iter().take(3).any(|token| {
-                matches!(
-                    token.text.as_str(),
-                    "do" | "does" | "did" | "can" | "could" | "should" | "must" | "will" | "would" | "may"
-                )
-            });
+            self.question.object |= (at + taken..at + taken + 3).any(|at| self.asks_for_object(at));
         }
         if self.next.role.take() == Some(Role::By) {
             self.question.passive = true;
         }
         self.question.kinds |= bit(kind);
+    }
+
+    /// Whether an auxiliary stands here with the one who does something behind it: «who did Maria replace».
+    fn asks_for_object(&self, at: usize) -> bool {
+        let next = self.text(at + 1);
+        let is_pronoun = matches!(next, "i" | "we" | "you" | "they" | "he" | "she" | "it" | "one");
+        let is_noun = !is_pronoun
+            && (matches!(next, "the" | "a" | "an" | "my" | "our" | "your")
+                || self.tokens.get(at + 1).is_some_and(|token| token.capital));
+        match self.text(at) {
+            "do" | "does" | "did" => !is_pronoun,
+            "can" | "could" | "should" | "must" | "will" | "would" | "may" => is_noun,
+            _ => false,
+        }
+    }
+
+    /// Whether «when» begins a clause inside a question, and asks nothing itself.
+    fn is_conjunction(&self, at: usize, taken: usize) -> bool {
+        let opens = at == 0 || self.tokens.get(at - 1).is_some_and(|token| token.script == Script::Stop);
+        let inverted = matches!(
+            self.text(at + taken),
+            "is" | "are"
+                | "was"
+                | "were"
+                | "do"
+                | "does"
+                | "did"
+                | "can"
+                | "could"
+                | "will"
+                | "would"
+                | "should"
+                | "must"
+                | "may"
+                | "has"
+                | "have"
+                | "am"
+                | "shall"
+        );
+        !opens
+            && !inverted
+            && at + taken < self.tokens.len()
+            && !matches!(self.text(at - 1), "by" | "since" | "and" | "or" | "from" | "until" | "of")
     }
 
     /// «Can I», «is it», «does the»: an auxiliary that opens the question.

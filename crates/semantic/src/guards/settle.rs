@@ -3,16 +3,23 @@
 use smallvec::SmallVec;
 
 use super::closed::Kind;
+use super::lexicon::Lexicon;
+use super::quantity::{Class, Quantity};
 use super::question::{Question, bit};
+use super::term::Class as Word;
 
 /// Nouns that may only name what is asked, with their places among the terms.
 pub type Names = SmallVec<[(Kind, usize); 2]>;
 
 /// Settles what is asked, and what may be left out.
-pub fn settle(question: &mut Question, names: &Names, opener: &str) {
+pub fn settle(question: &mut Question, names: &Names, opener: &str, lexicon: &'static Lexicon) {
     settle_names(question, names);
     settle_kinds(&mut question.kinds, opener);
+    if question.asks(Kind::Who) {
+        question.terms.iter_mut().for_each(|term| term.name_action(lexicon));
+    }
     settle_optional(question);
+    settle_periods(question);
     question.quantities.sort_unstable();
     question.marks.sort_unstable();
 }
@@ -34,6 +41,7 @@ fn settle_names(question: &mut Question, names: &Names) {
         if !(fits || becomes) || place >= question.terms.len() || question.terms.len() == 1 {
             continue;
         }
+        question.named = true;
         let taken = question.terms.remove(place);
         if taken.not {
             question.loose_not = !question.loose_not;
@@ -44,6 +52,24 @@ fn settle_names(question: &mut Question, names: &Names) {
         if kind == Kind::Price {
             question.kinds = (question.kinds & !(amounts | generic)) | bit(Kind::Price);
         }
+    }
+}
+
+/// What is asked by how much, and says one year: so much a year.
+fn settle_periods(question: &mut Question) {
+    let measures = [Kind::Price, Kind::Amount, Kind::AmountIs, Kind::Count, Kind::Duration];
+    if !measures.into_iter().any(|kind| question.asks(kind)) {
+        return;
+    }
+    for quantity in &mut question.quantities {
+        let unit = match (quantity.class, quantity.unit, quantity.value) {
+            (Class::Span, "month", 12_000) => "year",
+            (Class::Span, "month", 1000) => "month",
+            (Class::Span, "second", 604_800_000) => "week",
+            (Class::Span, "second", 86_400_000) => "day",
+            _ => continue,
+        };
+        *quantity = Quantity::new(Class::Rate, unit, 1.0);
     }
 }
 
@@ -88,13 +114,18 @@ fn settle_optional(question: &mut Question) {
     let requests = terms.iter().any(|term| term.is_one_of(REQUESTS));
     let actions = terms.iter().filter(|term| term.is_action && !term.is_one_of(LIGHT)).count();
     let exists = asked & (bit(Kind::Polar) | bit(Kind::What) | bit(Kind::WhatIs) | bit(Kind::Where)) != 0;
+    let things = asked == bit(Kind::What) || asked == bit(Kind::WhatIs);
     for term in terms.iter_mut() {
+        if term.is_one_of(LIGHT) {
+            term.class = Word::Verb;
+        }
         term.optional |= term.is_one_of(ANYBODY)
             || (exists && term.is_one_of(EXISTS))
             || (actions > 0 && term.is_one_of(&["负责", "responsible for"]));
         let is_request = term.is_one_of(&["申请", "request", "apply", "application"]);
         term.optional |= term.is_one_of(LIGHT)
             || (requests && term.is_one_of(SUPPORTS))
+            || (things && term.is_one_of(BRINGS))
             || (is_request && actions <= usize::from(term.is_action));
     }
 }
@@ -107,6 +138,11 @@ const ANYBODY: &[&str] = &[
 ];
 /// Words that say no more than that something is there.
 const EXISTS: &[&str] = &["available", "exist", "存在", "located", "find", "locate"];
+/// What one does with things that one must or may have: said or left out where it is asked which they are.
+const BRINGS: &[&str] = &[
+    "带", "携带", "准备", "提供", "提交", "交", "出示", "享受", "享有", "拥有", "bring", "provide", "submit",
+    "present", "show", "carry", "enjoy", "meet", "satisfy", "fulfil", "fulfill", "满足", "符合", "具备",
+];
 /// What is put to somebody.
 const REQUESTS: &[&str] =
     &["申请", "投诉", "举报", "request", "application", "claim", "complaint", "appeal", "ticket", "order", "dispute"];

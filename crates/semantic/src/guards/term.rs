@@ -89,6 +89,12 @@ impl Term {
     fn learn(&mut self, lexicon: &'static Lexicon) {
         let (mut noun, mut verb, mut known) = (false, false, false);
         for form in &self.forms {
+            // What is refundable can be refunded.
+            if let Some(stem) = form.strip_suffix("able") {
+                let verbs = [stem.to_owned(), format!("{stem}e")].into_iter();
+                let known = |verb: &String| lexicon.entry(verb).is_some_and(|entry| entry.parts.contains('v'));
+                self.bases.extend(verbs.filter(known).map(Box::from));
+            }
             let found = if form.contains(' ') { lexicon.entry(&form.replace(' ', "_")) } else { lexicon.entry(form) };
             let Some(entry) = found else { continue };
             known = true;
@@ -101,16 +107,6 @@ impl Term {
                 }
             }
             self.bases.extend(entry.bases.split(' ').filter(|base| !base.is_empty()).map(Box::from));
-            // What is refundable can be refunded.
-            if let Some(stem) = form.strip_suffix("able").filter(|_| entry.parts.contains('a')) {
-                let verbs = [stem.to_owned(), format!("{stem}e")];
-                self.bases.extend(
-                    verbs
-                        .into_iter()
-                        .filter(|verb| lexicon.entry(verb).is_some_and(|entry| entry.parts.contains('v')))
-                        .map(Box::from),
-                );
-            }
             self.opposites.extend(entry.opposites.split(' ').filter(|word| !word.is_empty()));
         }
         self.is_action = verb;
@@ -119,6 +115,22 @@ impl Term {
             (_, _, true) => Class::Verb,
             _ => Class::Other,
         };
+    }
+
+    /// Where it is asked who does something, the one who does it is the action: 审批人 and 审批, approver and approve.
+    pub fn name_action(&mut self, lexicon: &'static Lexicon) {
+        let Some(form) = self.forms.first().filter(|_| self.class == Class::Noun) else { return };
+        let chinese = ["人", "者", "员"].iter().find_map(|ending| form.strip_suffix(ending));
+        if let Some(stem) = chinese.filter(|stem| stem.chars().count() > 1 && lexicon.is_verb(stem)) {
+            self.groups = lexicon.groups(stem).map(SmallVec::from_slice).unwrap_or_default();
+            self.forms = SmallVec::from_iter([Box::from(stem)]);
+            (self.class, self.is_action) = (Class::Verb, true);
+        } else if let Some(stem) = form.strip_suffix("er").or_else(|| form.strip_suffix("or")) {
+            let verbs = [format!("{stem}e"), stem.to_owned()];
+            let verb =
+                verbs.into_iter().find(|verb| lexicon.entry(verb).is_some_and(|entry| entry.parts.contains('v')));
+            self.bases.extend(verb.map(Box::from));
+        }
     }
 
     /// Whether both mean the same, as far as is known.

@@ -36,11 +36,9 @@ pub fn chinese_phrases() -> impl Iterator<Item = String> {
 }
 
 /// Times named from now.
-const RELATIVE: [(&str, (&str, i8)); 62] = [
+const RELATIVE: [(&str, (&str, i8)); 60] = [
     ("今天", ("day", 0)),
     ("今日", ("day", 0)),
-    ("当天", ("that day", 0)),
-    ("当日", ("that day", 0)),
     ("明天", ("day", 1)),
     ("明日", ("day", 1)),
     ("后天", ("day", 2)),

@@ -1,0 +1,143 @@
+//! Who does what to whom: whether persons and things play the same parts in two questions.
+
+use smallvec::SmallVec;
+
+use super::closed::{Case, Person, Role};
+use super::guard::Guard;
+use super::question::Question;
+use super::term::Class;
+
+/// Pairs of places, of terms that mean the same.
+pub type Matched = SmallVec<[(usize, usize); 12]>;
+
+/// Whether the same persons are spoken of, in the same parts.
+pub fn persons(one: &Question, two: &Question) -> Result<(), Guard> {
+    let has = |question: &Question, person: Person| question.persons.iter().any(|(found, ..)| *found == person);
+    if has(one, Person::Third) != has(two, Person::Third) {
+        return Err(Guard::Entity);
+    }
+    let only = |question: &Question, person: Person, other: Person| has(question, person) && !has(question, other);
+    let (first, second) = (Person::First, Person::Second);
+    let owned = |question: &Question| question.persons.iter().any(|(_, case, _)| *case == Case::Owner);
+    if owned(one)
+        && owned(two)
+        && (only(one, first, second) && only(two, second, first)
+            || only(one, second, first) && only(two, first, second))
+    {
+        return Err(Guard::Entity);
+    }
+    for person in [first, second, Person::Third] {
+        let cases =
+            |question: &Question, case: Case| question.persons.iter().any(|found| found.0 == person && found.1 == case);
+        let turned = |one: &Question, two: &Question| {
+            cases(one, Case::Subject)
+                && !cases(one, Case::Object)
+                && cases(two, Case::Object)
+                && !cases(two, Case::Subject)
+        };
+        let roles = |question: &Question| -> SmallVec<[Option<Role>; 4]> {
+            question
+                .persons
+                .iter()
+                .filter(|found| found.0 == person && found.1 != Case::Owner)
+                .map(|found| found.2.filter(|role| *role != Role::Take))
+                .collect()
+        };
+        let (here, there) = (roles(one), roles(two));
+        let played = |roles: &[Option<Role>]| roles.iter().any(Option::is_some);
+        if turned(one, two)
+            || turned(two, one)
+            || (!here.is_empty() && !there.is_empty() && played(&here) != played(&there))
+        {
+            return Err(Guard::Direction);
+        }
+    }
+    let order = |question: &Question| -> SmallVec<[Person; 4]> {
+        let mut found: SmallVec<[Person; 4]> =
+            question.persons.iter().filter(|found| found.1 != Case::Owner).map(|found| found.0).collect();
+        found.dedup();
+        found
+    };
+    let (here, there) = (order(one), order(two));
+    if here.len() > 1 && there.len() > 1 && here != there { Err(Guard::Direction) } else { Ok(()) }
+}
+
+/// Whether the nouns of both play the same parts.
+pub fn directions(one: &Question, two: &Question, matched: &Matched) -> Result<(), Guard> {
+    let terms = |(a, b): &(usize, usize)| one.terms.get(*a).zip(two.terms.get(*b));
+    for (a, b) in matched.iter().filter_map(terms) {
+        let turned = |one: Option<Role>, two: Option<Role>| {
+            matches!((one, two), (Some(Role::Source), Some(Role::Goal)) | (Some(Role::Than), None))
+        };
+        if turned(a.role, b.role) || turned(b.role, a.role) {
+            return Err(Guard::Direction);
+        }
+    }
+    if agents(one, two, matched) || agents(two, one, &matched.iter().map(|(a, b)| (*b, *a)).collect()) {
+        return Err(Guard::Direction);
+    }
+    let nouns: SmallVec<[(usize, usize); 12]> = matched
+        .iter()
+        .copied()
+        .filter(|pair| terms(pair).is_some_and(|(a, b)| a.class == Class::Noun && b.class == Class::Noun))
+        .collect();
+    for (at, first) in nouns.iter().enumerate() {
+        for second in nouns.iter().skip(at + 1) {
+            if (first.0 < second.0) != (first.1 < second.1) && !may_turn(one, two, *first, *second) {
+                return Err(Guard::Direction);
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Whether the one who does it in the passive voice has it done to itself in the active: it stands behind what it
+/// stood behind before.
+fn agents(passive: &Question, active: &Question, matched: &Matched) -> bool {
+    let part = |question: &Question, at: usize| question.terms.get(at).and_then(|term| term.role);
+    let noun = |at: usize| passive.terms.get(at).is_some_and(|term| term.class == Class::Noun);
+    let turned = |agent: &(usize, usize)| {
+        passive.passive
+            && !active.passive
+            && part(passive, agent.0) == Some(Role::By)
+            && part(active, agent.1) != Some(Role::By)
+            && matched.iter().any(|other| noun(other.0) && other.0 < agent.0 && other.1 < agent.1)
+    };
+    matched.iter().any(turned)
+}
+
+/// Whether two nouns may change places: coordinated, as compound and with «of», in the passive voice, or each with
+/// a part of its own.
+fn may_turn(one: &Question, two: &Question, first: (usize, usize), second: (usize, usize)) -> bool {
+    let span = |question: &Question, a: usize, b: usize| -> Span {
+        let terms = question.terms.get(a.min(b)..=a.max(b)).unwrap_or_default();
+        let behind = terms.get(1..).unwrap_or_default();
+        let ends = [terms.first(), terms.last()];
+        Span {
+            joined: behind.iter().all(|term| term.joined) && terms.len() == 2,
+            of: behind.iter().any(|term| term.of),
+            verbs: terms.iter().any(|term| term.class == Class::Verb && !term.optional),
+            parts: ends.iter().flatten().filter(|term| matches!(term.role, Some(Role::Source | Role::Goal))).count(),
+            by: ends.iter().flatten().any(|term| term.role == Some(Role::By)),
+        }
+    };
+    let (here, there) = (span(one, first.0, second.0), span(two, first.1, second.1));
+    if (here.joined && there.joined)
+        || here.parts + there.parts == 4
+        || here.by != there.by
+        || one.passive != two.passive
+    {
+        return true;
+    }
+    here.parts + there.parts == 0 && here.of != there.of && !here.verbs && !there.verbs
+}
+
+/// What lies from one noun to another.
+struct Span {
+    joined: bool,
+    of: bool,
+    verbs: bool,
+    /// How many of the two come from somewhere, or go there.
+    parts: usize,
+    by: bool,
+}

@@ -1,0 +1,106 @@
+//! A question from its text; and the story that some callers tell before they ask.
+
+use super::closed::Mark;
+use super::fold::{self, LONGEST};
+use super::lexicon::{Lexicon, lexicon};
+use super::quantity::Class as Counted;
+use super::question::Question;
+use super::reader::read;
+use super::term::Class;
+use super::token::{Script, Token};
+
+impl Question {
+    /// Takes a question apart. What is longer than [`LONGEST`] characters is never the same as another.
+    #[must_use]
+    pub fn read(text: &str) -> Self {
+        if text.chars().nth(LONGEST).is_some() {
+            return Self::default();
+        }
+        let lexicon = lexicon();
+        let tokens = fold::tokens(&fold::fold(text, lexicon), lexicon);
+        let mut question = read(&tokens, lexicon).question;
+        question.core = core(&tokens, lexicon).map(Box::new);
+        question
+    }
+}
+
+/// The question without the story before it, where there is one that decides nothing: it tells what happened or
+/// what somebody is about to do, not who they are, what they have, where, how many, or in which case.
+fn core(tokens: &[Token], lexicon: &'static Lexicon) -> Option<Question> {
+    let ends = |token: &Token| matches!(token.text.as_str(), "," | "." | ";" | "!" | "?" | "。" | ":");
+    let clauses = tokens.iter().enumerate().filter(|(_, token)| token.script == Script::Stop && ends(token));
+    let mut places: Vec<usize> = clauses.map(|(at, _)| at + 1).collect();
+    if let Some(asking) = read(tokens, lexicon).asking {
+        places.push(asking);
+    }
+    places.sort_unstable();
+    let found = places.into_iter().rev().filter(|at| *at < tokens.len()).find_map(|at| {
+        let (story, rest) = tokens.split_at_checked(at)?;
+        let question = read(rest, lexicon).question;
+        stands_alone(&question, rest).then_some((story, question))
+    });
+    let (story, question) = found?;
+    decides_nothing(&read(story, lexicon).question, story).then_some(question)
+}
+
+/// Whether it asks something about something that it names.
+fn stands_alone(question: &Question, tokens: &[Token]) -> bool {
+    let points_back = |token: &Token| {
+        matches!(
+            token.text.as_str(),
+            "it" | "this"
+                | "that"
+                | "these"
+                | "those"
+                | "them"
+                | "they"
+                | "one"
+                | "there"
+                | "它"
+                | "这"
+                | "那"
+                | "这个"
+                | "那个"
+                | "其"
+                | "该"
+                | "此"
+                | "这种"
+                | "这样"
+                | "这里"
+                | "那里"
+        )
+    };
+    let named = question.terms.iter().filter(|term| !term.optional).count() + usize::from(question.named);
+    question.kinds != 0
+        && named > 1
+        && (question.named || question.terms.iter().any(|term| term.class == Class::Noun))
+        && !tokens.iter().any(points_back)
+}
+
+/// Whether a story tells what happened, or what somebody is about to do, and nothing else.
+fn decides_nothing(story: &Question, tokens: &[Token]) -> bool {
+    let has = |words: &[&str]| tokens.iter().any(|token| words.contains(&token.text.as_str()));
+    let is_told = story.chinese && has(&["了", "过", "刚", "刚刚", "想", "要", "打算"])
+        || !story.chinese && (story.past || has(TOLD) || tokens.iter().any(|token| token.text.ends_with("ed")));
+    let is_time =
+        |class: Counted| matches!(class, Counted::Relative | Counted::DayPart | Counted::Clock | Counted::Weekday);
+    is_told
+        && story.kinds == 0
+        && story.quantities.iter().all(|quantity| is_time(quantity.class))
+        && story.marks.iter().all(|mark| mark.is_time() || *mark == Mark::Some)
+        && !has(DECIDES)
+        && !tokens.iter().any(|token| token.upper)
+}
+
+/// English verbs that tell a story.
+const TOLD: &[&str] = &[
+    "want", "wanted", "planning", "leaving", "going", "got", "went", "left", "bought", "lost", "was", "were", "forgot",
+    "wanna", "gonna", "moving", "looking", "trying",
+];
+
+/// Words by which a story says who asks, what they have, or in which case.
+const DECIDES: &[&str] = &[
+    "如果", "若", "要是", "假如", "倘若", "作为", "对于", "属于", "是", "有", "没有", "在", "为", "因为", "按", "根据",
+    "只", "已经", "if", "when", "unless", "as", "am a", "have", "has", "with", "without", "because", "for", "in", "at",
+    "under", "over", "only", "a member", "being",
+];
