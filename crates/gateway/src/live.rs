@@ -279,6 +279,7 @@ impl Live {
         self.show_upstreams(&running);
         self.show_queues(&running);
         self.show_quotas(&running);
+        self.metrics.caches.show(&self.answers.stats());
         self.metrics.text(&sums, self.log.lost())
     }
 

@@ -23,6 +23,7 @@ const LABELS: &[(&str, &str)] = &[
         "kind",
         "Of tokens: `prompt` (cached ones included), `completion`, `cached`. Of a quota: `tokens`, `cost`. Of a provider's places: `limit`, `in_use`.",
     ),
+    ("tier", "`memory`, `disk`."),
     ("priority", "`online`, `batch`."),
     ("currency", "As the price's."),
     ("state", "`closed`, `half_open`, `open`."),

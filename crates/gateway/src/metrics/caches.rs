@@ -1,9 +1,13 @@
 //! What caches come to, and what they save.
 
 use base::{Cached, Family, Record};
-use prometheus::{CounterVec, IntCounterVec, Opts, Registry};
+use prometheus::{CounterVec, IntCounterVec, IntGaugeVec, Opts, Registry};
+use state::answers::Stats;
 
-use super::{COST_SAVED, INPUTS, LOOKUPS, Metric, SECONDS_SAVED, TOKENS_SAVED};
+use super::{
+    CACHE_BYTES, CACHE_ENTRIES, CACHE_EVICTED, CACHE_REFUSED, COST_SAVED, INPUTS, LOOKUPS, Metric, SECONDS_SAVED,
+    TOKENS_SAVED,
+};
 
 /// The counters of caches.
 #[derive(Debug)]
@@ -13,6 +17,10 @@ pub struct Caches {
     tokens: IntCounterVec,
     cost: CounterVec,
     seconds: CounterVec,
+    entries: IntGaugeVec,
+    bytes: IntGaugeVec,
+    evicted: IntCounterVec,
+    refused: IntCounterVec,
 }
 
 impl Caches {
@@ -25,13 +33,36 @@ impl Caches {
             let vec = CounterVec::new(Opts::new(row.name, row.meaning), row.labels)?;
             registry.register(Box::new(vec.clone())).map(|()| vec)
         };
+        let gauge = |row: &Metric| {
+            let vec = IntGaugeVec::new(Opts::new(row.name, row.meaning), row.labels)?;
+            registry.register(Box::new(vec.clone())).map(|()| vec)
+        };
         Ok(Self {
             lookups: counter(&LOOKUPS)?,
             inputs: counter(&INPUTS)?,
             tokens: counter(&TOKENS_SAVED)?,
             cost: amount(&COST_SAVED)?,
             seconds: amount(&SECONDS_SAVED)?,
+            entries: gauge(&CACHE_ENTRIES)?,
+            bytes: gauge(&CACHE_BYTES)?,
+            evicted: counter(&CACHE_EVICTED)?,
+            refused: counter(&CACHE_REFUSED)?,
         })
+    }
+
+    /// How the store of cached answers stands.
+    pub fn show(&self, stats: &Stats) {
+        self.entries.reset();
+        self.bytes.reset();
+        let gauge = |count| i64::try_from(count).unwrap_or(i64::MAX);
+        for (name, tier) in [("memory", Some(&stats.memory)), ("disk", stats.disk.as_ref())] {
+            let Some(tier) = tier else { continue };
+            self.entries.with_label_values(&[name]).set(gauge(tier.entries));
+            self.bytes.with_label_values(&[name]).set(gauge(tier.bytes));
+            let (evicted, refused) = (self.evicted.with_label_values(&[name]), self.refused.with_label_values(&[name]));
+            evicted.inc_by(tier.evicted.saturating_sub(evicted.get()));
+            refused.inc_by(tier.refused.saturating_sub(refused.get()));
+        }
     }
 
     /// So many look-ups in a cache of a route have come to this.

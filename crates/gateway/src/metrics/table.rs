@@ -82,6 +82,14 @@ metrics! {
         "What those answers would have cost, in the currency of the price list.";
     SECONDS_SAVED: "counter" "mai_seconds_saved_total" ["route", "client"]
         "Time that callers did not wait, since their answers were there: that of the first answer, less their own.";
+    CACHE_ENTRIES: "gauge" "mai_cache_entries" ["tier"]
+        "Things that are cached.";
+    CACHE_BYTES: "gauge" "mai_cache_bytes" ["tier"]
+        "What they take, of `cache.memory` and `cache.disk`.";
+    CACHE_EVICTED: "counter" "mai_cache_evictions_total" ["tier"]
+        "Things that had to go for others.";
+    CACHE_REFUSED: "counter" "mai_cache_refused_total" ["tier"]
+        "Things that were not taken: too large, or more at a time than the disk could write.";
     QUOTA_USED: "gauge" "mai_quota_used_ratio" ["client", "kind"]
         "The share of its quota that a client has used in the period that runs, by kind: tokens, cost.";
     QUOTA_WARNINGS: "counter" "mai_quota_warnings_total" ["client", "kind"]

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 use testkit::{Answer, Ask, get};
 
-use crate::process::{ADMIN, Dir, Gateway, VIEWER, upstream, usual};
+use crate::process::{ADMIN, Dir, Gateway, VIEWER, chat, upstream, usual};
 
 fn lever(method: &'static str, path: &str, token: &str, body: &Value) -> Ask {
     get(path).method(method).key(token).body(body.to_string())
@@ -97,4 +97,37 @@ async fn without_a_disk_for_caches_there_is_no_file() {
     let stats = gateway.ask_admin(&get("/admin/v1/cache").key(VIEWER)).await.json();
     assert_eq!((&stats["disk"]["max_bytes"], &stats["memory"]["max_bytes"]), (&json!(8 << 20), &json!(2 << 20)));
     assert!(!gateway.dir.path("data/cache.db").exists(), "nothing was ever cached");
+}
+
+#[tokio::test]
+async fn what_is_cached_is_kept_shown_removed_and_purged() {
+    let up = upstream("").await;
+    let file = usual(&up.url()).replace("{ name: chat,", "{ name: chat, cache: { mode: exact },");
+    let gateway = Gateway::serve(&file).await;
+    let ask = async |gateway: &Gateway| {
+        let answer = gateway.ask(&chat()).await;
+        assert_eq!(answer.status, 200, "{}", answer.text());
+        let header = |name| answer.header(name).unwrap_or_default().to_owned();
+        (header("x-mai-cache"), header("x-mai-cache-id"))
+    };
+    assert_eq!(ask(&gateway).await.0, "miss");
+    let (how, id) = ask(&gateway).await;
+    assert_eq!((how.as_str(), id.len()), ("hit", 43));
+    let gateway = Gateway::serve_in(stopped(gateway).await, "gateway.yaml").await;
+    assert_eq!(ask(&gateway).await, ("hit".to_owned(), id.clone()), "a restart forgets nothing");
+    gateway.metric_is("mai_cache_entries", "\"disk\"", 1.0).await;
+    let stats = gateway.ask_admin(&get("/admin/v1/cache").key(VIEWER)).await.json();
+    assert_eq!((&stats["holdings"][0]["kind"], &stats["holdings"][0]["route"]), (&json!("answer"), &json!("chat")));
+    let entry = lever("DELETE", &format!("/admin/v1/cache/entries/{id}"), ADMIN, &Value::Null);
+    assert_eq!(gateway.ask_admin(&entry).await.status, 204);
+    is_refused(&gateway.ask_admin(&entry).await, 404, "not_found");
+    assert_eq!(ask(&gateway).await.0, "miss");
+    assert_eq!(ask(&gateway).await.0, "hit");
+    let purged = gateway.ask_admin(&purge(&json!({ "route": "chat", "client": "app" }))).await;
+    assert_eq!(purged.json(), json!({ "purged": 1 }));
+    assert_eq!(ask(&gateway).await.0, "miss");
+    assert_eq!(gateway.ask_admin(&kb_version("chat", ADMIN, &json!("2"))).await.status, 204);
+    assert_eq!(ask(&gateway).await.0, "miss", "another version of the knowledge base sees nothing of the one before");
+    let gateway = Gateway::serve_in(stopped(gateway).await, "gateway.yaml").await;
+    assert_eq!(ask(&gateway).await.0, "hit");
 }
