@@ -155,6 +155,8 @@ impl Asked {
             if !row.currency.is_empty() {
                 let cost = line.costs.entry(row.currency.to_string()).or_default();
                 *cost = cost.saturating_add(row.sums.cost);
+                let saved = line.saved.entry(row.currency.to_string()).or_default();
+                *saved = saved.saturating_add(row.sums.cost_saved);
             }
         }
         lines
@@ -166,32 +168,37 @@ impl Asked {
             let value = if name.is_empty() { Value::Null } else { json!(name) };
             fields.insert((*group).to_owned(), value);
         }
-        let costs: Map<String, Value> =
-            line.costs.iter().map(|(currency, nanos)| (currency.clone(), number(*nanos))).collect();
+        let by_currency = |sums: &BTreeMap<String, u64>| -> Map<String, Value> {
+            sums.iter().map(|(currency, nanos)| (currency.clone(), number(*nanos))).collect()
+        };
         for (name, count) in line.counts() {
             fields.insert(name.to_owned(), json!(count));
         }
         let one = line.cost();
         fields.insert("cost".to_owned(), one.map_or(Value::Null, |(_, nanos)| number(nanos)));
         fields.insert("currency".to_owned(), json!(one.map(|(currency, _)| currency)));
-        fields.insert("costs".to_owned(), Value::Object(costs));
+        fields.insert("costs".to_owned(), Value::Object(by_currency(&line.costs)));
+        fields.insert("costs_saved".to_owned(), Value::Object(by_currency(&line.saved)));
         Value::Object(fields)
     }
 
     /// RFC 4180, with a header and line ends of its own kind.
     fn csv(&self, lines: &BTreeMap<Vec<String>, Line>) -> String {
         let counts = Line::default().counts().map(|(name, _)| name);
-        let head = self.groups.iter().copied().chain(counts).chain(["cost", "currency", "costs"]);
+        let head = self.groups.iter().copied().chain(counts).chain(["cost", "currency", "costs", "costs_saved"]);
         let mut out = head.collect::<Vec<_>>().join(",");
         for (names, line) in lines {
             let counts = line.counts().map(|(_, count)| count.to_string());
             let one = line.cost();
-            let costs: Vec<String> =
-                line.costs.iter().map(|(currency, nanos)| format!("{currency} {}", decimal(*nanos))).collect();
+            let by_currency = |sums: &BTreeMap<String, u64>| {
+                let sums = sums.iter().map(|(currency, nanos)| format!("{currency} {}", decimal(*nanos)));
+                sums.collect::<Vec<_>>().join("; ")
+            };
             let rest = [
                 one.map(|(_, nanos)| decimal(nanos)).unwrap_or_default(),
                 one.map(|(currency, _)| currency.to_owned()).unwrap_or_default(),
-                costs.join("; "),
+                by_currency(&line.costs),
+                by_currency(&line.saved),
             ];
             let names = names.iter().map(|name| harmless(name));
             let fields: Vec<String> = names.chain(counts).chain(rest).map(|text| field(&text)).collect();
@@ -209,10 +216,12 @@ struct Line {
     sums: Sums,
     /// In billionths, by currency.
     costs: BTreeMap<String, u64>,
+    /// What caches have saved, likewise.
+    saved: BTreeMap<String, u64>,
 }
 
 impl Line {
-    fn counts(&self) -> [(&'static str, u64); 7] {
+    fn counts(&self) -> [(&'static str, u64); 8] {
         [
             ("requests", self.sums.requests),
             ("tokens_in", self.sums.tokens_in),
@@ -220,6 +229,7 @@ impl Line {
             ("tokens_cached", self.sums.tokens_cached),
             ("cache_hits", self.sums.cache_hits),
             ("tokens_saved", self.sums.tokens_saved),
+            ("ms_saved", self.sums.ms_saved),
             ("unpriced", self.sums.unpriced),
         ]
     }
@@ -363,10 +373,10 @@ mod tests {
         let first: Vec<&str> = csv.split("\r\n").collect();
         assert_eq!(
             first[0],
-            "day,client,requests,tokens_in,tokens_out,tokens_cached,cache_hits,tokens_saved,unpriced,cost,currency,costs"
+            "day,client,requests,tokens_in,tokens_out,tokens_cached,cache_hits,tokens_saved,ms_saved,unpriced,cost,currency,costs,costs_saved"
         );
-        assert_eq!(first[1], "2026-11-30,\"a,b\",2,20,0,0,0,0,0,,,CNY 2; USD 0.0015");
-        assert_eq!(first[2], "2026-11-30,c,1,10,0,0,0,0,0,0.00000002,USD,USD 0.00000002");
+        assert_eq!(first[1], "2026-11-30,\"a,b\",2,20,0,0,0,0,0,0,,,CNY 2; USD 0.0015,CNY 0; USD 0");
+        assert_eq!(first[2], "2026-11-30,c,1,10,0,0,0,0,0,0,0.00000002,USD,USD 0.00000002,USD 0");
     }
     #[test]
     fn a_query_is_read_as_forms_write_it_and_its_mistakes_name_the_parameter() {

@@ -4,7 +4,7 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use base::{Cost, Outcome, Record, Usage};
+use base::{Cost, Outcome, Record, Saved, Usage};
 use state::{
     Accounts, Answers, Entry, InProcessAccounts, InProcessAnswers, InProcessLedger, InProcessVersions, Ledger, Row,
     Sums, Unreadable, Versions,
@@ -177,7 +177,7 @@ pub(crate) fn enter(mut record: Record, into: &mut Vec<Entry>) {
         }
     };
     let first = into.len();
-    let (is_hit, saved) = (record.cache.is_some_and(base::Cached::is_hit), record.saved.take());
+    let (is_hit, saved, took) = (record.cache.is_some_and(base::Cached::is_hit), record.saved.take(), record.took);
     let spending = std::mem::take(&mut record.spending);
     if spending.is_empty() {
         into.push(entry(record.upstream, record.model, record.usage.map(|usage| (usage, record.cost))));
@@ -197,9 +197,24 @@ pub(crate) fn enter(mut record: Record, into: &mut Vec<Entry>) {
     if let Some(own) = into.get_mut(first) {
         own.sums.requests = 1;
         own.sums.cache_hits = u64::from(is_hit);
-        own.sums.tokens_saved = saved.map_or(0, |saved| saved.usage.tokens());
+        if let Some(saved) = saved {
+            save(own, &saved, took);
+        }
     }
 }
 
 #[cfg(test)]
 mod tests;
+
+/// Books what a request did not use, since its answer was there. Money of two currencies makes no sum.
+fn save(entry: &mut Entry, saved: &Saved, took: Duration) {
+    entry.sums.tokens_saved = saved.usage.tokens();
+    entry.sums.ms_saved = u64::try_from(saved.took.saturating_sub(took).as_millis()).unwrap_or(u64::MAX);
+    let Some(cost) = &saved.cost else { return };
+    if entry.currency.is_empty() {
+        entry.currency = cost.currency.clone();
+    }
+    if entry.currency == cost.currency {
+        entry.sums.cost_saved = cost.nanos;
+    }
+}

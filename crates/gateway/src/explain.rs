@@ -15,8 +15,8 @@ use state::Scope;
 
 use crate::shape::context;
 use crate::shape::params::{self, Change};
-use crate::understand;
 use crate::vocabularies::Vocabularies;
+use crate::{recall, understand};
 
 /// The story, as far as it is told without an upstream.
 ///
@@ -73,6 +73,7 @@ pub fn explain(snapshot: &Snapshot, client: &str, endpoint: Endpoint, body: Byte
             if let Some(terms) = &client.quota {
                 story["quota"] = quota(terms, ask);
             }
+            story["cache"] = cache(snapshot, client, &route, ask);
             if let Some(mirror) = &route.mirror {
                 story["mirror"] = json!({ "to": label(&route, mirror.to), "percent": mirror.share.percent });
             }
@@ -184,6 +185,21 @@ fn price(price: &Price) -> Value {
         "cached": million(first.cached.or(first.prompt)),
         "completion": million(first.completion),
         "search_unit": price.unit.map(Rate::of_one),
+    })
+}
+
+/// What the call would be known by.
+fn cache(snapshot: &Snapshot, client: &Client, route: &Route, ask: &Ask) -> Value {
+    let caching = &route.cache;
+    if !caching.is_on() {
+        return Value::Null;
+    }
+    json!({
+        "mode": caching.mode.as_str(),
+        "ttl_ms": millis(caching.ttl),
+        "scope": client.cache_scope.unwrap_or(caching.scope).as_str(),
+        "kb_version": caching.kb_version.as_deref(),
+        "key": recall::key_by_body(snapshot, (route, client), ask).map(|key| key.to_string()),
     })
 }
 

@@ -6,6 +6,8 @@
 
 mod flight;
 mod rider;
+#[cfg(test)]
+mod tests;
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;

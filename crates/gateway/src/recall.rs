@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use base::{Cached, Code, Endpoint, Family, Outcome, Refusal};
 use bytes::Bytes;
-use config::{CacheScope, Client, Route};
+use config::{CacheScope, Client, Route, Snapshot};
 use dialect::Ask;
 use http::HeaderMap;
 use rules::cache_key::{KeyBuilder, body_fingerprint};
@@ -43,6 +43,26 @@ pub struct Wish {
     pub kb_version: Option<Arc<str>>,
     /// Who calls, and how the answer is wanted.
     pub passenger: Passenger,
+}
+
+impl Wish {
+    /// Of a call that wants nothing yet.
+    fn nothing(client: &Client, ask: &Ask) -> Self {
+        Self {
+            endpoint: ask.endpoint,
+            names: Names::default(),
+            may_look: false,
+            kind: if ask.endpoint.family() == Family::Rerank { Kind::Ranking } else { Kind::Answer },
+            owner: None,
+            kb_version: None,
+            passenger: Passenger {
+                client: client.name.clone(),
+                class: client.class,
+                form: forms::form(ask),
+                allotted: Duration::ZERO,
+            },
+        }
+    }
 }
 
 /// What was found.
@@ -98,20 +118,7 @@ pub fn wish(
         fingerprint: body_fingerprint(ask.endpoint.tail(), &ask.body),
         form: forms::form(ask),
     });
-    let mut wish = Wish {
-        endpoint: ask.endpoint,
-        names: Names { answer: None, replay },
-        may_look: false,
-        kind: if ask.endpoint.family() == Family::Rerank { Kind::Ranking } else { Kind::Answer },
-        owner: None,
-        kb_version: None,
-        passenger: Passenger {
-            client: client.name.clone(),
-            class: client.class,
-            form: forms::form(ask),
-            allotted: Duration::ZERO,
-        },
-    };
+    let mut wish = Wish { names: Names { answer: None, replay }, ..Wish::nothing(client, ask) };
     // Vectors are cached one by one, where a batch is made.
     if route.cache.is_on() && ask.endpoint.family() != Family::Embeddings {
         let control = head::cache_control(headers);
@@ -149,6 +156,19 @@ fn key(environment: &[u8], route: &Route, wish: &Wish, (ask, first): (&Ask, Opti
         .option(branch)
         .list(models.into_iter());
     builder.content(|sink| ask.deciding(sink)).ok().map(|builder| Key(builder.finish()))
+}
+
+/// The key of a call as its body and the configuration tell it; the caller's headers and an operator's version of
+/// the knowledge base may make it another one.
+#[must_use]
+pub fn key_by_body(snapshot: &Snapshot, (route, client): (&Route, &Client), ask: &Ask) -> Option<Key> {
+    if !route.cache.is_on() || ask.endpoint.family() == Family::Embeddings {
+        return None;
+    }
+    let scope = client.cache_scope.unwrap_or(route.cache.scope);
+    let owner = (scope == CacheScope::Client).then(|| client.name.clone());
+    let wish = Wish { owner, kb_version: route.cache.kb_version.clone(), ..Wish::nothing(client, ask) };
+    key(snapshot.general.environment.as_bytes(), route, &wish, (ask, None))
 }
 
 /// A stored answer that is at hand, in memory: for the call that need not wait for anything.

@@ -46,7 +46,7 @@ const COUNTS: [(&str, &str); 5] = [
     ("tokens_in", "tokens in"),
     ("tokens_out", "tokens out"),
     ("cache_hits", "cache hits"),
-    ("tokens_saved", "saved"),
+    ("tokens_saved", "tokens saved"),
 ];
 
 fn table(by: &str, told: &Value) -> String {
@@ -55,17 +55,17 @@ fn table(by: &str, told: &Value) -> String {
         return "nothing was used in that time".to_owned();
     }
     let names: Vec<&str> = by.split(',').map(str::trim).filter(|name| !name.is_empty()).collect();
-    let head = names.iter().copied().chain(COUNTS.iter().map(|(_, shown)| *shown)).chain(["cost"]);
+    let head = names.iter().copied().chain(COUNTS.iter().map(|(_, shown)| *shown)).chain(["cost", "saved"]);
     let mut lines: Vec<Vec<String>> = vec![head.map(str::to_owned).collect()];
     for row in rows {
         let named = names.iter().map(|name| row.get(name).and_then(Value::as_str).unwrap_or("-").to_owned());
         let counts = COUNTS.iter().map(|(name, _)| row.get(name).map(Value::to_string).unwrap_or_default());
-        lines.push(named.chain(counts).chain([cost(row)]).collect());
+        lines.push(named.chain(counts).chain([cost(row), saved(row)]).collect());
     }
-    let columns = names.len() + COUNTS.len() + 1;
+    let columns = names.len() + COUNTS.len() + 2;
     let width = |at: usize| lines.iter().filter_map(|line| line.get(at)).map(|cell| cell.chars().count()).max();
     let widths: Vec<usize> = (0..columns).map(|at| width(at).unwrap_or_default()).collect();
-    let is_left = |at: usize| at < names.len() || at + 1 == columns;
+    let is_left = |at: usize| at < names.len() || at + 2 >= columns;
     let shown = lines.iter().map(|line| {
         let cells = line.iter().zip(&widths).enumerate();
         let cells: Vec<String> = cells
@@ -81,14 +81,23 @@ fn table(by: &str, told: &Value) -> String {
 
 /// Every currency's sum; a sum of which a part is not known says so.
 fn cost(row: &Value) -> String {
-    let costs = row.get("costs").and_then(Value::as_object);
-    let mut parts: Vec<String> =
-        costs.into_iter().flatten().map(|(currency, amount)| format!("{amount} {currency}")).collect();
+    let mut parts = amounts(row, "costs");
     let unpriced = row.get("unpriced").and_then(Value::as_u64).unwrap_or_default();
     if unpriced > 0 {
         parts.push(format!("{unpriced} at an unknown price"));
     }
     if parts.is_empty() { "-".to_owned() } else { parts.join(" + ") }
+}
+
+/// What caches have saved of each currency.
+fn saved(row: &Value) -> String {
+    let parts: Vec<String> = amounts(row, "costs_saved").into_iter().filter(|part| !part.starts_with("0 ")).collect();
+    if parts.is_empty() { "-".to_owned() } else { parts.join(" + ") }
+}
+
+fn amounts(row: &Value, name: &str) -> Vec<String> {
+    let amounts = row.get(name).and_then(Value::as_object);
+    amounts.into_iter().flatten().map(|(currency, amount)| format!("{amount} {currency}")).collect()
 }
 
 #[cfg(test)]
@@ -99,14 +108,14 @@ mod tests {
     #[test]
     fn the_table_is_for_people() {
         let told = json!({ "rows": [
-            { "client": "问答", "day": "2026-11-30", "requests": 12, "tokens_in": 3400, "tokens_out": 50, "cache_hits": 0, "tokens_saved": 0, "costs": { "USD": 0.5 }, "unpriced": 0 },
+            { "client": "问答", "day": "2026-11-30", "requests": 12, "tokens_in": 3400, "tokens_out": 50, "cache_hits": 3, "tokens_saved": 900, "costs": { "USD": 0.5 }, "costs_saved": { "USD": 0.125 }, "unpriced": 0 },
             { "client": "batch", "day": null, "requests": 1, "tokens_in": 5, "tokens_out": 0, "cache_hits": 0, "tokens_saved": 0, "costs": {}, "unpriced": 1 },
         ] });
         assert_eq!(
             table("client,day", &told),
-            "client  day         requests  tokens in  tokens out  cache hits  saved  cost\n\
-             问答      2026-11-30        12       3400          50           0      0  0.5 USD\n\
-             batch   -                  1          5           0           0      0  1 at an unknown price"
+            "client  day         requests  tokens in  tokens out  cache hits  tokens saved  cost                   saved\n\
+             问答      2026-11-30        12       3400          50           3           900  0.5 USD                0.125 USD\n\
+             batch   -                  1          5           0           0             0  1 at an unknown price  -"
         );
         assert_eq!(table("client", &json!({ "rows": [] })), "nothing was used in that time");
     }

@@ -33,8 +33,10 @@ fn entry(at: u64, client: &str, model: &str, currency: &str) -> Entry {
             tokens_cached: 2,
             cost,
             unpriced: u64::from(currency.is_empty()),
-            cache_hits: 0,
-            tokens_saved: 0,
+            cache_hits: 1,
+            tokens_saved: 6,
+            cost_saved: if currency.is_empty() { 0 } else { 7 },
+            ms_saved: 8,
         },
     }
 }

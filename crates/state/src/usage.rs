@@ -46,6 +46,10 @@ pub struct Sums {
     pub cache_hits: u64,
     /// Tokens that those would have used.
     pub tokens_saved: u64,
+    /// What those would have cost, in billionths of the currency's unit.
+    pub cost_saved: u64,
+    /// Milliseconds that those would have taken longer.
+    pub ms_saved: u64,
 }
 
 impl Sums {
@@ -61,6 +65,8 @@ impl Sums {
             unpriced: self.unpriced.saturating_add(other.unpriced),
             cache_hits: self.cache_hits.saturating_add(other.cache_hits),
             tokens_saved: self.tokens_saved.saturating_add(other.tokens_saved),
+            cost_saved: self.cost_saved.saturating_add(other.cost_saved),
+            ms_saved: self.ms_saved.saturating_add(other.ms_saved),
         }
     }
 }

@@ -77,6 +77,7 @@ const STEPS: &[(&str, &[(&str, &str)])] = &[
         &[
             ("understand", "it tells the same story up to the plan, and sends nothing"),
             ("shape", "what would be changed is part of that story"),
+            ("recall", "so is the key that its answer would be stored under"),
         ],
     ),
 ];

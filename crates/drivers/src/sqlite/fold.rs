@@ -57,7 +57,8 @@ fn fold(connection: &mut Connection, quarter: u64, into: u64) -> Result<(), Fail
     let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
     let add = format!(
         "INSERT INTO usage SELECT ?2, client, route, upstream, model, currency, requests, tokens_in, tokens_out,
-             tokens_cached, cost, unpriced, cache_hits, tokens_saved FROM usage WHERE quarter = ?1 {ADD_TO_KNOWN}"
+             tokens_cached, cost, unpriced, cache_hits, tokens_saved, cost_saved, ms_saved
+         FROM usage WHERE quarter = ?1 {ADD_TO_KNOWN}"
     );
     transaction.execute(&add, [whole(quarter), whole(into)])?;
     transaction.execute("DELETE FROM usage WHERE quarter = ?1", [whole(quarter)])?;

@@ -13,7 +13,7 @@ use super::schema::whole;
 
 const SELECT: &str = "
     SELECT quarter, client, route, upstream, model, currency, requests, tokens_in, tokens_out, tokens_cached, cost,
-        unpriced, cache_hits, tokens_saved
+        unpriced, cache_hits, tokens_saved, cost_saved, ms_saved
     FROM usage WHERE quarter >= ?1 AND quarter < ?2 AND (?3 IS NULL OR client = ?3)";
 
 /// Quarters of an hour in a day.
@@ -85,6 +85,8 @@ fn sums(row: &rusqlite::Row<'_>) -> rusqlite::Result<Sums> {
         unpriced: count(11)?,
         cache_hits: count(12)?,
         tokens_saved: count(13)?,
+        cost_saved: count(14)?,
+        ms_saved: count(15)?,
     })
 }
 

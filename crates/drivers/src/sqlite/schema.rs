@@ -28,6 +28,9 @@ const MIGRATIONS: &[&str] = &[
      ) STRICT, WITHOUT ROWID",
     // 2: the versions of knowledge bases that operators have set, by route.
     "CREATE TABLE kb_versions (route TEXT PRIMARY KEY, version TEXT NOT NULL) STRICT, WITHOUT ROWID",
+    // 3: what caches have saved, in billionths of the currency's unit and in milliseconds.
+    "ALTER TABLE usage ADD COLUMN cost_saved INTEGER NOT NULL DEFAULT 0;
+     ALTER TABLE usage ADD COLUMN ms_saved INTEGER NOT NULL DEFAULT 0",
 ];
 
 /// Sums stop at the largest number that there is: one beyond it would be no whole number any more, and refused.
@@ -40,7 +43,9 @@ pub(super) const ADD_TO_KNOWN: &str = "
         cost = MIN(cost, 9223372036854775807 - excluded.cost) + excluded.cost,
         unpriced = MIN(unpriced, 9223372036854775807 - excluded.unpriced) + excluded.unpriced,
         cache_hits = MIN(cache_hits, 9223372036854775807 - excluded.cache_hits) + excluded.cache_hits,
-        tokens_saved = MIN(tokens_saved, 9223372036854775807 - excluded.tokens_saved) + excluded.tokens_saved";
+        tokens_saved = MIN(tokens_saved, 9223372036854775807 - excluded.tokens_saved) + excluded.tokens_saved,
+        cost_saved = MIN(cost_saved, 9223372036854775807 - excluded.cost_saved) + excluded.cost_saved,
+        ms_saved = MIN(ms_saved, 9223372036854775807 - excluded.ms_saved) + excluded.ms_saved";
 
 /// A count as SQLite has it.
 pub(super) fn whole(count: u64) -> i64 {

@@ -222,7 +222,7 @@ fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
 
 fn add_entry(add: &mut Statement<'_>, entry: &Entry) -> rusqlite::Result<()> {
     let Sums { requests, tokens_in, tokens_out, tokens_cached, cost, .. } = entry.sums;
-    let Sums { unpriced, cache_hits, tokens_saved, .. } = entry.sums;
+    let Sums { unpriced, cache_hits, tokens_saved, cost_saved, ms_saved, .. } = entry.sums;
     let changed = add.execute((
         whole(entry.at.as_secs() / QUARTER),
         &*entry.client,
@@ -238,6 +238,8 @@ fn add_entry(add: &mut Statement<'_>, entry: &Entry) -> rusqlite::Result<()> {
         whole(unpriced),
         whole(cache_hits),
         whole(tokens_saved),
+        whole(cost_saved),
+        whole(ms_saved),
     ));
     changed.map(|_| ())
 }
@@ -248,4 +250,4 @@ fn is_about_the_entry(error: &rusqlite::Error) -> bool {
     matches!(code, Some(ErrorCode::ConstraintViolation | ErrorCode::TypeMismatch | ErrorCode::TooBig))
 }
 
-const VALUES: &str = "VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14)";
+const VALUES: &str = "VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16)";

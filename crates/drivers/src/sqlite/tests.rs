@@ -296,7 +296,7 @@ fn large(file: &Path, rows: u64) {
     other.busy_timeout(PATIENCE).unwrap();
     let fill = format!(
         "WITH RECURSIVE n(i) AS (SELECT 0 UNION ALL SELECT i + 1 FROM n WHERE i + 1 < {rows})
-         INSERT INTO usage SELECT 1900000 + i, 'client-' || (i % 50), 'chat', 'a/m', 'm', 'USD', 1, 10, 0, 0, 7, 0, 0, 0
+         INSERT INTO usage SELECT 1900000 + i, 'client-' || (i % 50), 'chat', 'a/m', 'm', 'USD', 1, 10, 0, 0, 7, 0, 0, 0, 0, 0
          FROM n"
     );
     other.execute_batch(&fill).unwrap();

@@ -210,6 +210,12 @@ impl Flight {
         Some(whole.freeze())
     }
 
+    /// Bytes held now, for tests.
+    #[cfg(test)]
+    pub fn held(&self) -> usize {
+        self.lock().frames.iter().map(Bytes::len).sum()
+    }
+
     /// Whether more came than is held.
     #[must_use]
     pub fn is_too_long(&self) -> bool {

@@ -373,5 +373,21 @@ fn what_was_saved_is_counted_and_nothing_else_of_a_hit() {
         let report = stage.live.books.ledger.report(state::Question::default()).await.unwrap();
         let sums = report[0].sums;
         assert_eq!((sums.requests, sums.cache_hits, sums.tokens_saved, sums.tokens_in), (3, 2, 28, 11));
+        assert!((3900..=4000).contains(&sums.ms_saved), "{}", sums.ms_saved);
+    });
+}
+
+#[test]
+fn what_is_explained_is_the_key_that_is_used() {
+    story(async {
+        let stage = Stage::set(&config(", kb_version: '1'", ""));
+        stage.host("a", pleasant());
+        let ask = ask().with("temperature", 0.5);
+        let body = ask.bytes();
+        let answer = stage.ask(ask).await;
+        let snapshot = &stage.live.running().snapshot;
+        let told = gateway::explain::explain(snapshot, "app", base::Endpoint::Chat, body).unwrap();
+        assert_eq!(told["cache"]["key"].as_str(), answer.header("x-mai-cache-id"));
+        assert_eq!((&told["cache"]["mode"], &told["cache"]["scope"]), (&json!("exact"), &json!("client")));
     });
 }

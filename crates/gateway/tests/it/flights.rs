@@ -11,7 +11,7 @@ use tokio::task::JoinSet;
 use crate::chunks::{delta, finish, hello};
 use crate::stage::{KEY, Stage, pleasant};
 
-/// Two upstreams without retries, and a cache.
+/// One upstream, tried once whatever it does, and a cache.
 fn config(more: &str) -> String {
     format!(
         r#"
@@ -20,6 +20,7 @@ routes:
   - name: chat
     upstreams: [{{ provider: a, model: model-a }}]
     retry: {{ server_error: [], throttled: [] }}
+    breaker: {{ failures: 100000 }}
     cache: {{ mode: exact{more} }}
 clients:
   - {{ name: app, keys: [sk-app], routes: ["*"] }}
@@ -469,4 +470,66 @@ fn callers_who_want_usage_and_those_who_do_not_go_apart_while_a_stream_runs() {
         assert_eq!(a.calls().len(), 2);
         rests(&stage, &a).await;
     });
+}
+
+#[test]
+fn callers_of_several_workers_wait_together() {
+    story(async {
+        let stage = stage();
+        let a = stage.host("a", slow());
+        let mut callers = vec![begun(&stage, ask()).await];
+        millis(10).await;
+        let another = stage.another_worker();
+        for _ in 0..3 {
+            let (near, far) = testkit::pair();
+            tokio::spawn(another.clone().converse(far));
+            let mut caller = Caller::on(near);
+            caller.begin(&ask()).await;
+            callers.push(caller);
+        }
+        millis(100).await;
+        // The leader's own worker goes on when the leader has left.
+        drop(callers.remove(0));
+        for answer in answers(callers).await {
+            assert_eq!((answer.said().as_str(), cache(&answer)), ("from a", "shared"));
+        }
+        assert_eq!(a.calls().len(), 1);
+        rests(&stage, &a).await;
+    });
+}
+
+/// However calls that are shared end, no place of their client is lost with them.
+#[test]
+fn no_place_is_lost_however_a_shared_call_ends() {
+    let fates: [(&str, Reply); 6] = [
+        ("left in mid-stream", Reply::sse(hello()).every(Duration::from_secs(1))),
+        ("left before the first token", Reply::hang()),
+        ("a failure", Reply::status(500)),
+        ("reset", Reply::say(["x"]).cut(At::Head, How::Rst)),
+        ("cut", Reply::sse(hello()).cut(At::Events(3), How::Rst)),
+        ("a hit", Reply::say(["x"])),
+    ];
+    for (fate, reply) in fates {
+        story(async {
+            let config = config("").replace("routes: [\"*\"] }", "routes: [\"*\"], limit: { concurrency: 2 } }");
+            let stage = Stage::set(&config);
+            let a = stage.host("a", reply.clone());
+            for _ in 0..10 {
+                let mut callers = [begun(&stage, ask().stream()).await, begun(&stage, ask().stream()).await];
+                if fate.starts_with("left") {
+                    millis(1500).await;
+                } else {
+                    for caller in &mut callers {
+                        caller.answer().await.unwrap();
+                    }
+                }
+                drop(callers);
+                millis(1000).await;
+            }
+            a.play(slow());
+            let good = all(&stage, [chat("chat").user("A").key(KEY), chat("chat").user("B").key(KEY)]).await;
+            assert!(good.iter().all(|answer| answer.status == 200), "{fate}");
+            rests(&stage, &a).await;
+        });
+    }
 }

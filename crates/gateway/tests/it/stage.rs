@@ -82,6 +82,11 @@ impl Stage {
         tokio::spawn(gateway::probe::keep_probing(self.live.clone(), transport(&self.net)));
     }
 
+    /// One more worker of the same process.
+    pub fn another_worker(&self) -> Arc<Worker> {
+        Arc::new(Worker::new(self.live.clone(), transport(&self.net)))
+    }
+
     /// A caller's connection.
     pub fn caller(&self) -> Caller<Stream> {
         let (near, far) = testkit::pair();

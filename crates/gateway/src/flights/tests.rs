@@ -1,0 +1,110 @@
+//! Boarding, from many threads at once.
+
+use std::sync::Barrier;
+
+use http::HeaderValue;
+
+use super::*;
+
+fn passenger(form: Form) -> Passenger {
+    Passenger { client: "app".into(), class: Class::Online, form, allotted: Duration::from_secs(30) }
+}
+
+fn names(key: u8) -> Names {
+    Names { answer: Some(Key([key; 32])), replay: None }
+}
+
+fn landed() -> End {
+    End::Landed(Arc::new(Landed {
+        whole: Some(Bytes::from_static(b"{}")),
+        content_type: HeaderValue::from_static("application/json"),
+        is_stream: false,
+        upstream: "a/m".into(),
+        shown: HeaderValue::from_static("a/m"),
+        usage: None,
+        cost: None,
+        took: Duration::ZERO,
+    }))
+}
+
+#[test]
+fn of_many_threads_one_leads_and_all_others_hear_the_end() {
+    for _ in 0..200 {
+        let (flights, barrier) = (Flights::default(), Barrier::new(8));
+        let leads: usize = std::thread::scope(|scope| {
+            let threads: Vec<_> = (0..8)
+                .map(|_| {
+                    scope.spawn(|| {
+                        barrier.wait();
+                        match flights.board(&names(1), &passenger(Form::Whole), false) {
+                            Boarded::Leads(rider) => {
+                                std::thread::yield_now();
+                                rider.flight.land(landed());
+                                flights.close(&rider.flight);
+                                1
+                            }
+                            Boarded::Follows(mut rider) => {
+                                let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+                                let arrival = runtime.block_on(rider.arrival());
+                                assert!(matches!(arrival, Arrival::Over(End::Landed(_))), "{arrival:?}");
+                                0
+                            }
+                            other => panic!("{other:?}"),
+                        }
+                    })
+                })
+                .collect();
+            threads.into_iter().map(|thread| thread.join().unwrap()).sum()
+        });
+        // Who comes after the landing leads the next one.
+        assert!(leads >= 1);
+        assert_eq!(flights.count(), 0);
+    }
+}
+
+#[test]
+fn an_abandoned_flight_is_boarded_by_nobody() {
+    let flights = Flights::default();
+    let Boarded::Leads(first) = flights.board(&names(1), &passenger(Form::Whole), false) else { panic!() };
+    drop(first);
+    let Boarded::Leads(second) = flights.board(&names(1), &passenger(Form::Whole), false) else { panic!() };
+    assert!(matches!(flights.board(&names(1), &passenger(Form::Whole), false), Boarded::Follows(_)));
+    flights.close(&second.flight);
+    assert_eq!(flights.count(), 0);
+}
+
+#[test]
+fn what_is_held_of_an_answer_is_bounded() {
+    let flights = Flights::default();
+    let stream = passenger(Form::Stream { shows_usage: false });
+    let Boarded::Leads(mut rider) = flights.board(&names(1), &stream, false) else { panic!() };
+    let mut cx = std::task::Context::from_waker(std::task::Waker::noop());
+    let piece = vec![b'x'; 1 << 20];
+    for _ in 0..64 {
+        rider.flight.push(&piece);
+        assert!(matches!(rider.poll_next(&mut cx), std::task::Poll::Ready(Next::Frame(_))));
+    }
+    assert!(rider.flight.is_too_long() && rider.flight.gathered(&[]).is_none());
+    assert!(rider.flight.held() < 2 << 20, "{} bytes", rider.flight.held());
+    assert!(matches!(flights.board(&names(1), &stream, false), Boarded::Leads(_)), "nobody boards any more");
+}
+
+#[test]
+fn a_key_without_its_answers_name_is_led_and_one_with_it_rides_along() {
+    let flights = Flights::default();
+    let promise = |fingerprint| Promise {
+        client: "app".into(),
+        key: Key([9; 32]),
+        fingerprint: [fingerprint; 32],
+        form: Form::Whole,
+    };
+    let with = |fingerprint| Names { replay: Some(promise(fingerprint)), ..names(1) };
+    let Boarded::Leads(leader) = flights.board(&names(1), &passenger(Form::Whole), false) else { panic!() };
+    let follows = flights.board(&with(1), &passenger(Form::Whole), false);
+    assert!(matches!(follows, Boarded::Follows(_)));
+    assert_eq!(leader.flight.promises().as_slice(), [promise(1)]);
+    assert!(matches!(flights.board(&with(2), &passenger(Form::Whole), false), Boarded::Conflict));
+    assert!(matches!(flights.board(&with(1), &passenger(Form::Whole), false), Boarded::Follows(_)));
+    flights.close(&leader.flight);
+    assert_eq!(flights.count(), 0);
+}
