@@ -131,3 +131,16 @@ async fn what_is_cached_is_kept_shown_removed_and_purged() {
     let gateway = Gateway::serve_in(stopped(gateway).await, "gateway.yaml").await;
     assert_eq!(ask(&gateway).await.0, "hit");
 }
+
+#[tokio::test]
+async fn an_idempotency_key_stands_for_its_answer_over_a_restart_and_without_a_cache() {
+    let up = upstream("").await;
+    let gateway = Gateway::serve(&usual(&up.url())).await;
+    let ask = || chat().header("idempotency-key", "order-7");
+    let first = gateway.ask(&ask()).await;
+    assert_eq!((first.status, first.header("x-mai-cache")), (200, None));
+    let gateway = Gateway::serve_in(stopped(gateway).await, "gateway.yaml").await;
+    let again = gateway.ask(&ask()).await;
+    assert_eq!((again.header("x-mai-cache"), &again.body), (Some("replay"), &first.body));
+    is_refused(&gateway.ask(&ask().user("more")).await, 422, "idempotency_conflict");
+}
