@@ -14,6 +14,7 @@ const OFFICE: &str = include_str!("data/office.jsonl");
 const DAILY_ZH: &str = include_str!("data/daily-zh.jsonl");
 const DAILY_EN: &str = include_str!("data/daily-en.jsonl");
 const FRESH: &str = include_str!("data/fresh.jsonl");
+const LATE: &str = include_str!("data/late.jsonl");
 
 struct Pair {
     lang: String,
@@ -62,6 +63,8 @@ fn few_hits_are_false_and_enough_are_found() {
         ("daily-en", DAILY_EN, "en", 0.75),
         ("fresh", FRESH, "zh", 0.50),
         ("fresh", FRESH, "en", 0.65),
+        ("late", LATE, "zh", 0.50),
+        ("late", LATE, "en", 0.55),
     ] {
         let (precision, recall) = measured(text, lang);
         assert!(precision >= 0.95, "{file} {lang}: precision {precision:.3}");
@@ -71,7 +74,7 @@ fn few_hits_are_false_and_enough_are_found() {
 
 #[test]
 fn a_pair_is_judged_the_same_from_either_side() {
-    for pair in [OFFICE, DAILY_ZH, DAILY_EN, FRESH].into_iter().flat_map(pairs) {
+    for pair in [OFFICE, DAILY_ZH, DAILY_EN, FRESH, LATE].into_iter().flat_map(pairs) {
         let there = verdict(&pair.a, &pair.b).is_ok();
         assert_eq!(there, verdict(&pair.b, &pair.a).is_ok(), "{} / {}", pair.a, pair.b);
         assert_eq!(verdict(&pair.a, &pair.a), Ok(()), "{}", pair.a);

@@ -171,7 +171,7 @@ pub fn part(name: &str) -> Option<Part> {
     found.or_else(|| MOODS.iter().find(|(known, _)| *known == name)).map(|(_, part)| *part)
 }
 
-const NAMES: [(&str, Part); 70] = [
+const NAMES: [(&str, Part); 71] = [
     ("drop", Part::Nothing),
     ("asking", Part::Asking),
     ("neutral", Part::Neutral),
@@ -215,6 +215,7 @@ const NAMES: [(&str, Part); 70] = [
     ("noun-duration", Part::Names(Kind::Duration)),
     ("noun-often", Part::Names(Kind::Often)),
     ("noun-count", Part::Names(Kind::Count)),
+    ("noun-size", Part::Names(Kind::Size)),
     ("alternative", Part::Alternative),
     ("all", Part::Mark(Mark::All)),
     ("some", Part::Mark(Mark::Some)),

@@ -304,7 +304,8 @@ fn kinds(one: &Question, two: &Question) -> Result<(), Guard> {
 /// Verbs of finding and seeing.
 const SEES: &[&str] = &[
     "查询", "查看", "查", "看", "查阅", "查找", "找到", "看到", "下载", "see", "view", "find", "check", "look at",
-    "look up", "download", "access",
+    "look up", "download", "access", "修改", "更改", "改", "设置", "更新", "重置", "change", "update", "edit", "reset",
+    "set",
 ];
 
 /// Kinds that ask the same; none is a topic, without a question.

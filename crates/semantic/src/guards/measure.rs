@@ -201,7 +201,7 @@ fn with_unit(value: f64, tokens: &[Token], taken: usize) -> (usize, Vec<Quantity
     let rest = tokens.get(taken..).unwrap_or_default();
     let text = |at: usize| rest.get(at).map_or("", |token| token.text.as_str());
     let skipped = usize::from(text(0) == "个" || text(0) == "-");
-    if let Some((class, name, factor)) = unit(text(skipped)).filter(|_| skipped == 0 || text(0) == "个") {
+    if let Some((class, name, factor)) = unit(text(skipped)) {
         let half = if class == Class::Span && text(skipped + 1) == "半" { 0.5 } else { 0.0 };
         return (
             taken + skipped + 1 + usize::from(half > 0.0),

@@ -76,11 +76,10 @@ pub fn directions(one: &Question, two: &Question, matched: &Matched) -> Result<(
     if agents(one, two, matched) || agents(two, one, &matched.iter().map(|(a, b)| (*b, *a)).collect()) {
         return Err(Guard::Direction);
     }
-    let nouns: SmallVec<[(usize, usize); 12]> = matched
-        .iter()
-        .copied()
-        .filter(|pair| terms(pair).is_some_and(|(a, b)| a.class == Class::Noun && b.class == Class::Noun))
-        .collect();
+    // A word that is a noun in one of them is one in both; a verb may stand anywhere.
+    let is_noun = |a: Class, b: Class| (a == Class::Noun || b == Class::Noun) && a != Class::Verb && b != Class::Verb;
+    let nouns: SmallVec<[(usize, usize); 12]> =
+        matched.iter().copied().filter(|pair| terms(pair).is_some_and(|(a, b)| is_noun(a.class, b.class))).collect();
     for (at, first) in nouns.iter().enumerate() {
         for second in nouns.iter().skip(at + 1) {
             if (first.0 < second.0) != (first.1 < second.1) && !may_turn(one, two, *first, *second) {

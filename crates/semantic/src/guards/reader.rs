@@ -166,6 +166,9 @@ impl Reader<'_> {
             term.class = Class::Verb;
         }
         let next = std::mem::take(&mut self.next);
+        if self.question.chinese {
+            self.place(&mut term, next.role, at, taken);
+        }
         term.not = next.not;
         term.role = if term.class == Class::Verb { None } else { next.role };
         term.joined = next.joined;
@@ -178,6 +181,20 @@ impl Reader<'_> {
             self.next.role = Some(Role::Goal);
         }
         self.question.terms.push(term);
+    }
+
+    /// A Chinese word is what its place makes it: a noun behind a preposition, a verb behind «how» and «can».
+    fn place(&self, term: &mut Term, role: Option<Role>, at: usize, taken: usize) {
+        let is_verb = |at: usize| self.tokens.get(at).is_some_and(|token| token.tag.starts_with('v'));
+        let before = at.checked_sub(1).map_or("", |before| self.text(before));
+        if matches!(role, Some(Role::Source | Role::By | Role::Than)) && self.lexicon.closed(before).is_some() {
+            term.class = Class::Noun;
+        } else if term.class == Class::Noun
+            && matches!(before, "怎么" | "如何" | "怎样" | "咋" | "能" | "可以" | "能否" | "可否")
+            && !is_verb(at + taken)
+        {
+            term.class = Class::Verb;
+        }
     }
 
     /// Whether an English word that may be noun or verb stands where a verb does; notes the passive voice.

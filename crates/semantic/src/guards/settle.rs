@@ -2,7 +2,7 @@
 
 use smallvec::SmallVec;
 
-use super::closed::Kind;
+use super::closed::{Kind, Person};
 use super::lexicon::Lexicon;
 use super::quantity::{Class, Quantity};
 use super::question::{Question, bit};
@@ -110,6 +110,7 @@ fn settle_kinds(kinds: &mut u32, opener: &str) {
 /// What one of two questions may leave out.
 fn settle_optional(question: &mut Question) {
     let asked = question.kinds;
+    let offered = asked == bit(Kind::Polar) && question.persons.iter().any(|found| found.0 == Person::Second);
     let terms = &mut question.terms;
     let requests = terms.iter().any(|term| term.is_one_of(REQUESTS));
     let actions = terms.iter().filter(|term| term.is_action && !term.is_one_of(LIGHT)).count();
@@ -121,6 +122,7 @@ fn settle_optional(question: &mut Question) {
         }
         term.optional |= term.is_one_of(ANYBODY)
             || (exists && term.is_one_of(EXISTS))
+            || (offered && term.is_one_of(OFFERS))
             || (actions > 0 && term.is_one_of(&["负责", "responsible for"]));
         let is_request = term.is_one_of(&["申请", "request", "apply", "application"]);
         term.optional |= term.is_one_of(LIGHT)
@@ -131,11 +133,13 @@ fn settle_optional(question: &mut Question) {
 }
 
 /// Verbs that say no more than that something is done.
-const LIGHT: &[&str] = &["get", "make", "take", "perform", "go", "carry out", "obtain", "休", "走", "spend"];
+const LIGHT: &[&str] = &["receive", "get", "make", "take", "perform", "go", "carry out", "obtain", "休", "走", "spend"];
 /// Words for whoever it is.
 const ANYBODY: &[&str] = &[
     "员工", "人员", "人", "people", "person", "employee", "someone", "somebody", "anyone", "anybody", "公司", "company",
 ];
+/// What the one who is asked does with what is there.
+const OFFERS: &[&str] = &["offer", "provide"];
 /// Words that say no more than that something is there.
 const EXISTS: &[&str] = &["available", "exist", "存在", "located", "find", "locate"];
 /// What one does with things that one must or may have: said or left out where it is asked which they are.
