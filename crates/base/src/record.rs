@@ -228,6 +228,8 @@ pub struct Attempt {
     pub status: Option<u16>,
     /// From its start to its end (a stream's: to its last byte).
     pub took: Duration,
+    /// It was made by another request, for this one too; counted there.
+    pub is_anothers: bool,
 }
 
 /// What one upstream used for a request.

@@ -284,6 +284,8 @@ pub struct Route {
     pub dimensions: Option<usize>,
     /// `batch.max_inputs`: inputs in one upstream call, where configured.
     pub max_inputs: Option<usize>,
+    /// `batch.wait`: how long a small call waits for others to join it.
+    pub wait: Duration,
     /// `strategy`
     pub strategy: Strategy,
     /// `split`: the first branch that is met wins.

@@ -110,6 +110,7 @@ impl Route {
             body_timeout: self.body_timeout,
             dimensions: self.dimensions,
             max_inputs: self.max_inputs,
+            wait: self.wait,
             strategy: self.strategy,
             split: self
                 .split

@@ -34,15 +34,7 @@ pub fn parts(ask: &Ask, route: &Route) -> Result<Vec<Ask>, Refusal> {
         View::Rerank(view) => ("documents", view.documents.len()),
         _ => return Ok(Vec::new()),
     };
-    let of_protocols = || {
-        let bound = |upstream: &Arc<Upstream>| upstream.provider.dialect.max_inputs(ask.endpoint);
-        if field == "documents" && !route.upstreams.iter().all(|upstream| bound(upstream).is_some()) {
-            // A reranker without a bound may judge documents against each other: it wants them all.
-            return None;
-        }
-        route.upstreams.iter().filter_map(bound).min()
-    };
-    let Some(most) = route.max_inputs.or_else(of_protocols) else { return Ok(Vec::new()) };
+    let Some(most) = most(ask, route) else { return Ok(Vec::new()) };
     if inputs <= most {
         return Ok(Vec::new());
     }
@@ -57,6 +49,21 @@ pub fn parts(ask: &Ask, route: &Route) -> Result<Vec<Ask>, Refusal> {
     let parts = split(ask, most);
     // Inputs that must stay together come back as one.
     Ok(if parts.len() > 1 { parts } else { Vec::new() })
+}
+
+/// How many inputs every upstream of a route takes in one call, where that is known.
+#[must_use]
+pub fn most(ask: &Ask, route: &Route) -> Option<usize> {
+    let of_protocols = || {
+        let bound = |upstream: &Arc<Upstream>| upstream.provider.dialect.max_inputs(ask.endpoint);
+        let is_ranking = matches!(ask.view, View::Rerank(_));
+        if is_ranking && !route.upstreams.iter().all(|upstream| bound(upstream).is_some()) {
+            // A reranker without a bound may judge documents against each other: it wants them all.
+            return None;
+        }
+        route.upstreams.iter().filter_map(bound).min()
+    };
+    route.max_inputs.or_else(of_protocols)
 }
 
 /// One part on its way to its answer.

@@ -15,6 +15,7 @@ use tokio::sync::Notify;
 
 use crate::alerts::Alerts;
 use crate::books::{self, Books, Stores};
+use crate::companies::Companies;
 use crate::echo::{Echoes, Fingerprints};
 use crate::flights::Flights;
 use crate::kb_versions::KbVersions;
@@ -59,6 +60,8 @@ pub struct Live {
     pub answers: Arc<dyn Answers>,
     /// Calls that others may wait for too.
     pub flights: Flights,
+    /// Small embeddings calls that wait for others to join them.
+    pub companies: Companies,
     /// Inputs of embeddings calls that others may wait for too.
     pub loads: Loads,
     /// Versions of knowledge bases that operators have set.
@@ -119,6 +122,7 @@ impl Live {
             books,
             answers: stores.answers,
             flights: Flights::default(),
+            companies: Companies::default(),
             loads: Loads::default(),
             kb_versions,
             alerts: kept.purses.alerts(),

@@ -4,56 +4,27 @@
 //! that load, whatever else is in either call. A load is on its way while its own caller or anybody else waits for
 //! it; whoever leaves last ends it.
 
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use base::Refusal;
 use foldhash::HashMap;
 use rules::shares::Class;
 use state::answers::Key;
-use tokio::sync::{Notify, watch};
+use tokio::sync::watch;
 
 use crate::flights::Passenger;
 use crate::held::Held;
+use crate::trip::{Seat, Trip};
 
 /// What a load has come to.
 #[derive(Clone, Debug)]
 enum End {
     /// Vectors, by their places in the load; none where an input was given up.
     Brought(Arc<[Option<Held>]>),
-    /// No upstream has given any.
-    Refused(Arc<Refusal>),
+    /// No upstream has given any; and whether all that was asked for was one input.
+    Refused(Arc<Refusal>, bool),
     /// Its carrier went away: whoever waits goes by itself.
     PassedOn,
-}
-
-/// One call that may carry loads: it goes on while its own caller waits, or anybody for one of its loads.
-#[derive(Debug, Default)]
-pub struct Trip {
-    /// Its caller has left.
-    pub departed: Arc<AtomicBool>,
-    riders: AtomicUsize,
-    changed: Notify,
-}
-
-impl Trip {
-    /// Ends when nobody waits any more.
-    pub async fn abandoned(&self) {
-        while !self.departed.load(Ordering::SeqCst) || self.riders.load(Ordering::SeqCst) > 0 {
-            self.changed.notified().await;
-        }
-    }
-}
-
-/// The caller of a trip, who waits for as long as this is held.
-#[derive(Debug)]
-pub struct Aboard(pub Arc<Trip>);
-
-impl Drop for Aboard {
-    fn drop(&mut self) {
-        self.0.departed.store(true, Ordering::SeqCst);
-        self.0.changed.notify_one();
-    }
 }
 
 #[derive(Debug)]
@@ -186,7 +157,8 @@ impl Carried<'_> {
 
     /// No upstream has given anything.
     pub fn refused(self, refusal: Refusal) {
-        self.end(End::Refused(Arc::new(refusal)));
+        let is_only = self.places().take(2).count() == 1;
+        self.end(End::Refused(Arc::new(refusal), is_only));
     }
 
     /// Only the first word counts.
@@ -213,6 +185,7 @@ impl Drop for Carried<'_> {
 pub struct Rider {
     place: Place,
     end: watch::Receiver<Option<End>>,
+    _seat: Seat,
 }
 
 /// What an awaited input has come to.
@@ -220,17 +193,23 @@ pub struct Rider {
 pub enum Arrival {
     /// Its vector.
     Vector(Held),
-    /// No upstream has given it; with the carrier, whose own reasons those may have been.
-    Refused(Arc<Refusal>, Passenger),
+    /// No upstream has given it.
+    Refused {
+        /// Why.
+        refusal: Arc<Refusal>,
+        /// Whose own reasons those may have been.
+        carrier: Passenger,
+        /// It was all that was asked for: no other input may be to blame.
+        is_only: bool,
+    },
     /// Its carrier went away.
     PassedOn,
 }
 
 impl Rider {
     fn new(place: Place) -> Self {
-        place.load.trip.riders.fetch_add(1, Ordering::SeqCst);
-        let end = place.load.end.subscribe();
-        Self { place, end }
+        let (seat, end) = (Seat::take(&place.load.trip), place.load.end.subscribe());
+        Self { place, end, _seat: seat }
     }
 
     /// Waits for the end of the load.
@@ -241,16 +220,10 @@ impl Rider {
                 Some(Some(held)) => Arrival::Vector(held.clone()),
                 _ => Arrival::PassedOn,
             },
-            Ok(Some(End::Refused(refusal))) => Arrival::Refused(refusal, self.place.load.carrier.clone()),
+            Ok(Some(End::Refused(refusal, is_only))) => {
+                Arrival::Refused { refusal, carrier: self.place.load.carrier.clone(), is_only }
+            }
             Ok(Some(End::PassedOn) | None) | Err(_) => Arrival::PassedOn,
         }
-    }
-}
-
-impl Drop for Rider {
-    fn drop(&mut self) {
-        let trip = &self.place.load.trip;
-        trip.riders.fetch_sub(1, Ordering::SeqCst);
-        trip.changed.notify_one();
     }
 }

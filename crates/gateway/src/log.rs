@@ -259,6 +259,7 @@ mod tests {
             upstream: None,
             model: None,
             attempts: smallvec::smallvec![Attempt {
+                is_anothers: false,
                 upstream: "cloud/m".into(),
                 outcome: AttemptOutcome::Failed(Kind::Connect),
                 status: None,

@@ -310,7 +310,7 @@ impl Metrics {
         self.overhead.observe(record.overhead.as_secs_f64());
         let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
         let route = record.route.as_deref().unwrap_or(UNKNOWN);
-        for attempt in &record.attempts {
+        for attempt in record.attempts.iter().filter(|attempt| !attempt.is_anothers) {
             match &record.route {
                 Some(route) if attempt.outcome == AttemptOutcome::Ok => {
                     let tried = self.tried(&mut last, route, &attempt.upstream);

@@ -317,3 +317,9 @@ pub fn is_leaders_own(refusal: &Refusal, leader: &Passenger, other: &Passenger) 
         _ => false,
     }
 }
+
+/// Whether an upstream has refused what was asked: one of several may be to blame.
+#[must_use]
+pub fn is_about_the_call(refusal: &Refusal) -> bool {
+    matches!(refusal.code.row().outcome, Outcome::CallerRefused | Outcome::CallerInvalid)
+}

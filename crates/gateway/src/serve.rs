@@ -3,6 +3,7 @@
 
 mod answers;
 mod cacheable;
+mod joining;
 mod keep;
 mod lead;
 mod vectors;
@@ -215,9 +216,9 @@ async fn tell(connection: &Connection, parts: &Parts, mut body: Incoming, trail:
     let shaped = shape::shape(ask, (&route, state), (&client, deadline), &worker.live.vocabularies, trail).await?;
     admit::weigh(&route, &client, &shaped.ask, trail);
     let errands = Errands::of((&running, &route), (&client, &parts.headers), &shaped.ask, (worker, trail));
-    if let (Some(wish), false) = (&errands.inputs, parts.headers.contains_key(head::IDEMPOTENCY_KEY)) {
-        let (worker, wish) = (connection.worker.clone(), wish.clone());
-        let quest = vectors::Quest { worker, running, client, route, shaped, errands, deadline, wish };
+    if errands.depends(&route, &shaped.ask) && !parts.headers.contains_key(head::IDEMPOTENCY_KEY) {
+        let worker = connection.worker.clone();
+        let quest = vectors::Quest { worker, running, client, route, shaped, errands, deadline };
         return Ok(Told::Gathers(Box::new(quest)));
     }
     if route.cache.is_on() || parts.headers.contains_key(head::IDEMPOTENCY_KEY) {
@@ -307,6 +308,11 @@ pub struct Errands {
 }
 
 impl Errands {
+    /// Whether a call may have to do with others, input by input.
+    fn depends(&self, route: &Route, ask: &Ask) -> bool {
+        self.inputs.is_some() || (!route.wait.is_zero() && ask.endpoint.family() == base::Family::Embeddings)
+    }
+
     fn of(
         (running, route): (&Running, &Route),
         (client, headers): (&Client, &HeaderMap),
@@ -331,10 +337,10 @@ async fn seek(
     shaped: &Shaped,
     trail: &mut Trail,
 ) -> Result<Won, Refusal> {
-    if let Some(wish) = &caller.1.inputs {
+    if caller.1.depends(route.1, &shaped.ask) {
         let trip = Arc::default();
         let gathering = vectors::Gathering { worker, route, caller, shaped, trip: &trip };
-        return Box::pin(gathering.all(wish, trail)).await;
+        return Box::pin(gathering.all(trail)).await;
     }
     seek_upstream(worker, route, caller, shaped, trail).await
 }
@@ -342,17 +348,28 @@ async fn seek(
 /// From a request that is understood to an upstream's answer.
 async fn seek_upstream(
     worker: &Arc<Worker>,
+    route: (&Arc<Running>, &Arc<Route>, &RouteState),
+    caller: (&Client, &Errands, Instant),
+    shaped: &Shaped,
+    trail: &mut Trail,
+) -> Result<Won, Refusal> {
+    let parts = batch::parts(&shaped.ask, route.1)?;
+    let sent = if parts.is_empty() { std::slice::from_ref(&shaped.ask) } else { &parts };
+    stake::stake(route.0, caller.0, (route.1, caller.1.first), sent, trail).await?;
+    ask_upstream(worker, route, caller, (shaped, &parts), trail).await
+}
+
+/// Asks upstreams for a call for which everything has been put aside, whole or in parts.
+async fn ask_upstream(
+    worker: &Arc<Worker>,
     (running, route, state): (&Arc<Running>, &Arc<Route>, &RouteState),
     (client, errands, deadline): (&Client, &Errands, Instant),
-    Shaped { ask, too_small }: &Shaped,
+    (Shaped { ask, too_small }, parts): (&Shaped, &[Ask]),
     trail: &mut Trail,
 ) -> Result<Won, Refusal> {
     let request_id = trail.request_id.clone();
     let Errands { is_idempotent, first, .. } = *errands;
     let errand = Errand { ask, request_id: &request_id, traceparent: errands.traceparent.as_ref() };
-    let parts = batch::parts(ask, route)?;
-    let sent = if parts.is_empty() { std::slice::from_ref(ask) } else { &parts };
-    stake::stake(running, client, (route, first), sent, trail).await?;
     let pass = trail.pass.as_ref();
     let call = Call { worker, client, pass, route: (route, state), errand, is_idempotent, first, deadline };
     if let Some(mirror) = plan::mirror(route, client, is_idempotent, &worker.dice).filter(|_| parts.is_empty()) {
@@ -365,7 +382,7 @@ async fn seek_upstream(
         let plan = plan::plan(call.route, (call.first, too_small), worker.live.clock.now(), &worker.dice);
         return pursue(&call, plan, &mut trail.tries).await;
     }
-    Box::pin(batch::pursue_parts(&call, &parts, &mut trail.tries)).await
+    Box::pin(batch::pursue_parts(&call, parts, &mut trail.tries)).await
 }
 
 fn internal() -> Refusal {

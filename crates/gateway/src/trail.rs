@@ -173,8 +173,19 @@ impl Tries {
         self.wait_ended(now);
         self.queue_ended(now);
         if let Some((upstream, began)) = self.trying.take() {
-            self.done.push(Attempt { upstream, outcome, status, took: now.duration_since(began) });
+            self.done.push(Attempt { upstream, outcome, status, took: now.duration_since(began), is_anothers: false });
         }
+    }
+
+    /// Those that have ended, behind the first so many.
+    #[must_use]
+    pub fn ended_since(&self, first: usize) -> Arc<[Attempt]> {
+        self.done.iter().skip(first).cloned().collect()
+    }
+
+    /// Tries that another call has made, for this one too.
+    pub fn share(&mut self, others: &[Attempt]) {
+        self.done.extend(others.iter().cloned().map(|attempt| Attempt { is_anothers: true, ..attempt }));
     }
 
     /// An upstream has used so much, whatever becomes of its answer.

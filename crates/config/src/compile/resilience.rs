@@ -188,6 +188,10 @@ pub(super) fn check_waits(compiler: &mut Compiler<'_>, route: &View<'_>, deadlin
             break;
         }
     }
+    let wait = route.at("batch").at("wait");
+    if wait.written_duration().is_some_and(|wait| wait.saturating_add(LEAST) > deadline) {
+        compiler.warn(&wait, "is as long as the route's `deadline`: no call waits for others");
+    }
     for wait in retry.at("throttled").items() {
         if wait.written_duration().is_some_and(|wait| wait.saturating_add(LEAST) > deadline) {
             compiler.warn(

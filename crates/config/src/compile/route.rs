@@ -92,6 +92,7 @@ fn route(
         body_timeout: view.at("body_timeout").duration(family),
         dimensions: count(&view.at("dimensions")),
         max_inputs: count(&view.at("batch").at("max_inputs")),
+        wait: view.at("batch").at("wait").duration(family),
         endpoints,
     })
 }

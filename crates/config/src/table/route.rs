@@ -122,7 +122,7 @@ const ROUTE: &[Key] = &[
         Words("as the provider allows"),
         "Inputs in one upstream call; larger calls are split.",
     ),
-    key("batch.wait", Kind::Wait, Is("0"), "How long a small call waits for others to join it.").with(CACHES),
+    key("batch.wait", Kind::Wait, Is("0"), "How long a small call waits for others to join it."),
 ];
 
 const FAILURE: &[Key] = &[

@@ -235,6 +235,12 @@ fn waits_behind_the_deadline_are_pointed_out() {
          gateway.yaml:9:62: routes[r].retry.throttled[2]: can never happen, but where the upstream asks for less: it ends \
          after the route's `deadline`"
     );
+    assert_eq!(
+        warnings(&with_providers(
+            "routes:\n  - name: r\n    match: { path: /v1/embeddings }\n    deadline: 4s\n    upstreams: [{ provider: cloud }]\n    batch: { wait: 4s }\n"
+        )),
+        "gateway.yaml:10:20: routes[r].batch.wait: is as long as the route's `deadline`: no call waits for others"
+    );
     // The default waits are nobody's mistake.
     assert_eq!(warnings(&with_providers("routes: [{ name: r, deadline: 1s, upstreams: [{ provider: cloud }] }]")), "");
 }

@@ -16,18 +16,19 @@ use http::{HeaderValue, Response};
 use rules::pursuit::deadline_exceeded;
 use tokio::sync::oneshot;
 
-use super::{Connection, Errands, Gone, answers, internal, seek_upstream, shutting_down};
+use super::{Connection, Errands, Gone, answers, internal, shutting_down};
 use crate::attempt::Landed;
 use crate::degrade::{self, Softened};
 use crate::flights::{Form, Passenger};
 use crate::held::{Held, How};
 use crate::inputs::{self, Basket, Shelf, Wish};
 use crate::live::Live;
-use crate::loads::{Aboard, Arrival, Carried, Rider, Trip};
+use crate::loads::{Arrival, Carried, Rider};
 use crate::pursue::Won;
 use crate::running::{RouteState, Running};
 use crate::shape::Shaped;
 use crate::trail::Trail;
+use crate::trip::{Aboard, Trip};
 use crate::wire::Reply;
 use crate::worker::{Worker, spawn};
 use crate::{head, recall, refuse};
@@ -47,7 +48,6 @@ pub struct Quest {
     pub shaped: Shaped,
     pub errands: Errands,
     pub deadline: Instant,
-    pub wish: Arc<Wish>,
 }
 
 /// Answers a call from what is stored, else sends it on its way, and waits for its answer.
@@ -55,10 +55,11 @@ pub async fn lead(connection: &Connection, quest: Quest, mut trail: Trail) -> Re
     let Some(state) = quest.running.state(&quest.route) else {
         return Ok(refuse::refuse(&internal(), trail));
     };
-    let mut basket = basket((&quest.route, state), &quest.shaped.ask, (&quest.wish, quest.errands.first));
-    if basket.take_at_hand(&quest.worker.live)
+    let mut basket = quest.errands.inputs.as_ref().map(|wish| basket((&quest.route, state), &quest.shaped.ask, wish));
+    if let Some(basket) = &mut basket
+        && basket.take_at_hand(&quest.worker.live)
         && let Ok(won) =
-            put_together(&basket, (&quest.route, state), &quest.shaped.ask, (&quest.worker.live, &mut trail)).await
+            put_together(basket, (&quest.route, state), &quest.shaped.ask, (&quest.worker.live, &mut trail)).await
     {
         connection.presence.idle();
         return Ok(answer(won, &quest.shaped.ask, trail));
@@ -84,7 +85,7 @@ pub async fn lead(connection: &Connection, quest: Quest, mut trail: Trail) -> Re
 }
 
 impl Quest {
-    async fn answer(&self, mut basket: Basket, trip: &Arc<Trip>, mut trail: Trail) -> Response<Reply> {
+    async fn answer(&self, mut basket: Option<Basket>, trip: &Arc<Trip>, mut trail: Trail) -> Response<Reply> {
         let Some(state) = self.running.state(&self.route) else { return refuse::refuse(&internal(), trail) };
         let (route, ask) = ((&*self.route, state), &self.shaped.ask);
         let gathering = Gathering {
@@ -97,19 +98,18 @@ impl Quest {
         let mut cut = self.worker.seat.cut();
         let gathered = tokio::select! {
             biased;
-            gathered = gathering.gather(&mut basket, &mut trail) => gathered,
+            gathered = gathering.any(basket.as_mut(), &mut trail) => gathered,
             _ = cut.wait_for(|cut| *cut) => Err(shutting_down()),
         };
         let refusal = match gathered {
             Ok(won) => return answer(won, ask, trail),
             Err(refusal) => refusal,
         };
-        let is_stale = basket.make_do();
-        let old = || is_stale.then_some(());
+        let old = || basket.and_then(|mut basket| basket.make_do().then_some(basket));
         match degrade::soften(refusal, (&self.route, &self.client), ask, old, &mut trail) {
             Softened::Answer(body) => answers::own(body, Outcome::UpstreamDegraded, trail),
             Softened::Error(refusal) => refuse::refuse(&refusal, trail),
-            Softened::Stale(()) => match put_together(&basket, route, ask, (&self.worker.live, &mut trail)).await {
+            Softened::Stale(basket) => match put_together(&basket, route, ask, (&self.worker.live, &mut trail)).await {
                 Ok(won) => {
                     trail.record.cache = Some(Cached::Stale);
                     answer(won, ask, trail)
@@ -134,13 +134,13 @@ fn answer(won: Won, ask: &Ask, mut trail: Trail) -> Response<Reply> {
 }
 
 /// An empty basket for a call.
-fn basket((route, state): (&Route, &RouteState), ask: &Ask, (wish, first): (&Arc<Wish>, Option<usize>)) -> Basket {
+fn basket((route, state): (&Route, &RouteState), ask: &Ask, wish: &Arc<Wish>) -> Basket {
     let asked = match &ask.view {
         dialect::View::Embeddings(view) => view.dimensions,
         _ => None,
     };
     // All upstreams of a route whose vectors are stored share one space.
-    let learned = || state.upstreams.get(first.unwrap_or_default()).map(|known| known.dimension.load(Relaxed));
+    let learned = || state.upstreams.first().map(|known| known.dimension.load(Relaxed));
     let dimension = asked.or(route.dimensions).or_else(|| learned().filter(|dimension| *dimension > 0));
     Basket::new(wish.clone(), dimension)
 }
@@ -191,20 +191,33 @@ pub struct Gathering<'a> {
 }
 
 impl Gathering<'_> {
-    /// Gathers what a call wants with whatever is stored, and puts its answer together.
-    pub async fn all(&self, wish: &Arc<Wish>, trail: &mut Trail) -> Result<Won, Refusal> {
+    /// Gathers what a call wants, with whatever is stored of it.
+    pub async fn all(&self, trail: &mut Trail) -> Result<Won, Refusal> {
         let (_, route, state) = self.route;
-        let mut basket = basket((route, state), &self.shaped.ask, (wish, self.caller.1.first));
-        self.gather(&mut basket, trail).await
+        let mut basket = self.caller.1.inputs.as_ref().map(|wish| basket((route, state), &self.shaped.ask, wish));
+        self.any(basket.as_mut(), trail).await
+    }
+
+    /// Gathers what a call wants; without a basket nothing is stored or shared.
+    async fn any(&self, basket: Option<&mut Basket>, trail: &mut Trail) -> Result<Won, Refusal> {
+        match basket {
+            Some(basket) => self.gather(basket, trail).await,
+            None => self.bring_with_others(self.shaped, trail).await,
+        }
+    }
+
+    /// Who calls, for others who may wait for it.
+    pub fn passenger(&self, trail: &Trail) -> Passenger {
+        let (client, _, deadline) = self.caller;
+        let allotted = deadline.saturating_duration_since(trail.began());
+        Passenger { client: client.name.clone(), class: client.class, form: Form::Whole, allotted }
     }
 
     async fn gather(&self, basket: &mut Basket, trail: &mut Trail) -> Result<Won, Refusal> {
         let live = &self.worker.live;
         let (_, route, state) = self.route;
-        let (client, _, deadline) = self.caller;
         basket.look(live).await;
-        let allotted = deadline.saturating_duration_since(trail.began());
-        let passenger = Passenger { client: client.name.clone(), class: client.class, form: Form::Whole, allotted };
+        let passenger = self.passenger(trail);
         let mut has_asked = false;
         for round in 1..=MOST_ROUNDS {
             let missing = basket.missing();
@@ -253,7 +266,7 @@ impl Gathering<'_> {
         };
         let sent = part.as_ref().unwrap_or(self.shaped);
         let began = self.worker.live.clock.now();
-        let won = match seek_upstream(self.worker, self.route, self.caller, sent, trail).await {
+        let won = match self.bring_with_others(sent, trail).await {
             Ok(won) => won,
             Err(refusal) => {
                 own.refused(refusal.clone());
@@ -330,10 +343,12 @@ impl Gathering<'_> {
         match arrival {
             Err(_elapsed) => Err(deadline_exceeded()),
             Ok(Arrival::Vector(held)) => Ok(Some(Held { how: How::Shared, ..held })),
-            Ok(Arrival::Refused(refusal, carrier)) if !recall::is_leaders_own(&refusal, &carrier, passenger) => {
-                Err((*refusal).clone())
+            Ok(Arrival::Refused { refusal, carrier, is_only }) => {
+                let is_others = recall::is_leaders_own(&refusal, &carrier, passenger)
+                    || !is_only && recall::is_about_the_call(&refusal);
+                if is_others { Ok(None) } else { Err((*refusal).clone()) }
             }
-            Ok(Arrival::Refused(..) | Arrival::PassedOn) => Ok(None),
+            Ok(Arrival::PassedOn) => Ok(None),
         }
     }
 }

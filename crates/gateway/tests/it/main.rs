@@ -24,6 +24,8 @@ mod http;
 #[cfg(test)]
 mod idempotency;
 #[cfg(test)]
+mod joining;
+#[cfg(test)]
 mod keys;
 #[cfg(test)]
 mod leaving;

@@ -437,19 +437,44 @@ fn the_last_to_leave_ends_the_call() {
 fn a_failure_goes_to_those_who_wait_and_is_forgotten() {
     story(async {
         let stage = stage();
-        let a = stage.host("a", Reply::status(400).after(Duration::from_secs(1)));
+        let a = stage.host("a", Reply::status(500).after(Duration::from_secs(1)));
+        let b = stage.host("b", Reply::status(500));
         let mut callers = Vec::new();
         for input in [json!(["one", "two"]), json!("two"), json!(["one"])] {
             callers.push(begun(&stage, ask(input)).await);
             millis(10).await;
         }
         for answer in answers(callers).await {
-            assert_eq!(answer.status, 400, "{}", answer.text());
+            assert_eq!(answer.status, 502, "{}", answer.text());
         }
-        assert_eq!(a.calls().len(), 1);
+        assert_eq!((a.calls().len(), b.calls().len()), (1, 1));
         rests(&stage, &a).await;
         a.play(pleasant());
         assert_eq!(cache(&stage.ask(ask("two")).await), "miss");
+    });
+}
+
+#[test]
+fn a_text_is_not_to_blame_for_another_that_was_refused_with_it() {
+    story(async {
+        let stage = stage();
+        let refusing = |request: &Request| {
+            let is_bad = request.body.windows(5).any(|part| part == b"\"bad\"");
+            let status = is_bad.then_some(400);
+            Reply { status, ..Reply::default() }.after(Duration::from_secs(1))
+        };
+        let a = stage.host("a", Script::by(refusing));
+        let mut callers = Vec::new();
+        for input in [json!(["good", "bad"]), json!("good"), json!("bad"), json!("bad")] {
+            callers.push(begun(&stage, ask(input)).await);
+            millis(10).await;
+        }
+        let statuses: Vec<u16> = answers(callers).await.iter().map(|answer| answer.status).collect();
+        assert_eq!(statuses, [400, 200, 400, 400]);
+        let mut again = inputs(&a).split_off(1);
+        again.sort_by_key(Value::to_string);
+        assert_eq!(again, [json!("bad"), json!("good")], "who asks the same shares its refusal");
+        rests(&stage, &a).await;
     });
 }
 

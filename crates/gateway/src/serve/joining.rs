@@ -1,0 +1,169 @@
+//! Small embeddings calls of one route that arrive together, as one upstream call (`batch.wait`).
+//!
+//! Whoever comes first leads; its tries and its deadline are those of the joint call. What each uses is put aside
+//! before it joins and settled by its own share, so limits, quotas and records stay each caller's own.
+
+use std::slice::from_ref;
+use std::sync::Arc;
+use std::time::Instant;
+
+use base::{AttemptOutcome, Refusal};
+use dialect::{Ask, View, embeddings};
+use rules::cache_key::KeyBuilder;
+use rules::pursuit::{LEAST, deadline_exceeded};
+use state::answers::Key;
+
+use super::vectors::Gathering;
+use super::{ask_upstream, internal, seek_upstream};
+use crate::attempt::Landed;
+use crate::companies::{Follower, Joined, Lead, Member, Place, SMALL, Word};
+use crate::flights::Passenger;
+use crate::pursue::Won;
+use crate::shape::Shaped;
+use crate::trail::Trail;
+use crate::trip::Pledge;
+use crate::{batch, recall, stake};
+
+/// Inputs of one call where nobody knows how many an upstream takes.
+const MOST_INPUTS: usize = 256;
+
+impl Gathering<'_> {
+    /// Asks upstreams for these inputs: with those of other calls where the route waits for such, else alone.
+    pub async fn bring_with_others(&self, sent: &Shaped, trail: &mut Trail) -> Result<Won, Refusal> {
+        let (running, route, _) = self.route;
+        let (client, errands, deadline) = self.caller;
+        let ask = &sent.ask;
+        let most = batch::most(ask, route).unwrap_or(MOST_INPUTS);
+        let is_small = matches!(&ask.view, View::Embeddings(view) if view.inputs < most) && ask.body.len() <= SMALL;
+        let has_time = self.worker.live.clock.now() + route.wait + LEAST < deadline;
+        let key = (is_small && has_time && !route.wait.is_zero()).then(|| self.key(ask)).flatten();
+        let Some(key) = key else { return seek_upstream(self.worker, self.route, self.caller, sent, trail).await };
+        stake::stake(running, client, (route, errands.first), from_ref(ask), trail).await?;
+        let passenger = self.passenger(trail);
+        match self.worker.live.companies.join(key, (ask, most), (&passenger, self.trip)) {
+            Place::Leads(lead) => self.lead(lead, sent, trail).await,
+            Place::Follows(follower) => self.follow(follower, sent, &passenger, trail).await,
+        }
+    }
+
+    /// What all calls of one company have in common; `None` for a call that must go alone.
+    fn key(&self, ask: &Ask) -> Option<Key> {
+        let (running, route, _) = self.route;
+        let (client, errands, _) = self.caller;
+        let branch =
+            errands.first.and_then(|first| route.upstreams.get(first)).map(|upstream| upstream.name.as_bytes());
+        let builder = KeyBuilder::new("company")
+            .part(running.snapshot.general.environment.as_bytes())
+            .part(route.name.as_bytes())
+            .option(branch)
+            // Batch waits longer for its place at an upstream: online calls would wait with it.
+            .part(client.class.as_str().as_bytes())
+            .content(|sink| embeddings::company(ask, sink));
+        builder.ok().map(|builder| Key(builder.finish()))
+    }
+
+    /// Everything has been put aside already.
+    async fn alone(&self, sent: &Shaped, trail: &mut Trail) -> Result<Won, Refusal> {
+        ask_upstream(self.worker, self.route, self.caller, (sent, &[]), trail).await
+    }
+
+    async fn lead(&self, lead: Lead<'_>, sent: &Shaped, trail: &mut Trail) -> Result<Won, Refusal> {
+        trail.tries.pause();
+        // Whether it is full or the time is over: it goes.
+        let _ = tokio::time::timeout(self.route.1.wait, lead.full()).await;
+        trail.tries.wait_ends();
+        let members = lead.close();
+        let asks: Vec<&Ask> = std::iter::once(&sent.ask).chain(members.iter().map(|member| &member.ask)).collect();
+        let merged = if members.is_empty() { None } else { embeddings::merge(&asks) };
+        let Some(merged) = merged else { return self.alone(sent, trail).await };
+        let merged = Shaped { ask: merged, too_small: sent.too_small.clone() };
+        let first = trail.tries.count();
+        match self.alone(&merged, trail).await {
+            Ok(won) => {
+                trail.tries.end(AttemptOutcome::Ok, Some(200));
+                let Won { landed: Landed::Whole(answer, kind), upstream, shown, .. } = won else {
+                    return Err(internal());
+                };
+                let attempts = trail.tries.ended_since(first);
+                let by = (upstream.clone(), shown.clone());
+                let joined = Arc::new(Joined::new(&asks, (merged.ask, answer), by, attempts));
+                tell(members, |at| Word::Answered(joined.clone(), at + 1));
+                let piece = joined.piece(0, &sent.ask).ok_or_else(internal)?;
+                Ok(Won { landed: Landed::Whole(piece, kind), upstream, shown, visit: None, is_counted: false })
+            }
+            Err(refusal) => {
+                let attempts = trail.tries.ended_since(first);
+                if recall::is_about_the_call(&refusal) {
+                    tell(members, |_| Word::Apart(attempts.clone()));
+                    return self.alone(sent, trail).await;
+                }
+                let shared = Arc::new(refusal.clone());
+                tell(members, |_| Word::Refused(shared.clone(), attempts.clone()));
+                Err(refusal)
+            }
+        }
+    }
+
+    async fn follow(
+        &self,
+        follower: Follower,
+        sent: &Shaped,
+        passenger: &Passenger,
+        trail: &mut Trail,
+    ) -> Result<Won, Refusal> {
+        let leader = follower.leader.clone();
+        trail.tries.pause();
+        let word = self.word(follower, self.caller.2).await;
+        trail.tries.wait_ends();
+        match word? {
+            Some(Word::Answered(joined, at)) => {
+                trail.tries.share(&joined.attempts);
+                let piece = joined.piece(at, &sent.ask).ok_or_else(internal)?;
+                let (upstream, shown) = (joined.upstream.clone(), joined.shown.clone());
+                Ok(Won { landed: Landed::Whole(piece, None), upstream, shown, visit: None, is_counted: false })
+            }
+            Some(Word::Refused(refusal, attempts)) => {
+                trail.tries.share(&attempts);
+                if recall::is_leaders_own(&refusal, &leader, passenger) {
+                    return self.alone(sent, trail).await;
+                }
+                Err((*refusal).clone())
+            }
+            Some(Word::Apart(attempts)) => {
+                trail.tries.share(&attempts);
+                self.alone(sent, trail).await
+            }
+            None => self.alone(sent, trail).await,
+        }
+    }
+
+    /// What the company has come to; nothing where its leader is gone.
+    async fn word(&self, follower: Follower, deadline: Instant) -> Result<Option<Word>, Refusal> {
+        let Follower { word, seat, .. } = follower;
+        // What has been asked for is paid for, also by a caller who leaves: as long as others wait for the answer.
+        let _pledge = Pledge::make(self.trip);
+        let mut seat = seat;
+        let mut word = std::pin::pin!(word);
+        let mut over = std::pin::pin!(tokio::time::sleep_until(deadline.into()));
+        loop {
+            tokio::select! {
+                biased;
+                word = &mut word => {
+                    let word = word.ok();
+                    let goes_alone = !matches!(word, Some(Word::Answered(..)));
+                    // Nothing new begins for a caller who has left.
+                    return if goes_alone && self.trip.is_unwanted() { Err(deadline_exceeded()) } else { Ok(word) };
+                }
+                () = self.trip.unwanted(), if seat.is_some() => seat = None,
+                () = &mut over => return Err(deadline_exceeded()),
+            }
+        }
+    }
+}
+
+/// Tells each member; one who has left needs no word.
+fn tell(members: Vec<Member>, word: impl Fn(usize) -> Word) {
+    for (at, member) in members.into_iter().enumerate() {
+        let _ = member.word.send(word(at));
+    }
+}
