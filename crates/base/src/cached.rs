@@ -64,6 +64,15 @@ impl Cached {
     }
 }
 
+/// A stored answer to the same question in other words, served or, by `shadow`, only noted.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Matched {
+    /// What names it, as `x-mai-cache-id` does.
+    pub id: Box<str>,
+    /// The cosine of both questions' vectors.
+    pub similarity: f32,
+}
+
 /// What an answer that was not asked for again would have taken.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Saved {

@@ -17,7 +17,7 @@ mod refusal;
 mod secret;
 mod usage;
 
-pub use cached::{Cached, Saved};
+pub use cached::{Cached, Matched, Saved};
 pub use clock::{Clock, Dice};
 pub use endpoint::{Endpoint, Family};
 pub use fault::{Class, Fault, Kind, Told};

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::{Cached, Cost, Endpoint, Kind, Saved, Usage};
+use crate::{Cached, Cost, Endpoint, Kind, Matched, Saved, Usage};
 
 /// What a token budget left out of a prompt. Written as headers and log show it:
 /// `history=4,retrieval=2,tokens=1830`.
@@ -348,6 +348,8 @@ pub struct Record {
     pub truncated: Option<Truncated>,
     /// What its cache came to; `None` where there is none.
     pub cache: Option<Cached>,
+    /// A stored answer to the same question in other words.
+    pub matched: Option<Box<Matched>>,
     /// What it would have used, had the answer not been there.
     pub saved: Option<Box<Saved>>,
     /// What tells the request from others on its endpoint: a hash of the caller's own request id and

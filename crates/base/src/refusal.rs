@@ -32,6 +32,8 @@ pub enum Code {
     RequestTooLarge,
     /// The body's coding is none that the gateway reads.
     UnsupportedEncoding,
+    /// A look-up that found no stored answer.
+    CacheMiss,
     /// One idempotency key with two bodies.
     IdempotencyConflict,
     /// A rate or concurrency limit.
@@ -96,7 +98,7 @@ pub const TYPES: [&str; 7] = [
 
 impl Code {
     /// Every code, in the order of the reference table.
-    pub const ALL: [Self; 28] = [
+    pub const ALL: [Self; 29] = [
         Self::InvalidJson,
         Self::InvalidRequest,
         Self::ParameterDenied,
@@ -109,6 +111,7 @@ impl Code {
         Self::RequestTimeout,
         Self::RequestTooLarge,
         Self::UnsupportedEncoding,
+        Self::CacheMiss,
         Self::IdempotencyConflict,
         Self::RateLimitExceeded,
         Self::QueueFull,
@@ -150,6 +153,7 @@ impl Code {
             Self::RequestTimeout => row("request_timeout", 408, "timeout_error", Outcome::CallerTimeout, false, "the body did not arrive within the route's body_timeout"),
             Self::RequestTooLarge => row("request_too_large", 413, BAD, Outcome::CallerInvalid, false, "the body is larger than max_body"),
             Self::UnsupportedEncoding => row("unsupported_encoding", 415, BAD, Outcome::CallerInvalid, false, "the body's content-encoding is none of identity, gzip, deflate, br and zstd"),
+            Self::CacheMiss => row("cache_miss", 404, "not_found_error", Outcome::Ok, false, "the look-up found no stored answer"),
             Self::IdempotencyConflict => row("idempotency_conflict", 422, BAD, Outcome::CallerInvalid, false, "one idempotency key came with two bodies"),
             Self::RateLimitExceeded => row("rate_limit_exceeded", 429, LATER, Outcome::PolicyLimited, true, "a rate, token or concurrency limit; the message names it"),
             Self::QueueFull => row("queue_full", 429, LATER, Outcome::PolicyQueued, true, "the queue holds max_depth calls"),

@@ -3,6 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use dialect::chat::Pattern;
+
 /// `cache` of the process: what all caches together may take, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CacheBounds {
@@ -94,7 +96,7 @@ pub struct Semantic {
     /// `timeout`: what a lookup may take.
     pub timeout: Duration,
     /// `question`: a regular expression whose one group is the question inside the prompt.
-    pub question: Option<String>,
+    pub question: Option<Pattern>,
     /// `multi_turn`
     pub multi_turn: MultiTurn,
     /// `max_temperature`: calls with a written temperature above it are not matched.

@@ -29,8 +29,6 @@ pub(crate) struct Findings {
 pub(crate) struct Waiting {
     pub place: Place,
     pub path: String,
-    /// Where the key is in force, but not this choice.
-    pub choice: Option<&'static str>,
     pub capability: &'static str,
 }
 
@@ -117,18 +115,10 @@ impl Checker<'_> {
 
     /// Notes what this version does not honour yet.
     fn wait(&mut self, branch: &Branch, entry: &Entry, path: &str) {
-        let mut note = |place: &Place, choice, capability| {
-            self.found.waiting.push(Waiting { place: place.clone(), path: path.to_owned(), choice, capability });
-        };
         if let Some(capability) = branch.waits_for()
             && !is_held(branch, &entry.node)
         {
-            note(&entry.place, None, capability);
-        }
-        if let Some((choice, capability)) = branch.choice_that_waits()
-            && entry.node.scalar().is_some_and(|scalar| scalar.text == choice)
-        {
-            note(&entry.node.place, Some(choice), capability);
+            self.found.waiting.push(Waiting { place: entry.place.clone(), path: path.to_owned(), capability });
         }
     }
 

@@ -126,13 +126,9 @@ pub fn load_with(
     }
     let mut warnings = compiler.warnings;
     for waiting in found.waiting {
-        let (text, name) = match waiting.choice {
-            None => (String::new(), waiting.path.clone()),
-            Some(choice) => (format!("`{choice}` is "), format!("{}: {choice}", waiting.path)),
-        };
-        let text = format!("{text}accepted, but not in force in this version; it comes with {}", waiting.capability);
+        let text = format!("accepted, but not in force in this version; it comes with {}", waiting.capability);
+        snapshot.not_in_force.push(waiting.path.clone());
         warnings.push(Problem::new(&waiting.place, waiting.path, text));
-        snapshot.not_in_force.push(name);
     }
     sort(&mut warnings);
     Ok(Loaded { snapshot, warnings, files: compiler.files })

@@ -49,17 +49,10 @@ fn part(page: &mut String, title: &str, branch: &Branch, prefix: &str, is_shown:
 fn rows(page: &mut String, branch: &Branch, prefix: &str, force: &str) {
     let Some(key) = branch.key else { return };
     let force = branch.waits_for().unwrap_or(force);
-    let choice = branch.choice_that_waits().map(|(choice, capability)| format!("; `{choice}`: {capability}"));
     let path = format!("{prefix}{}", branch.name);
     let default = if key.is_required { "**required**".into() } else { preset_text(key.preset) };
     // Writing to a String cannot fail.
-    let _ = writeln!(
-        page,
-        "| `{path}` | {} | {default} | {} | {force}{} |",
-        form(key.kind),
-        key.text,
-        choice.as_deref().unwrap_or_default()
-    );
+    let _ = writeln!(page, "| `{path}` | {} | {default} | {} | {force} |", form(key.kind), key.text);
     for child in &branch.children {
         rows(page, child, &format!("{path}."), force);
     }

@@ -54,11 +54,6 @@ fn table(branch: &Branch) -> Map<String, Value> {
         if let Some(capability) = child.waits_for() {
             text.push_str(&format!(" Accepted, but not in force in this version: it comes with {capability}."));
         }
-        if let Some((choice, capability)) = child.choice_that_waits() {
-            text.push_str(&format!(
-                " `{choice}` is accepted, but not in force in this version: it comes with {capability}."
-            ));
-        }
         property.insert("description".into(), text.into());
         match key.preset {
             Preset::Is(value) => {

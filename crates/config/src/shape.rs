@@ -60,16 +60,8 @@ impl Branch {
     /// The capability that brings this key into force, where this version does not honour it.
     pub fn waits_for(&self) -> Option<&'static str> {
         match self.key?.force {
-            Force::Now | Force::Except(..) => None,
+            Force::Now => None,
             Force::With(capability) => Some(capability),
-        }
-    }
-
-    /// The one choice that this version does not honour, and the capability that brings it.
-    pub fn choice_that_waits(&self) -> Option<(&'static str, &'static str)> {
-        match self.key?.force {
-            Force::Now | Force::With(_) => None,
-            Force::Except(choice, capability) => Some((choice, capability)),
         }
     }
 }

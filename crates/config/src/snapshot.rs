@@ -308,6 +308,17 @@ pub struct Route {
     pub limit: Limit,
 }
 
+impl Route {
+    /// The vector space of its answers; `None` where it has none or several, so that two vectors of it must not be
+    /// compared.
+    #[must_use]
+    pub fn vector_space(&self) -> Option<&str> {
+        let mut spaces = self.upstreams.iter().map(|upstream| upstream.space.as_deref());
+        let first = spaces.next()?;
+        spaces.all(|space| space == first).then_some(first?)
+    }
+}
+
 /// How an upstream's tokens are counted.
 #[derive(Clone, Debug)]
 pub enum Counting {

@@ -4,7 +4,7 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use base::{Cost, Outcome, Record, Saved, Usage};
+use base::{Cost, Outcome, Record, Saved, Spending, Usage};
 use state::{
     Accounts, Answers, Entry, InProcessAccounts, InProcessAnswers, InProcessLedger, InProcessVersions, Ledger, Row,
     Sums, Unreadable, Versions,
@@ -161,21 +161,8 @@ impl Books {
 pub(crate) fn enter(mut record: Record, into: &mut Vec<Entry>) {
     let was_let_in = !record.attempts.is_empty() || matches!(record.outcome, Outcome::Ok | Outcome::UpstreamDegraded);
     let (Some(client), Some(route), true) = (record.client, record.route, was_let_in) else { return };
-    let entry = |upstream: Option<Arc<str>>, model: Option<Arc<str>>, used: Option<(Usage, Option<Cost>)>| {
-        let unpriced = u64::from(matches!(used, Some((_, None))));
-        let (usage, cost) = used.unwrap_or_default();
-        let (cost, currency) = cost.map_or((0, Arc::default()), |cost| (cost.nanos, cost.currency));
-        let Usage { prompt: tokens_in, completion: tokens_out, cached: tokens_cached, .. } = usage;
-        Entry {
-            at: record.time,
-            client: client.clone(),
-            route: route.clone(),
-            upstream: upstream.unwrap_or_default(),
-            model: model.unwrap_or_default(),
-            currency,
-            sums: Sums { tokens_in, tokens_out, tokens_cached, cost, unpriced, ..Sums::default() },
-        }
-    };
+    let at = record.time;
+    let entry = |upstream, model, used| self::entry(at, (&client, &route), (upstream, model), used);
     let first = into.len();
     let (is_hit, saved, took) = (record.cache.is_some_and(base::Cached::is_hit), record.saved.take(), record.took);
     let spending = std::mem::take(&mut record.spending);
@@ -200,6 +187,39 @@ pub(crate) fn enter(mut record: Record, into: &mut Vec<Entry>) {
         if let Some(saved) = saved {
             save(own, &saved, took);
         }
+    }
+}
+
+/// Adds what a call of the gateway's own has used, on behalf of no client.
+pub(crate) fn enter_own(at: Duration, route: &Arc<str>, spending: Spending, into: &mut Vec<Entry>) {
+    let nobody = Arc::default();
+    into.extend(spending.into_each().map(|spent| {
+        let used = Some((spent.usage, spent.cost));
+        entry(at, (&nobody, route), (spent.upstream, spent.model), used)
+    }));
+    if let Some(first) = into.first_mut() {
+        first.sums.requests = 1;
+    }
+}
+
+fn entry(
+    at: Duration,
+    (client, route): (&Arc<str>, &Arc<str>),
+    (upstream, model): (Option<Arc<str>>, Option<Arc<str>>),
+    used: Option<(Usage, Option<Cost>)>,
+) -> Entry {
+    let unpriced = u64::from(matches!(used, Some((_, None))));
+    let (usage, cost) = used.unwrap_or_default();
+    let (cost, currency) = cost.map_or((0, Arc::default()), |cost| (cost.nanos, cost.currency));
+    let Usage { prompt: tokens_in, completion: tokens_out, cached: tokens_cached, .. } = usage;
+    Entry {
+        at,
+        client: client.clone(),
+        route: route.clone(),
+        upstream: upstream.unwrap_or_default(),
+        model: model.unwrap_or_default(),
+        currency,
+        sums: Sums { tokens_in, tokens_out, tokens_cached, cost, unpriced, ..Sums::default() },
     }
 }
 

@@ -179,6 +179,12 @@ impl Flights {
         Entered::Here
     }
 
+    /// Whether a flight is known by this name.
+    #[must_use]
+    pub fn has(&self, key: &Key) -> bool {
+        self.shard(key).contains_key(key)
+    }
+
     /// Nobody boards this flight any more.
     pub fn close(&self, flight: &Arc<Flight>) {
         let names = std::mem::take(&mut flight.lock().names);

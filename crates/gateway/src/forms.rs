@@ -30,18 +30,23 @@ pub struct Whole {
     pub body: Bytes,
     /// Others may be given it too: it is complete by the contract's measure.
     pub may_store: bool,
+    /// It calls tools: what those do is for the very call that was made.
+    pub has_tool_calls: bool,
 }
 
 impl Whole {
     /// A whole answer as its caller gets it.
     #[must_use]
     pub fn of(ask: &Ask, body: Bytes) -> Self {
-        let may_store = match &ask.view {
-            View::Chat(_) | View::Completions(_) => chat::is_storable(&body).is_ok(),
-            View::Rerank(view) => dialect::rerank::is_storable(view, &body),
-            View::Embeddings(_) | View::Responses(_) | View::Pass => false,
+        let (may_store, has_tool_calls) = match &ask.view {
+            View::Chat(_) | View::Completions(_) => {
+                let storable = chat::is_storable(&body);
+                (storable.is_ok(), storable.is_ok_and(|storable| storable.has_tool_calls))
+            }
+            View::Rerank(view) => (dialect::rerank::is_storable(view, &body), false),
+            View::Embeddings(_) | View::Responses(_) | View::Pass => (false, false),
         };
-        Self { body, may_store }
+        Self { body, may_store, has_tool_calls }
     }
 }
 

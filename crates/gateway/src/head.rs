@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use base::{Dice, Refusal};
 use http::{HeaderMap, HeaderName, HeaderValue, header};
-use percent_encoding::{AsciiSet, CONTROLS, utf8_percent_encode};
+use percent_encoding::{AsciiSet, CONTROLS, percent_decode, utf8_percent_encode};
 use rules::limits::Allowance;
 
 /// `x-request-id`
@@ -25,6 +25,10 @@ pub const DEGRADED: HeaderName = HeaderName::from_static("x-mai-degraded");
 pub const CACHE: HeaderName = HeaderName::from_static("x-mai-cache");
 /// `x-mai-cache-id`
 pub const CACHE_ID: HeaderName = HeaderName::from_static("x-mai-cache-id");
+/// `x-mai-cache-similarity`
+pub const SIMILARITY: HeaderName = HeaderName::from_static("x-mai-cache-similarity");
+/// `x-mai-query`
+pub const QUERY: HeaderName = HeaderName::from_static("x-mai-query");
 /// `x-mai-kb-version`
 pub const KB_VERSION: HeaderName = HeaderName::from_static("x-mai-kb-version");
 /// `idempotency-key`
@@ -159,6 +163,19 @@ pub fn kb_version(headers: &HeaderMap) -> Result<Option<&str>, Refusal> {
             "x-mai-kb-version",
             format!("x-mai-kb-version takes a text of 1 to {LONGEST_NAME} bytes"),
         )),
+    }
+}
+
+/// `x-mai-query`: a question, percent-encoded UTF-8; an empty one counts as none.
+///
+/// # Errors
+/// `invalid_request` naming the header when it is no text.
+pub fn query(headers: &HeaderMap) -> Result<Option<String>, Refusal> {
+    let Some(value) = headers.get(QUERY) else { return Ok(None) };
+    match percent_decode(value.as_bytes()).decode_utf8() {
+        Ok(text) if text.trim().is_empty() => Ok(None),
+        Ok(text) => Ok(Some(text.into_owned())),
+        Err(_) => Err(Refusal::field("x-mai-query", "x-mai-query takes percent-encoded UTF-8")),
     }
 }
 

@@ -44,7 +44,7 @@ pub const REQUEST: &[Header] = &[
         "idempotency-key",
         "A repeat with the same key gets the first answer, also while that is on its way; at most 255 bytes.",
     ),
-    later("x-mai-query", "Percent-encoded UTF-8: the bare question inside an assembled prompt."),
+    row("x-mai-query", "Percent-encoded UTF-8: the bare question inside an assembled prompt."),
     row(
         "x-mai-kb-version",
         "The knowledge-base version that this caller's answer rests on; at most 255 bytes of text.",
@@ -77,7 +77,10 @@ pub const RESPONSE: &[Header] = &[
         "What the cache came to: `hit`, `semantic`, `partial`, `stale`, `shared`, `replay`, `miss`, `bypass`.",
     ),
     row("x-mai-cache-id", "Names the cached answer for operators."),
-    later("x-mai-cache-similarity", "How near the matched question was."),
+    row(
+        "x-mai-cache-similarity",
+        "With `semantic`: the cosine of both questions' vectors, four digits behind the point.",
+    ),
     row("age", "Seconds since a cached answer was stored."),
     row("x-mai-degraded", "Why the answer is a weak one."),
     row("x-mai-truncated", "What the token budget dropped: `history=4,retrieval=2,tokens=1830`."),

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use arc_swap::ArcSwap;
-use base::{Clock, Dice, Record};
+use base::{Attempt, Clock, Dice, Record, Spending};
 use config::Snapshot;
 use rules::shares::Class;
 use state::Answers;
@@ -21,6 +21,7 @@ use crate::flights::Flights;
 use crate::kb_versions::KbVersions;
 use crate::loads::Loads;
 use crate::log::AccessLog;
+use crate::meaning::{self, Meanings};
 use crate::metrics::Metrics;
 use crate::purse::KeptPurses;
 use crate::running::{Counts, Kept, Running};
@@ -58,6 +59,8 @@ pub struct Live {
     pub books: Books,
     /// What was answered before.
     pub answers: Arc<dyn Answers>,
+    /// Questions that were answered before.
+    pub meanings: Meanings,
     /// Calls that others may wait for too.
     pub flights: Flights,
     /// Small embeddings calls that wait for others to join them.
@@ -112,6 +115,8 @@ impl Live {
         let kb_versions = KbVersions::new(stores.versions, &dice);
         books.open(kept.purses.unknown(&running.snapshot, Clock.wall()));
         stores.answers.bound(bounds(&running.snapshot));
+        let meanings = Meanings::new(stores.answers.clone());
+        meanings.bind(&running.snapshot);
         Ok(Arc::new(Self {
             clock: Clock,
             began: Clock.now(),
@@ -121,6 +126,7 @@ impl Live {
             log,
             books,
             answers: stores.answers,
+            meanings,
             flights: Flights::default(),
             companies: Companies::default(),
             loads: Loads::default(),
@@ -156,7 +162,9 @@ impl Live {
         let old: Vec<_> = twins.into_iter().map(|(seat, twin)| seat.put_in_force(twin)).collect();
         let before = self.running.swap(running);
         drop(gathering);
-        self.answers.bound(bounds(&self.running.load().snapshot));
+        let running = self.running.load();
+        self.answers.bound(bounds(&running.snapshot));
+        self.meanings.bind(&running.snapshot);
         kept.purses.look(now);
         self.running.load().lobby.reloaded(self.clock.now());
         drop((old, before));
@@ -253,6 +261,16 @@ impl Live {
         records.shrink_to(1024);
     }
 
+    /// A call of the gateway's own has ended: counts and books it, to no client.
+    pub(crate) fn book_own(&self, route: &Arc<str>, (attempts, spending): (&[Attempt], Spending), home: &str) {
+        self.metrics.count_own(route, (attempts, &spending), home);
+        let mut entries = Vec::new();
+        books::enter_own(self.clock.wall(), route, spending, &mut entries);
+        if !entries.is_empty() {
+            self.books.book(entries);
+        }
+    }
+
     /// Gathers for ever, soon after there is something to gather.
     pub async fn keep_gathering(&self) {
         loop {
@@ -284,6 +302,9 @@ impl Live {
         self.show_queues(&running);
         self.show_quotas(&running);
         self.metrics.caches.show(&self.answers.stats());
+        let questions =
+            running.snapshot.routes.iter().filter_map(|route| Some((&*route.name, self.meanings.count(&route.name)?)));
+        self.metrics.caches.show_questions(questions, self.meanings.lost());
         self.metrics.text(&sums, self.log.lost())
     }
 
@@ -339,7 +360,7 @@ impl Live {
 /// What cached answers may take.
 fn bounds(snapshot: &Snapshot) -> Bounds {
     let cache = snapshot.general.cache;
-    Bounds { memory: cache.memory, disk: cache.disk }
+    Bounds { memory: cache.memory - meaning::share(snapshot), disk: cache.disk }
 }
 
 /// Charges a quota with a call that was settled with none, or with one that a reload has put out of force:

@@ -165,6 +165,12 @@ fn line(out: &mut Vec<u8>, record: &Record) {
     push_ms(out, "queue_ms", Some(record.queued));
     push_name(out, "truncated", record.truncated.map(|truncated| truncated.to_string()).as_deref());
     push_name(out, "degraded", record.degraded.as_deref());
+    if let Some(matched) = &record.matched {
+        push_name(out, "matched", Some(&matched.id));
+        push_key(out, "similarity");
+        // Four digits behind the point, as many as are worth something.
+        out.extend_from_slice(format!("{:.4}", matched.similarity).as_bytes());
+    }
     out.extend_from_slice(b"}\n");
 }
 
@@ -280,6 +286,7 @@ mod tests {
             truncated: None,
             cache: None,
             saved: None,
+            matched: None,
             fingerprints: [0; 2],
         }
     }

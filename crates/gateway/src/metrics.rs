@@ -10,7 +10,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
-use base::{Attempt, AttemptOutcome, Record};
+use base::{Attempt, AttemptOutcome, Cost, Record, Spending};
 use prometheus::{
     CounterVec, Encoder, GaugeVec, Histogram, HistogramOpts, HistogramVec, IntCounter, IntCounterVec, IntGauge,
     IntGaugeVec, Opts, Registry, TextEncoder,
@@ -250,14 +250,16 @@ impl Metrics {
     /// What a request cost, apart where it was not paid in the price list's currency.
     pub fn count_cost(&self, record: &Record, home: &str) {
         let (Some(route), Some(client)) = (&record.route, &record.client) else { return };
-        for cost in record.costs() {
-            #[expect(clippy::cast_precision_loss, reason = "a metric is a float")]
-            let amount = cost.nanos as f64 / 1e9;
-            if &*cost.currency == home {
-                self.cost.with_label_values(&[&**route, &**client]).inc_by(amount);
-            } else {
-                self.cost_other.with_label_values(&[&**route, &**client, &*cost.currency]).inc_by(amount);
-            }
+        record.costs().for_each(|cost| self.add_cost((route, client), cost, home));
+    }
+
+    fn add_cost(&self, (route, client): (&str, &str), cost: &Cost, home: &str) {
+        #[expect(clippy::cast_precision_loss, reason = "a metric is a float")]
+        let amount = cost.nanos as f64 / 1e9;
+        if &*cost.currency == home {
+            self.cost.with_label_values(&[route, client]).inc_by(amount);
+        } else {
+            self.cost_other.with_label_values(&[route, client, &*cost.currency]).inc_by(amount);
         }
     }
 
@@ -339,6 +341,18 @@ impl Metrics {
             return;
         }
         self.count_other(record, route);
+    }
+
+    /// Counts a call of the gateway's own, which is no client's.
+    pub fn count_own(&self, route: &str, (attempts, spending): (&[Attempt], &Spending), home: &str) {
+        attempts.iter().for_each(|attempt| self.count_attempt(route, attempt));
+        for spent in spending.each() {
+            let (prompt, completion, cached) = (spent.usage.prompt, spent.usage.completion, spent.usage.cached);
+            for (kind, count) in [("prompt", prompt), ("completion", completion), ("cached", cached)] {
+                self.tokens.with_label_values(&[route, UNKNOWN, kind]).inc_by(count);
+            }
+            spent.cost.iter().for_each(|cost| self.add_cost((route, UNKNOWN), cost, home));
+        }
     }
 
     fn count_ok(&self, pair: &Pair, (route, client): (&str, &str), cached: Option<base::Cached>) {

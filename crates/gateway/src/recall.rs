@@ -3,10 +3,13 @@
 //! In this order: the first answer to the same idempotency key; a stored answer to the same call; a call in
 //! flight that asks the same. Who finds nothing leads a flight, which others then find.
 
+mod question;
+
+use std::pin::Pin;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use base::{Cached, Code, Endpoint, Family, Outcome, Refusal};
+use base::{Cached, Code, Endpoint, Family, Matched, Outcome, Refusal};
 use bytes::Bytes;
 use config::{CacheScope, Client, Route, Snapshot};
 use dialect::Ask;
@@ -17,9 +20,12 @@ use state::answers::{Key, Kind, Stored};
 
 use crate::flights::{Arrival, Boarded, End, Form, Head, Landed, Names, Passenger, Promise, Rider};
 use crate::live::Live;
+use crate::meaning::Match;
 use crate::running::Running;
 use crate::trail::Trail;
 use crate::{forms, head, kept};
+
+pub use question::asked;
 
 /// What a look-up that is not answered from memory may take; then it has found nothing.
 const LOOK: Duration = Duration::from_millis(100);
@@ -140,6 +146,12 @@ pub fn wish(
 
 /// All that decides a call's answer; `None` where it cannot be told.
 fn key(environment: &[u8], route: &Route, wish: &Wish, (ask, first): (&Ask, Option<usize>)) -> Option<Key> {
+    let builder = surroundings(wish.kind.as_str(), environment, route, wish, first);
+    builder.content(|sink| ask.deciding(sink)).ok().map(|builder| Key(builder.finish()))
+}
+
+/// All that decides an answer beside the call itself.
+fn surroundings(domain: &str, environment: &[u8], route: &Route, wish: &Wish, first: Option<usize>) -> KeyBuilder {
     let tier = route.upstreams.first().map(|upstream| upstream.tier);
     let leads = |(at, upstream): &(usize, &Arc<config::Upstream>)| match first {
         Some(first) => *at == first,
@@ -148,14 +160,13 @@ fn key(environment: &[u8], route: &Route, wish: &Wish, (ask, first): (&Ask, Opti
     let models: smallvec::SmallVec<[&[u8]; 4]> =
         route.upstreams.iter().enumerate().filter(leads).map(|(_, upstream)| upstream.label.as_bytes()).collect();
     let branch = first.and_then(|first| route.upstreams.get(first)).map(|upstream| upstream.name.as_bytes());
-    let builder = KeyBuilder::new(wish.kind.as_str())
+    KeyBuilder::new(domain)
         .part(environment)
         .part(route.name.as_bytes())
         .option(wish.owner.as_ref().map(|owner| owner.as_bytes()))
         .option(wish.kb_version.as_ref().map(|version| version.as_bytes()))
         .option(branch)
-        .list(models.into_iter());
-    builder.content(|sink| ask.deciding(sink)).ok().map(|builder| Key(builder.finish()))
+        .list(models.into_iter())
 }
 
 /// The key of a call as its body and the configuration tell it; the caller's headers and an operator's version of
@@ -170,6 +181,9 @@ pub fn key_by_body(snapshot: &Snapshot, (route, client): (&Route, &Client), ask:
     let wish = Wish { owner, kb_version: route.cache.kb_version.clone(), ..Wish::nothing(client, ask) };
     key(snapshot.general.environment.as_bytes(), route, &wish, (ask, None))
 }
+
+/// A look-up by meaning, to be begun where there is no answer to the very call.
+pub type ByMeaning<'a> = Pin<Box<dyn Future<Output = Option<Match>> + Send + 'a>>;
 
 /// A stored answer that is at hand, in memory: for the call that need not wait for anything.
 #[must_use]
@@ -186,7 +200,7 @@ pub fn at_hand(live: &Live, wish: &Wish) -> Option<Found> {
 /// `idempotency_conflict`.
 pub async fn recall(
     live: &Live,
-    wish: &Wish,
+    (wish, mut by_meaning): (&Wish, Option<ByMeaning<'_>>),
     deadline: Instant,
     trail: &mut Trail,
 ) -> Result<(Recalled, Option<Arc<Stored>>), Refusal> {
@@ -205,7 +219,12 @@ pub async fn recall(
                 }
                 None => {}
             }
-            // Here the semantic cache has its place: an exact miss is in hand, and nobody flies yet.
+            // Where somebody asks for the very same already, that answer is waited for.
+            if let Some(look) = by_meaning.take_if(|_| !live.flights.has(key))
+                && let Some(found) = meant(look, wish, trail).await
+            {
+                return Ok((Recalled::Found(found), stale));
+            }
         }
         let is_fresh = wish.names.answer.is_some() && !wish.may_look;
         match live.flights.board(&wish.names, &wish.passenger, is_fresh) {
@@ -228,6 +247,33 @@ pub async fn recall(
         }
     }
     Ok((Recalled::Alone, stale))
+}
+
+/// An answer that was given to the same question in other words.
+async fn meant(look: ByMeaning<'_>, wish: &Wish, trail: &mut Trail) -> Option<Found> {
+    trail.tries.pause();
+    let matched = look.await;
+    trail.tries.wait_ends();
+    let Match { candidate, stored, is_shadow } = matched?;
+    let similarity = candidate.similarity;
+    trail.record.matched = Some(Box::new(Matched { id: candidate.answer.to_string().into(), similarity }));
+    if is_shadow {
+        return None;
+    }
+    let found = served(stored, wish, Cached::Semantic)?;
+    trail.cache_id = Some(candidate.answer);
+    Some(found)
+}
+
+/// Finds a stored answer, and waits for nobody who asks for it.
+pub async fn lookup(live: &Live, wish: &Wish, by_meaning: Option<ByMeaning<'_>>, trail: &mut Trail) -> Option<Found> {
+    let key = wish.names.answer.as_ref().filter(|_| wish.may_look)?;
+    if let Some(stored) = look(live, key).await
+        && let Some(found) = found(stored, wish, live.wall(), Cached::Hit)
+    {
+        return Some(found);
+    }
+    meant(by_meaning?, wish, trail).await
 }
 
 /// What has been stored by a flight that landed between the look-up and the boarding.

@@ -202,10 +202,13 @@ async fn tell(connection: &Connection, parts: &Parts, mut body: Incoming, trail:
             let body = models::answer(&running.snapshot, &client, &which)?;
             return Ok(Told::Whole(body.into(), Outcome::Ok));
         }
-        Wanted::Endpoint(endpoint) => endpoint,
+        Wanted::Endpoint(endpoint) => Some(endpoint),
+        Wanted::Lookup => None,
     };
-    let ask = understand::ask(&running, endpoint, &parts.headers, body, &connection.presence).await?;
-    trail.record.fingerprints = fingerprints(&worker.live, &parts.headers, &ask);
+    let ask = read(&running, (endpoint, &parts.headers), body, &connection.presence).await?;
+    if endpoint.is_some() {
+        trail.record.fingerprints = fingerprints(&worker.live, &parts.headers, &ask);
+    }
     let route = understand::route(&running.snapshot, &client, &ask)?.clone();
     let Some(state) = running.state(&route) else {
         return Err(internal().into());
@@ -225,12 +228,21 @@ async fn tell(connection: &Connection, parts: &Parts, mut body: Incoming, trail:
         let asked = (&shaped.ask, errands.first);
         let wish = recall::wish(&worker.live, &running, (&route, &client, &parts.headers), asked, trail)?;
         if let Some(wish) = wish {
-            let call = cacheable::Cacheable { running, route, client, shaped, errands, deadline, wish };
-            return match recall::at_hand(&worker.live, &call.wish) {
-                Some(found) => Ok(call.found(connection, found)),
-                None => Box::pin(call.told(connection, trail)).await,
+            let mut call =
+                cacheable::Cacheable { running, route, client, shaped, errands, deadline, wish, asked: None };
+            if let Some(found) = recall::at_hand(&worker.live, &call.wish) {
+                return Ok(call.found(connection, found));
+            }
+            let asked = (&call.shaped.ask, call.errands.first);
+            call.asked = recall::asked((&call.running.snapshot, &call.route), &parts.headers, asked, &call.wish)?;
+            return match endpoint {
+                Some(_) => Box::pin(call.told(connection, trail)).await,
+                None => Box::pin(call.looked_up(connection, trail)).await,
             };
         }
+    }
+    if endpoint.is_none() {
+        return Err(cacheable::miss().into());
     }
     let caller = (&*client, &errands, deadline);
     match seek(&connection.worker, (&running, &route, state), caller, &shaped, trail).await {
@@ -240,6 +252,20 @@ async fn tell(connection: &Connection, parts: &Parts, mut body: Incoming, trail:
             Softened::Stale(_) => Err(internal().into()),
             Softened::Error(refusal) => Err(refusal.into()),
         },
+    }
+}
+
+/// Reads a call, or a look-up before one.
+async fn read(
+    running: &Running,
+    (endpoint, headers): (Option<Endpoint>, &HeaderMap),
+    body: Incoming,
+    presence: &Presence,
+) -> Result<Ask, Unread> {
+    match endpoint {
+        Some(endpoint) => understand::ask(running, endpoint, headers, body, presence).await,
+        // Boxed, for few calls are one, and each would hold the room for it.
+        None => Box::pin(understand::lookup(running, headers, body, presence)).await,
     }
 }
 
@@ -254,6 +280,8 @@ fn fingerprints(live: &crate::live::Live, headers: &HeaderMap, ask: &Ask) -> [u6
 enum Wanted {
     Endpoint(Endpoint),
     Models(models::Wanted),
+    /// Whether a chat call is answered already.
+    Lookup,
 }
 
 /// What can be decided before the body is read.
@@ -269,13 +297,16 @@ fn early(
     let path = parts.uri.path();
     let models = models::of_path(path).map(Wanted::Models);
     let wanted = models.or_else(|| Endpoint::of_path(path).map(Wanted::Endpoint));
+    let wanted = wanted.or_else(|| is_lookup(path).then_some(Wanted::Lookup));
     let Some(wanted) = wanted else {
         let message = "no such path here; the model endpoints are /v1/chat/completions, /v1/embeddings, /v1/rerank and /v1/models";
         return Err(Refusal::new(Code::NotFound, message).into());
     };
-    if let Wanted::Endpoint(endpoint) = wanted {
-        trail.record.endpoint = Some(endpoint);
-    }
+    trail.record.endpoint = match wanted {
+        Wanted::Endpoint(endpoint) => Some(endpoint),
+        Wanted::Lookup => Some(Endpoint::Chat),
+        Wanted::Models(_) => None,
+    };
     let method = if matches!(wanted, Wanted::Models(_)) { Method::GET } else { Method::POST };
     if parts.method != method {
         return Err(End::Method(method));
@@ -283,10 +314,16 @@ fn early(
     let client = identify::caller(&running.snapshot, &parts.headers)?;
     trail.record.client = Some(client.name.clone());
     trail.class = client.class;
-    if matches!(wanted, Wanted::Endpoint(_)) {
+    if !matches!(wanted, Wanted::Models(_)) {
         admit::peek(running, client, live.clock.now(), trail)?;
     }
     Ok((wanted, client.clone()))
+}
+
+/// Whether a path is that of look-ups, as callers write it.
+fn is_lookup(path: &str) -> bool {
+    let parts = path.split('/').filter(|part| !part.is_empty());
+    parts.skip_while(|part| *part == "v1").eq(["cache", "lookup"])
 }
 
 /// How long the whole call may take: what the route, the client and the caller's own word allow.

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::time::{Duration, Instant};
 
-use base::{Attempt, AttemptOutcome, Clock, Cost, Outcome, Record, Spending, Spent, Usage};
+use base::{Attempt, AttemptOutcome, Cached, Clock, Cost, Outcome, Record, Spending, Spent, Usage};
 use config::Upstream;
 use http::{HeaderMap, HeaderValue, header};
 use rules::limits::Allowance;
@@ -204,6 +204,12 @@ impl Tries {
         self.done.len() + usize::from(self.trying.is_some())
     }
 
+    /// What they were and what they have used, of a call that has no record of its own.
+    #[must_use]
+    pub fn into_parts(self) -> (smallvec::SmallVec<[Attempt; 2]>, Spending) {
+        (self.done, self.spending)
+    }
+
     /// Adds the tries of parts that ran side by side for `waited`.
     pub fn absorb(&mut self, parts: impl IntoIterator<Item = Self>, waited: Duration) {
         for mut part in parts {
@@ -307,6 +313,9 @@ impl Trail {
         }
         if let Some(cache) = self.record.cache {
             headers.insert(head::CACHE, HeaderValue::from_static(cache.as_str()));
+            if let (Cached::Semantic, Some(matched)) = (cache, &self.record.matched) {
+                headers.insert(head::SIMILARITY, head::named(&format!("{:.4}", matched.similarity)));
+            }
             if let Some(id) = &self.cache_id {
                 headers.insert(head::CACHE_ID, head::named(&id.to_string()));
             }
@@ -460,6 +469,7 @@ fn blank() -> Record {
         truncated: None,
         cache: None,
         saved: None,
+        matched: None,
         fingerprints: [0; 2],
     }
 }

@@ -25,6 +25,31 @@ pub async fn ask(
     body: Incoming,
     presence: &Presence,
 ) -> Result<Ask, Unread> {
+    let body = whole(running, endpoint, headers, body, presence).await?;
+    Ask::read(endpoint, headers.get(header::CONTENT_TYPE), body).map_err(Unread::Refused)
+}
+
+/// Reads what a look-up before a call is asked.
+///
+/// # Errors
+/// As of [`ask`].
+pub async fn lookup(
+    running: &Running,
+    headers: &HeaderMap,
+    body: Incoming,
+    presence: &Presence,
+) -> Result<Ask, Unread> {
+    Ask::read_lookup(whole(running, Endpoint::Chat, headers, body, presence).await?).map_err(Unread::Refused)
+}
+
+/// The whole body, unfolded.
+async fn whole(
+    running: &Running,
+    endpoint: Endpoint,
+    headers: &HeaderMap,
+    body: Incoming,
+    presence: &Presence,
+) -> Result<Bytes, Unread> {
     let most = running.snapshot.general.max_body;
     let mut inflate = Inflate::of(headers, most).map_err(|coding| {
         let coding = shown(&coding);
@@ -44,7 +69,7 @@ pub async fn ask(
     if let Some(inflate) = inflate.as_mut() {
         body = unfolded(inflate, &body, most).await.map_err(Unread::Refused)?;
     }
-    Ask::read(endpoint, headers.get(header::CONTENT_TYPE), body).map_err(Unread::Refused)
+    Ok(body)
 }
 
 /// Of a compressed body so much is unfolded at a time; others have their turn in between, for a

@@ -93,6 +93,7 @@ async fn start(flags: ServeFlags) -> Result<Gateway, String> {
     let (live, shared) = live(loaded.snapshot)?;
     open_quotas(&live).await;
     open_kb_versions(&live).await;
+    live.meanings.employ().map_err(|error| format!("no thread for the semantic cache: {error}"))?;
     let general = &live.running().snapshot.general;
     let data = listen::open(general.listen).map_err(|error| taken("data", "listen", general.listen, &error))?;
     let admin = listen::open(general.admin_listen)
@@ -224,6 +225,8 @@ impl Gateway {
         background(listen::deal(self.data, self.desks));
         let gathering = self.live.clone();
         background(async move { gathering.keep_gathering().await });
+        let questions = self.live.clone();
+        background(async move { questions.meanings.keep_taking_up().await });
         // Probes have places of their own: they take none from calls.
         background(gateway::probe::keep_probing(
             self.live.clone(),

@@ -24,6 +24,10 @@ const LABELS: &[(&str, &str)] = &[
         "Of tokens: `prompt` (cached ones included), `completion`, `cached`. Of a quota: `tokens`, `cost`. Of a provider's places: `limit`, `in_use`.",
     ),
     ("tier", "`memory`, `disk`."),
+    (
+        "guard",
+        "What said that a question is a different one: `length`, `number`, `date`, `amount`, `version`, `unit`, `negation`, `comparison`, `scope`, `mood`, `kind`, `action`, `entity`, `direction`; `margin` where one of those was too near, `verify` where the verifying route said so.",
+    ),
     ("priority", "`online`, `batch`."),
     ("currency", "As the price's."),
     ("state", "`closed`, `half_open`, `open`."),
@@ -33,7 +37,7 @@ const LABELS: &[(&str, &str)] = &[
     ),
     (
         "result",
-        "Of a reload: `ok`, `rejected`. Of a wait for one more try: `taken`, `withheld`. Of look-ups: `hit`, `partial`, `miss`, `stale`. Of inputs: `hit`, `miss`.",
+        "Of a reload: `ok`, `rejected`. Of a wait for one more try: `taken`, `withheld`. Of look-ups: `hit`, `partial`, `miss`, `stale`; of those by meaning also `refused` (by guards, margin or verifier), `error` (the question's vector was not to be had in time) and `shadow` (would have hit). Of inputs: `hit`, `miss`.",
     ),
 ];
 

@@ -26,6 +26,7 @@ const SUPPORT: &[&str] = &[
     "loads",
     "lobby",
     "log",
+    "meaning",
     "meters",
     "metrics",
     "net",
@@ -57,6 +58,15 @@ const STEPS: &[(&str, &[(&str, &str)])] = &[
     ("admit", &[]),
     ("recall", &[]),
     ("inputs", &[]),
+    (
+        "consult",
+        &[
+            ("shape", "its calls keep to their routes' parameters"),
+            ("plan", "each of its calls has a plan of its own"),
+            ("pursue", "each is pursued by itself"),
+            ("attempt", "what it gets is what attempts land"),
+        ],
+    ),
     ("stake", &[]),
     ("plan", &[]),
     ("attempt", &[]),

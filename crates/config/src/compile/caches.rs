@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use base::{Endpoint, Family};
+use dialect::chat::Pattern;
 
 use super::Compiler;
 use crate::caching::{CacheBounds, CacheMode, CacheScope, Caching, MultiTurn, Semantic, Verify};
@@ -62,7 +63,7 @@ fn semantic(view: &View<'_>) -> Option<Semantic> {
         threshold: number("threshold")?,
         margin: number("margin").unwrap_or_default(),
         timeout: view.at("timeout").duration(Family::Chat),
-        question: view.at("question").text().map(str::to_owned),
+        question: view.at("question").text().and_then(|text| Pattern::new(text).ok()),
         multi_turn: match view.at("multi_turn").text_or_preset() {
             "exact" => MultiTurn::Exact,
             _ => MultiTurn::Bypass,
@@ -86,7 +87,17 @@ pub(super) fn check(compiler: &mut Compiler<'_>, view: &View<'_>, route: &Route,
     } else if semantic.is_written() {
         compiler.warn(&semantic, "has no effect without `mode: semantic`");
     }
-    ask(compiler, &semantic.at("route"), routes, &[Endpoint::Embeddings]);
+    let question = semantic.at("question");
+    if let Some(Err(why)) = question.text().map(Pattern::new) {
+        compiler.report(&question, format!("is no regular expression that can be searched for: {why}"));
+    }
+    let by = semantic.at("route");
+    ask(compiler, &by, routes, &[Endpoint::Embeddings]);
+    let embedding = routes.iter().find(|route| Some(&*route.name) == by.text());
+    if embedding.is_some_and(|route| route.vector_space().is_none()) {
+        let shown = by.shown();
+        compiler.report(&by, format!("{shown} has upstreams of several vector spaces; questions need one"));
+    }
     ask(compiler, &semantic.at("verify").at("route"), routes, &[Endpoint::Rerank, Endpoint::Chat]);
 }
 

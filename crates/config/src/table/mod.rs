@@ -113,8 +113,6 @@ pub(crate) enum Force {
     Now,
     /// Accepted with a warning; the capability that brings it into force.
     With(&'static str),
-    /// In force but for this choice, which is accepted with a warning; the capability that brings it.
-    Except(&'static str, &'static str),
 }
 
 /// Rows that stand below one or several places of the tree.
@@ -127,7 +125,6 @@ pub(crate) struct Section {
 /// The table.
 pub(crate) const SECTIONS: &[&[Section]] = &[general::SECTIONS, provider::SECTIONS, route::SECTIONS, client::SECTIONS];
 
-pub(crate) const CACHES: &str = "caches";
 pub(crate) const ADMIN_API: &str = "admin API";
 pub(crate) const RECORDS: &str = "request records";
 pub(crate) const TELEMETRY: &str = "telemetry";
@@ -151,12 +148,6 @@ impl Key {
     /// Not in force before this capability.
     const fn with(mut self, capability: &'static str) -> Self {
         self.force = Force::With(capability);
-        self
-    }
-
-    /// In force, but for this choice before this capability.
-    const fn except(mut self, choice: &'static str, capability: &'static str) -> Self {
-        self.force = Force::Except(choice, capability);
         self
     }
 }

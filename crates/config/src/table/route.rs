@@ -1,7 +1,7 @@
 //! The model names that callers write, and what stands behind each.
 
 use super::Preset::{By, Is, Nothing, Words};
-use super::{CACHES, COUNT, HTTP, Key, Kind, SHARE, Section, key, needed};
+use super::{COUNT, HTTP, Key, Kind, SHARE, Section, key, needed};
 
 pub(super) const SECTIONS: &[Section] = &[
     Section { under: &["routes[]."], keys: ROUTE },
@@ -214,8 +214,7 @@ const CACHE: &[Key] = &[
         Kind::Choice(&["off", "exact", "semantic"]),
         Is("off"),
         "`exact` knows the same call again, `semantic` also the same question in other words.",
-    )
-    .except("semantic", CACHES),
+    ),
     key("ttl", Kind::Duration, Is("1h"), "How long an answer is served."),
     key(
         "scope",

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use dialect::chat::Pattern;
+
 use super::{problems, sound};
 use crate::{CacheBounds, CacheMode, CacheScope, MultiTurn, Verify};
 
@@ -50,6 +52,20 @@ fn a_client_may_have_a_scope_of_its_own() {
 }
 
 #[test]
+fn questions_need_a_pattern_that_can_be_searched_for_and_vectors_that_can_be_compared() {
+    let of = |terms: &str| problems(&format!("{ROUTES}{{ mode: semantic, semantic: {{ {terms} }} }}\n"));
+    let pattern = of("route: e, threshold: 0.9, question: '(?=a)(b)'");
+    assert!(
+        pattern.contains("cache.semantic.question: is no regular expression that can be searched for: "),
+        "{pattern}"
+    );
+    let several = "  - { name: e2, match: { path: /v1/embeddings }, vector_space: any, upstreams: [{ provider: cloud, model: a }, { provider: cloud, name: b, model: b }] }\n";
+    let text = format!("{ROUTES}{{ mode: semantic, semantic: {{ route: e2, threshold: 0.9 }} }}\n{several}");
+    let spaces = problems(&text);
+    assert!(spaces.contains("cache.semantic.route: `e2` has upstreams of several vector spaces"), "{spaces}");
+}
+
+#[test]
 fn the_semantic_cache_has_its_terms_with_its_mode_alone() {
     let terms = "semantic: { route: e, threshold: 0.93";
     let of = |mode: &str, more: &str| {
@@ -60,8 +76,11 @@ fn the_semantic_cache_has_its_terms_with_its_mode_alone() {
     let usual = of("semantic", "").unwrap();
     assert_eq!((&*usual.route, usual.threshold, usual.margin, usual.max_temperature), ("e", 0.93, 0.02, 0.3));
     assert_eq!((usual.timeout, usual.multi_turn, usual.shadow), (Duration::from_millis(300), MultiTurn::Bypass, false));
-    assert_eq!((usual.question.as_deref(), usual.verify.as_ref()), (None, None));
+    assert_eq!((usual.question.as_ref(), usual.verify.as_ref()), (None, None));
     let own = of("semantic", ", question: 'Q: (.*)', multi_turn: exact, shadow: true, verify: { route: r }").unwrap();
-    assert_eq!((own.question.as_deref(), own.multi_turn, own.shadow), (Some("Q: (.*)"), MultiTurn::Exact, true));
+    assert_eq!(
+        (own.question.clone(), own.multi_turn, own.shadow),
+        (Pattern::new("Q: (.*)").ok(), MultiTurn::Exact, true)
+    );
     assert_eq!(own.verify, Some(Verify { route: "r".into(), min_score: 0.9 }));
 }

@@ -218,7 +218,5 @@ clients:
     assert!(matches!(chat.upstreams[0].tokenizer, Some(crate::Counting::Encoding(dialect::Encoding::O200k))));
     assert_eq!(paths(&snapshot.clients[0].params), ["logit_bias"]);
     assert_eq!(snapshot.routes[1].upstreams[0].space.as_deref(), Some("bge-m3"));
-    let expected =
-        ["database: postgres", "state", "telemetry", "records", "drills", "routes[chat].cache.mode: semantic"];
-    assert_eq!(snapshot.not_in_force, expected);
+    assert_eq!(snapshot.not_in_force, ["database: postgres", "state", "telemetry", "records", "drills"]);
 }

@@ -2,6 +2,7 @@
 
 mod estimate;
 mod fields;
+mod lookup;
 mod multipart;
 
 use std::borrow::Cow;

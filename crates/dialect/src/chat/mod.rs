@@ -20,7 +20,7 @@ mod whole;
 pub use answer::{answer, pass};
 pub use assembly::{Assembly, Broken};
 pub use chunks::Chunks;
-pub use question::{NoQuestion, QUESTION_MAX, Question, Source, question};
+pub use question::{NoQuestion, Pattern, QUESTION_MAX, Question, Source, question};
 pub use request::encode;
 pub use storable::{Storable, Unstorable, is_storable};
 pub use typed::Typed;

@@ -5,7 +5,7 @@ use std::fmt;
 
 use base::Endpoint;
 use bytes::Bytes;
-use regex::Regex;
+use regex::{Regex, RegexBuilder};
 
 use super::prompt::{Message, Prompt, Retrieval};
 use crate::Ask;
@@ -16,6 +16,33 @@ pub const QUESTION_MAX: usize = 8 << 10;
 
 /// The longest message in which a question is looked for, bytes.
 const MESSAGE_MAX: usize = 256 << 10;
+
+/// What a question is found by in a message: its first group is the question.
+#[derive(Clone, Debug)]
+pub struct Pattern(Regex);
+
+/// A pattern takes no more memory than this once it is compiled, bytes.
+const PATTERN_MAX: usize = 1 << 20;
+
+impl Pattern {
+    /// Compiles a regular expression. A search takes time in proportion to what is searched, whatever stands there.
+    ///
+    /// # Errors
+    /// What is wrong with it, in one line.
+    pub fn new(text: &str) -> Result<Self, String> {
+        match RegexBuilder::new(text).size_limit(PATTERN_MAX).build() {
+            Ok(regex) => Ok(Self(regex)),
+            // Its lines draw the place; the last one says what is wrong.
+            Err(error) => Err(error.to_string().lines().last().unwrap_or_default().trim().to_owned()),
+        }
+    }
+}
+
+impl PartialEq for Pattern {
+    fn eq(&self, other: &Self) -> bool {
+        self.0.as_str() == other.0.as_str()
+    }
+}
 
 /// How the question was found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -78,7 +105,7 @@ impl std::error::Error for NoQuestion {}
 pub fn question(
     ask: &Ask,
     explicit: Option<&str>,
-    pattern: Option<&Regex>,
+    pattern: Option<&Pattern>,
     retrieval: Option<&Retrieval>,
 ) -> Result<Question, NoQuestion> {
     let prompt = Prompt::read(ask, retrieval).ok_or(NoQuestion::Endpoint)?;
@@ -89,7 +116,7 @@ pub fn question(
     let explicit = explicit.map(str::trim).filter(|explicit| !explicit.is_empty());
     let (text, source) = match (explicit, pattern) {
         (Some(explicit), _) => (explicit.to_owned(), Source::Explicit),
-        (None, Some(pattern)) => match extracted(ask, message, pattern)? {
+        (None, Some(Pattern(pattern))) => match extracted(ask, message, pattern)? {
             Some(text) => (text, Source::Extracted),
             None => (own_text(message), Source::Message),
         },

@@ -27,7 +27,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use state::answers::{Bounds, Holding, Key, Kind, Stats, Stored, Which};
+use state::answers::{Bounds, Holding, Key, Kind, Page, Stats, Stored, Which};
 use state::{Answer, Answers, InProcessAnswers, Unreadable};
 use tokio::sync::oneshot;
 
@@ -86,7 +86,7 @@ impl TieredAnswers {
         }
         let (reply, answer) = oneshot::channel();
         let removals = self.desk.removals();
-        self.lookups.try_send(Lookup { keys, removals, reply }).ok()?;
+        self.lookups.try_send(Lookup::Keys { keys, removals, reply }).ok()?;
         Some(answer)
     }
 
@@ -141,7 +141,9 @@ impl Answers for TieredAnswers {
     }
 
     fn put(&self, key: Key, stored: Arc<Stored>) {
-        self.memory().keep(key, stored.clone());
+        if stored.kind != Kind::Question {
+            self.memory().keep(key, stored.clone());
+        }
         if self.desk.is_on() {
             self.desk.put(key, stored);
         }
@@ -168,6 +170,17 @@ impl Answers for TieredAnswers {
         let (reply, answer) = oneshot::channel();
         let in_memory = in_memory.iter().map(Key::print).collect();
         self.order(Order::Purge { which: which.clone(), in_memory, pending, reply }, answer)
+    }
+
+    fn scan(&self, kind: Kind, from: Option<u64>) -> Answer<Option<Page>> {
+        if !self.desk.is_on() {
+            return Answer::Ready(Some(Page::default()));
+        }
+        let (reply, answer) = oneshot::channel();
+        if self.lookups.try_send(Lookup::Scan { kind, from, reply }).is_err() {
+            return Answer::Ready(None);
+        }
+        Answer::Later(Box::pin(async move { answer.await.ok() }))
     }
 
     fn stats(&self) -> Stats {

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use base::Clock;
 use rusqlite::{Connection, Statement};
-use state::answers::{Key, Stored};
+use state::answers::{Key, Kind, Page, Stored};
 use tokio::sync::oneshot;
 
 use super::desk::{Desk, Order};
@@ -23,14 +23,18 @@ const REST: Duration = Duration::from_millis(200);
 /// How often it is looked whether the file has gone.
 const LOOK: Duration = Duration::from_secs(1);
 
-/// Keys that are not in memory and may be on disk.
+/// What is to be found.
 #[derive(Debug)]
-pub(super) struct Lookup {
-    /// None of them is a mere wake-up.
-    pub keys: Vec<Key>,
-    /// How often something had been removed when it began.
-    pub removals: u64,
-    pub reply: oneshot::Sender<Vec<Option<Arc<Stored>>>>,
+pub(super) enum Lookup {
+    /// Keys that are not in memory and may be on disk. None of them is a mere wake-up.
+    Keys {
+        keys: Vec<Key>,
+        /// How often something had been removed when it began.
+        removals: u64,
+        reply: oneshot::Sender<Vec<Option<Arc<Stored>>>>,
+    },
+    /// Everything of a kind, page by page.
+    Scan { kind: Kind, from: Option<u64>, reply: oneshot::Sender<Page> },
 }
 
 /// Answers until nobody is left who asks.
@@ -38,7 +42,13 @@ pub(super) fn read_out(desk: &Desk, path: &Path, asked: &Receiver<Lookup>) {
     let mut carried = None;
     while let Some(lookup) = carried.take().or_else(|| asked.recv().ok()) {
         // Without a file there is nothing to find.
-        if !lookup.is_wanted() || !path.exists() {
+        if !path.exists() {
+            if let Lookup::Scan { reply, .. } = lookup {
+                let _ = reply.send(Page::default());
+            }
+            continue;
+        }
+        if !lookup.is_wanted() {
             continue;
         }
         desk.is_reading(true);
@@ -63,7 +73,10 @@ fn fail(desk: &Desk, epoch: u64, failure: Failure) {
 
 impl Lookup {
     fn is_wanted(&self) -> bool {
-        !self.keys.is_empty() && !self.reply.is_closed()
+        match self {
+            Self::Keys { keys, reply, .. } => !keys.is_empty() && !reply.is_closed(),
+            Self::Scan { reply, .. } => !reply.is_closed(),
+        }
     }
 }
 
@@ -101,25 +114,39 @@ impl Reader<'_> {
             if self.desk.epoch() != self.epoch {
                 return Some(lookup);
             }
-            if let Err(failure) = self.answer(&mut select, lookup) {
+            let answered = match lookup {
+                Lookup::Keys { keys, removals, reply } => self.answer(&mut select, &keys, removals, reply),
+                Lookup::Scan { kind, from, reply } => {
+                    row::page(connection, kind, from).map_err(Failure::from).map(|page| {
+                        let _ = reply.send(page);
+                    })
+                }
+            };
+            if let Err(failure) = answered {
                 fail(self.desk, self.epoch, failure);
                 return None;
             }
         }
     }
 
-    fn answer(&self, select: &mut Statement<'_>, lookup: Lookup) -> Result<(), Failure> {
-        let mut found = Vec::with_capacity(lookup.keys.len());
-        for key in &lookup.keys {
+    fn answer(
+        &self,
+        select: &mut Statement<'_>,
+        keys: &[Key],
+        removals: u64,
+        reply: oneshot::Sender<Vec<Option<Arc<Stored>>>>,
+    ) -> Result<(), Failure> {
+        let mut found = Vec::with_capacity(keys.len());
+        for key in keys {
             // Whoever asked may have had enough of waiting.
-            if !lookup.is_wanted() {
+            if reply.is_closed() {
                 return Ok(());
             }
             #[cfg(test)]
             self.desk.trial.be_slow();
-            found.push(self.find(select, key, lookup.removals)?);
+            found.push(self.find(select, key, removals)?);
         }
-        let _ = lookup.reply.send(found);
+        let _ = reply.send(found);
         Ok(())
     }
 

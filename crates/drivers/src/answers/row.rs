@@ -3,13 +3,43 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use rusqlite::Row;
-use state::answers::{Key, Kind, Stored};
+use base::Clock;
+use rusqlite::{Connection, Row};
+use state::answers::{Key, Kind, Page, Stored};
 
 /// What is read of a row; see [`stored`].
 pub(super) const READ: &str = "
     SELECT a.key, a.kind, a.route, a.client, a.kb_version, a.stored, a.expires, a.keep_until, a.checksum, b.body
     FROM answers a JOIN bodies b ON b.id = a.body WHERE a.print = ?1";
+
+/// Rows that are looked at for one page, so that no look-up waits long behind it.
+const LOOKED_AT: u32 = 256;
+
+/// What is read of a page's rows; the bodies of other kinds are let alone.
+const SCAN: &str = "
+    SELECT a.key, a.kind, a.route, a.client, a.kb_version, a.stored, a.expires, a.keep_until, a.checksum, b.body, a.print
+    FROM answers a LEFT JOIN bodies b ON b.id = a.body AND a.kind = ?3
+    WHERE ?1 IS NULL OR a.print > ?1 ORDER BY a.print LIMIT ?2";
+
+/// Reads a page of one kind. What is damaged is passed over: it is found by whoever asks for it.
+pub(super) fn page(connection: &Connection, kind: Kind, from: Option<u64>) -> rusqlite::Result<Page> {
+    let mut select = connection.prepare(SCAN)?;
+    let mut rows = select.query((from.map(u64::cast_signed), LOOKED_AT, kind.number()))?;
+    let (mut page, mut last, mut seen) = (Page::default(), None, 0);
+    let now = Clock.wall();
+    while let Some(row) = rows.next()? {
+        (last, seen) = (Some(row.get::<_, i64>(10)?.cast_unsigned()), seen + 1);
+        if row.get::<_, u8>(1)? != kind.number() {
+            continue;
+        }
+        let Ok((key, checksum_there, Some(stored))) = columns(row) else { continue };
+        if checksum(&key, &stored) == checksum_there && now < stored.keep_until {
+            page.found.push((key, Arc::new(stored)));
+        }
+    }
+    page.next = last.filter(|_| seen == LOOKED_AT);
+    Ok(page)
+}
 
 /// The row of a key, in a file.
 pub(super) const fn print(key: &Key) -> i64 {

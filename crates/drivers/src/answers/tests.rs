@@ -513,3 +513,31 @@ async fn a_lookup_under_way_does_not_bring_back_what_is_removed_meanwhile() {
         assert_eq!(get(&answers, number).await.is_some(), number == 1);
     }
 }
+
+#[tokio::test]
+async fn questions_are_on_disk_alone_and_read_back_page_by_page() {
+    let folder = Folder::new();
+    let answers = open(&folder.file(), bounds(8, 8));
+    let question = |number| Arc::new(Stored { kind: Kind::Question, ..(*stored(number, 100)).clone() });
+    for number in 0..600 {
+        answers.put(key(number), if number % 6 == 0 { question(number) } else { stored(number, 100) });
+    }
+    assert_eq!(answers.stats().memory.entries, 500);
+    close(answers);
+    let answers = open(&folder.file(), bounds(8, 8));
+    let (mut found, mut from, mut pages) = (Vec::new(), None, 0);
+    loop {
+        let page = answers.scan(Kind::Question, from).await.unwrap();
+        found.extend(page.found);
+        (from, pages) = (page.next, pages + 1);
+        if from.is_none() {
+            break;
+        }
+    }
+    assert!(pages > 1);
+    found.sort_by_key(|(key, _)| *key);
+    let mut all: Vec<_> = (0..600).step_by(6).map(|number| (key(number), question(number).body.clone())).collect();
+    all.sort();
+    assert_eq!(found.into_iter().map(|(key, stored)| (key, stored.body.clone())).collect::<Vec<_>>(), all);
+    close(answers);
+}

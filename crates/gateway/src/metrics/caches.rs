@@ -1,12 +1,12 @@
 //! What caches come to, and what they save.
 
 use base::{Cached, Family, Record};
-use prometheus::{CounterVec, IntCounterVec, IntGaugeVec, Opts, Registry};
+use prometheus::{CounterVec, IntCounter, IntCounterVec, IntGaugeVec, Opts, Registry};
 use state::answers::Stats;
 
 use super::{
-    CACHE_BYTES, CACHE_ENTRIES, CACHE_EVICTED, CACHE_REFUSED, COST_SAVED, INPUTS, LOOKUPS, Metric, SECONDS_SAVED,
-    TOKENS_SAVED,
+    CACHE_BYTES, CACHE_ENTRIES, CACHE_EVICTED, CACHE_REFUSED, COST_SAVED, INPUTS, LOOKUPS, Metric, QUESTIONS,
+    QUESTIONS_LOST, REFUSALS, SECONDS_SAVED, TOKENS_SAVED,
 };
 
 /// The counters of caches.
@@ -14,6 +14,9 @@ use super::{
 pub struct Caches {
     lookups: IntCounterVec,
     inputs: IntCounterVec,
+    refusals: IntCounterVec,
+    questions: IntGaugeVec,
+    questions_lost: IntCounter,
     tokens: IntCounterVec,
     cost: CounterVec,
     seconds: CounterVec,
@@ -40,6 +43,9 @@ impl Caches {
         Ok(Self {
             lookups: counter(&LOOKUPS)?,
             inputs: counter(&INPUTS)?,
+            refusals: counter(&REFUSALS)?,
+            questions: gauge(&QUESTIONS)?,
+            questions_lost: counter(&QUESTIONS_LOST)?.with_label_values::<&str>(&[]),
             tokens: counter(&TOKENS_SAVED)?,
             cost: amount(&COST_SAVED)?,
             seconds: amount(&SECONDS_SAVED)?,
@@ -77,6 +83,20 @@ impl Caches {
         }
     }
 
+    /// A stored answer was withheld by a guard, for the margin, or by the verifier.
+    pub fn withheld(&self, route: &str, by: &str) {
+        self.refusals.with_label_values(&[route, by]).inc();
+    }
+
+    /// How many questions the semantic cache searches among, by route, and how many were not kept since the start.
+    pub fn show_questions<'a>(&self, counts: impl Iterator<Item = (&'a str, usize)>, lost: u64) {
+        self.questions.reset();
+        for (route, count) in counts {
+            self.questions.with_label_values(&[route]).set(i64::try_from(count).unwrap_or(i64::MAX));
+        }
+        self.questions_lost.inc_by(lost.saturating_sub(self.questions_lost.get()));
+    }
+
     /// What a request's cache came to and saved; `home` is the price list's currency.
     #[expect(clippy::cast_precision_loss, reason = "a metric is a float")]
     pub fn count(&self, record: &Record, home: &str) {
@@ -86,8 +106,9 @@ impl Caches {
             Cached::Stale => Some("stale"),
             Cached::Miss | Cached::Shared => Some("miss"),
             Cached::Partial => Some("partial"),
-            // By meaning: counted where it is looked up.
-            Cached::Semantic | Cached::Replay | Cached::Bypass => None,
+            // Found by its meaning, and not as it is: the former is counted where it is looked up.
+            Cached::Semantic => Some("miss"),
+            Cached::Replay | Cached::Bypass => None,
         };
         let cache = match record.endpoint.map(base::Endpoint::family) {
             Some(Family::Rerank) => "rerank",

@@ -76,6 +76,12 @@ metrics! {
         "Calls by what their look-up in a cache came to.";
     INPUTS: "counter" "mai_cache_inputs_total" ["route", "result"]
         "Inputs of embeddings calls by whether their vectors were stored; a `partial` look-up has both.";
+    REFUSALS: "counter" "mai_cache_guard_refusals_total" ["route", "guard"]
+        "Stored answers to questions near to one that was asked, withheld since that is a different question: by what said so.";
+    QUESTIONS: "gauge" "mai_cache_questions" ["route"]
+        "Questions that the semantic cache searches among.";
+    QUESTIONS_LOST: "counter" "mai_cache_questions_lost_total" []
+        "Questions that were not kept, since more came at a time than could be put among the others.";
     TOKENS_SAVED: "counter" "mai_tokens_saved_total" ["route", "client"]
         "Tokens that answers from caches, and answers shared with another call, would have used.";
     COST_SAVED: "counter" "mai_cost_saved_total" ["route", "client"]

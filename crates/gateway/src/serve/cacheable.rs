@@ -3,15 +3,23 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use base::Outcome;
+use base::{Code, Outcome, Refusal};
 use config::{Client, Route};
+use state::answers::Stored;
 
 use super::{Answered, Connection, End, Errands, Told, answers, internal, keep, lead, seek};
+use crate::consult::{self, Consult};
 use crate::degrade::Softened;
-use crate::recall::{self, Found, Recalled, Wish};
+use crate::meaning::Asked;
+use crate::recall::{self, ByMeaning, Found, Recalled, Wish};
 use crate::running::Running;
 use crate::shape::Shaped;
 use crate::trail::Trail;
+
+/// What a look-up is told that finds nothing.
+pub fn miss() -> Refusal {
+    Refusal::new(Code::CacheMiss, "nothing is stored that answers this question; make the call")
+}
 
 /// All that is known of it.
 pub struct Cacheable {
@@ -22,6 +30,8 @@ pub struct Cacheable {
     pub errands: Errands,
     pub deadline: Instant,
     pub wish: Wish,
+    /// What it asks, where another call may have asked the same in other words.
+    pub asked: Option<Asked>,
 }
 
 impl Cacheable {
@@ -29,16 +39,17 @@ impl Cacheable {
     pub async fn told(mut self, connection: &Connection, trail: &mut Trail) -> Result<Told, End> {
         let live = &connection.worker.live;
         self.wish.passenger.allotted = self.deadline.saturating_duration_since(trail.began());
-        let (recalled, stale) = recall::recall(live, &self.wish, self.deadline, trail).await?;
+        let (recalled, stale) = self.recall(connection, trail).await?;
         let owners = (&*self.route, &*self.client);
         let failed = match recalled {
             Recalled::Found(found) => return Ok(self.found(connection, found)),
             Recalled::Landed(landed, body) => return Ok(Told::Shared(landed, body, self.wish.passenger.form)),
             Recalled::Begun(rider, head) => return Ok(Told::Rides(rider, head)),
             Recalled::Leads(rider) => {
-                let Self { running, route, client, shaped, errands, deadline, wish } = self;
+                let Self { running, route, client, shaped, errands, deadline, wish, asked } = self;
                 let worker = connection.worker.clone();
-                let lead = lead::Lead { worker, running, client, route, shaped, errands, deadline, wish, stale, rider };
+                let lead =
+                    lead::Lead { worker, running, client, route, shaped, errands, deadline, wish, asked, stale, rider };
                 return Ok(Told::Leads(Box::new(lead)));
             }
             Recalled::Failed(refusal) => refusal,
@@ -60,6 +71,37 @@ impl Cacheable {
             Softened::Answer(body) => Ok(Told::Whole(body, Outcome::UpstreamDegraded)),
             Softened::Stale(found) => Ok(Told::Kept(Box::new(found), self.running, self.route)),
             Softened::Error(refusal) => Err(refusal.into()),
+        }
+    }
+
+    /// Looks for its answer: to the very call, and where there is none, to the same question in other words.
+    async fn recall(
+        &mut self,
+        connection: &Connection,
+        trail: &mut Trail,
+    ) -> Result<(Recalled, Option<Arc<Stored>>), Refusal> {
+        let Self { running, route, client, deadline, wish, asked, .. } = self;
+        let request_id = trail.request_id.clone();
+        let (worker, owner) = (&connection.worker, wish.owner.as_ref());
+        let consult = Consult { worker, running, client, owner, request_id: &request_id, deadline: *deadline };
+        // Boxed, and begun only where nothing else is found.
+        let by_meaning =
+            asked.as_mut().map(|asked| -> ByMeaning<'_> { Box::pin(consult::look(&consult, route, asked)) });
+        recall::recall(&worker.live, (wish, by_meaning), *deadline, trail).await
+    }
+
+    /// Looks whether its answer is there, and goes no further.
+    pub async fn looked_up(mut self, connection: &Connection, trail: &mut Trail) -> Result<Told, End> {
+        self.wish.names.replay = None;
+        let Self { running, route, client, deadline, wish, asked, .. } = &mut self;
+        let request_id = trail.request_id.clone();
+        let (worker, owner) = (&connection.worker, wish.owner.as_ref());
+        let consult = Consult { worker, running, client, owner, request_id: &request_id, deadline: *deadline };
+        let by_meaning =
+            asked.as_mut().map(|asked| -> ByMeaning<'_> { Box::pin(consult::look(&consult, route, asked)) });
+        match recall::lookup(&worker.live, wish, by_meaning, trail).await {
+            Some(found) => Ok(self.found(connection, found)),
+            None => Err(miss().into()),
         }
     }
 

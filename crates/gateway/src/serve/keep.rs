@@ -14,6 +14,7 @@ use crate::forms;
 use crate::forms::Whole;
 use crate::kept::{self, Facts};
 use crate::live::Live;
+use crate::meaning::Asked;
 use crate::recall::{Found, Wish};
 use crate::running::Running;
 
@@ -26,6 +27,8 @@ pub struct Keeper<'a> {
     pub running: &'a Running,
     pub route: &'a Route,
     pub wish: &'a Wish,
+    /// What the call asks, where another call may ask the same in other words.
+    pub asked: Option<&'a Asked>,
     pub flight: &'a Flight,
 }
 
@@ -61,7 +64,11 @@ pub fn answer(keeper: &Keeper<'_>, complete: Complete) -> Landed {
         (keeper.wish.names.answer, whole.as_ref().filter(|whole| whole.may_store && in_one(&whole.body)))
     {
         let body = kept::write(&whole.body, &Facts { content_type: JSON, ..facts.clone() });
-        keeper.live.answers.put(key, Arc::new(keeper.stored(keeper.wish.kind, body)));
+        let stored = Arc::new(keeper.stored(keeper.wish.kind, body));
+        keeper.live.answers.put(key, stored.clone());
+        if let Some(asked) = keeper.asked.filter(|_| !whole.has_tool_calls) {
+            keeper.live.meanings.keep(asked, (key, &stored));
+        }
     }
     let leads_stream = matches!(keeper.flight.leader.form, Form::Stream { .. });
     for promise in keeper.flight.promises() {

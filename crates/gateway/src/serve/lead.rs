@@ -17,6 +17,7 @@ use crate::caller_io::Presence;
 use crate::degrade::Softened;
 use crate::flights::{Broken, End, Head, Rider};
 use crate::forms::{Gathering, Whole};
+use crate::meaning::Asked;
 use crate::pursue::Won;
 use crate::recall::Wish;
 use crate::refuse;
@@ -38,6 +39,8 @@ pub struct Lead {
     pub errands: Errands,
     pub deadline: Instant,
     pub wish: Wish,
+    /// What it asks, where another call may ask the same in other words.
+    pub asked: Option<Asked>,
     /// An expired answer, for the case that the upstreams fail.
     pub stale: Option<Arc<Stored>>,
     pub rider: Rider,
@@ -52,11 +55,22 @@ enum Answer {
 
 /// Leads a flight: sends it on its way, and waits for the leader's own answer.
 pub async fn lead(connection: &Connection, lead: Lead, mut trail: Trail) -> Result<Response<Reply>, Gone> {
-    let Lead { worker, running, client, route, shaped, errands, deadline, wish, stale, rider } = lead;
+    let Lead { worker, running, client, route, shaped, errands, deadline, wish, asked, stale, rider } = lead;
     trail.departed = Some(rider.flight.departed.clone());
     let (tell, told) = oneshot::channel();
-    let flight =
-        Flight { worker, running, client, route, shaped, errands, deadline, wish, stale, flight: rider.flight.clone() };
+    let flight = Flight {
+        worker,
+        running,
+        client,
+        route,
+        shaped,
+        errands,
+        deadline,
+        wish,
+        asked,
+        stale,
+        flight: rider.flight.clone(),
+    };
     spawn(async move {
         let underway = flight.flight.clone();
         let cockpit = Cockpit(flight);
@@ -92,6 +106,7 @@ struct Flight {
     errands: Errands,
     deadline: Instant,
     wish: Wish,
+    asked: Option<Asked>,
     stale: Option<Arc<Stored>>,
     flight: Arc<crate::flights::Flight>,
 }
@@ -268,6 +283,7 @@ impl Flight {
             running: &self.running,
             route: &self.route,
             wish: &self.wish,
+            asked: self.asked.as_ref(),
             flight: &self.flight,
         }
     }

@@ -57,6 +57,8 @@ mod repeats;
 #[cfg(test)]
 mod rerank;
 #[cfg(test)]
+mod semantic;
+#[cfg(test)]
 mod slots;
 #[cfg(test)]
 mod spending;

@@ -10,7 +10,7 @@ use quick_cache::sync::Cache;
 use quick_cache::{Lifecycle, OptionsBuilder, Weighter};
 use smallvec::SmallVec;
 
-use super::{Answers, Bounds, Holding, Key, Kind, Stats, Stored, Tier, Which};
+use super::{Answers, Bounds, Holding, Key, Kind, Page, Stats, Stored, Tier, Which};
 use crate::{Answer, Unreadable};
 
 /// Answers in memory alone: forgotten with the process.
@@ -156,7 +156,14 @@ impl Answers for InProcessAnswers {
     }
 
     fn put(&self, key: Key, stored: Arc<Stored>) {
-        self.keep(key, stored);
+        // What is for after a restart does not survive one here.
+        if stored.kind != Kind::Question {
+            self.keep(key, stored);
+        }
+    }
+
+    fn scan(&self, _: Kind, _: Option<u64>) -> Answer<Option<Page>> {
+        Answer::Ready(Some(Page::default()))
     }
 
     fn remove(&self, key: &Key) -> Answer<Result<bool, Unreadable>> {

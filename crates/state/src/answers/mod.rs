@@ -27,7 +27,8 @@ pub enum Kind {
     Vector,
     /// An answer kept for its `Idempotency-Key`.
     Replay,
-    /// A question, for matching by meaning.
+    /// A question, for matching by meaning: for whoever reads it back after a restart, and nobody before. So it is kept
+    /// where it survives one, and nowhere else.
     Question,
 }
 
@@ -148,6 +149,15 @@ impl Which {
     }
 }
 
+/// Some of what is kept.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Page {
+    /// In an order of the store's own.
+    pub found: Vec<(Key, Arc<Stored>)>,
+    /// Where the next page begins; `None` where this was the last.
+    pub next: Option<u64>,
+}
+
 /// How much may be kept, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bounds {
@@ -228,6 +238,10 @@ pub trait Answers: fmt::Debug + Send + Sync {
     /// Drops what was put before this was called, and says how much that was: each thing once. As with
     /// [`Answers::remove`].
     fn purge(&self, which: &Which) -> Answer<Result<u64, Unreadable>>;
+
+    /// A page of what is kept on disk of a kind: the first, or the one that begins at [`Page::next`]. For those who build
+    /// up at the start what they know of it. `None` while the disk is out, or has too much to do.
+    fn scan(&self, kind: Kind, from: Option<u64>) -> Answer<Option<Page>>;
 
     /// How it does: cheap.
     fn stats(&self) -> Stats;

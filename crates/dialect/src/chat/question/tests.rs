@@ -47,12 +47,12 @@ fn the_last_user_message_is_the_question() {
 #[test]
 fn what_the_caller_says_is_the_question_goes_first() {
     let ask = ask(&say("user", "Use this: lorem ipsum\n\nQuestion: Why?"), "");
-    let pattern = Regex::new(r"Question:\s*(.+)$").unwrap();
+    let pattern = Pattern::new(r"Question:\s*(.+)$").unwrap();
     let found = question(&ask, Some(" Why? "), Some(&pattern), None).unwrap();
     assert_eq!((found.text.as_str(), found.source), ("Why?", Source::Explicit));
     let found = question(&ask, None, Some(&pattern), None).unwrap();
     assert_eq!((found.text.as_str(), found.source), ("Why?", Source::Extracted));
-    let other = Regex::new(r"Frage: (.+)$").unwrap();
+    let other = Pattern::new(r"Frage: (.+)$").unwrap();
     let found = question(&ask, None, Some(&other), None).unwrap();
     assert_eq!(found.source, Source::Message);
     assert_eq!(question(&ask, Some("  "), None, None).unwrap().source, Source::Message);
@@ -64,7 +64,7 @@ fn the_message_of_an_explicit_or_extracted_question_is_left_out_whole() {
         ask(&[say("system", "Be brief."), say("user", &format!("{passage}\nQ: {question}"))].join(","), "")
     };
     let (one, other) = (with("lorem", "Why?"), with("ipsum dolor", "What for?"));
-    let pattern = Regex::new("Q: (.+)").unwrap();
+    let pattern = Pattern::new("Q: (.+)").unwrap();
     let explicit = |ask: &Ask, text: &str| around(ask, &question(ask, Some(text), None, None).unwrap());
     let extracted = |ask: &Ask| around(ask, &question(ask, None, Some(&pattern), None).unwrap());
     assert_eq!(explicit(&one, "Why?"), explicit(&other, "What for?"));

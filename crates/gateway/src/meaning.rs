@@ -1,0 +1,233 @@
+//! Questions that have been answered, by route: what the semantic cache searches among.
+//!
+//! A search runs on the worker that asks. What is added is added behind the traffic, by a thread of its own where one
+//! works: putting a vector among its neighbours takes longer than a call should wait.
+
+mod clerk;
+mod judge;
+mod rest;
+mod row;
+mod shelf;
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::mpsc::{SyncSender, TrySendError};
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use arc_swap::ArcSwap;
+use config::{CacheMode, Snapshot};
+use foldhash::HashMap;
+use rules::cache_key::KeyBuilder;
+use semantic::index::Partition;
+use state::Answers;
+use state::answers::{Key, Kind, Stored};
+use tokio::sync::Notify;
+
+use clerk::{Order, WAITING};
+pub use judge::{Judged, judge};
+pub use rest::{Rest, Trial};
+pub use shelf::{Candidate, Entry, Place, Shelf};
+
+/// What a call asks, and what may be stored with its answer.
+#[derive(Clone, Debug)]
+pub struct Asked {
+    /// Where its question stands.
+    pub place: Place,
+    /// The question.
+    pub text: Arc<str>,
+    /// Its vector, once that is known.
+    pub vector: Option<Arc<[f32]>>,
+}
+
+impl Asked {
+    /// A question among those that may share its answer.
+    #[must_use]
+    pub fn new(partition: Partition, text: &str) -> Self {
+        let hash = KeyBuilder::new("question text").part(dialect::embeddings::normalized(text).as_bytes()).finish();
+        let [half @ .., _, _, _, _, _, _, _, _, _, _, _, _, _, _, _, _] = hash;
+        Self { place: Place { partition, id: u128::from_le_bytes(half) }, text: text.into(), vector: None }
+    }
+}
+
+/// A stored answer to the same question.
+#[derive(Debug)]
+pub struct Match {
+    /// The question that it was given to.
+    pub candidate: Candidate,
+    /// The answer.
+    pub stored: Arc<Stored>,
+    /// It is written down that it would have been served, and no more.
+    pub is_shadow: bool,
+}
+
+/// What was kept before the start waits so long where there is more to be kept than is done.
+const PAUSE: Duration = Duration::from_millis(5);
+/// After so long a disk that is out is asked again, and so often before it is given up.
+const AGAIN: Duration = Duration::from_secs(1);
+const MOST_TRIES: u32 = 60;
+
+/// Every route's questions.
+#[derive(Debug)]
+pub struct Meanings {
+    answers: Arc<dyn Answers>,
+    shelves: ArcSwap<HashMap<Arc<str>, Arc<Shelf>>>,
+    clerk: OnceLock<SyncSender<Order>>,
+    /// The words that questions are compared by are at hand.
+    is_ready: Arc<AtomicBool>,
+    lost: AtomicU64,
+    /// A route has begun to match by meaning.
+    news: Notify,
+}
+
+impl Meanings {
+    pub(crate) fn new(answers: Arc<dyn Answers>) -> Self {
+        Self {
+            answers,
+            shelves: ArcSwap::default(),
+            clerk: OnceLock::new(),
+            is_ready: Arc::new(AtomicBool::new(true)),
+            lost: AtomicU64::new(0),
+            news: Notify::new(),
+        }
+    }
+
+    /// Makes room for the routes of a configuration that match by meaning, and forgets those of others.
+    pub(crate) fn bind(&self, snapshot: &Snapshot) {
+        let matching = || snapshot.routes.iter().filter(|route| route.cache.mode == CacheMode::Semantic);
+        let most = share(snapshot) / (matching().count() as u64).max(1);
+        let before = self.shelves.load();
+        let shelf = |route: &Arc<str>| {
+            let shelf = before.get(route).cloned().unwrap_or_default();
+            shelf.hold_within(most);
+            (route.clone(), shelf)
+        };
+        let shelves: HashMap<_, _> = matching().map(|route| shelf(&route.name)).collect();
+        let is_wanted = !shelves.is_empty();
+        let has_news = shelves.keys().any(|route| !before.contains_key(route));
+        self.shelves.store(Arc::new(shelves));
+        if has_news {
+            self.news.notify_one();
+        }
+        if let (true, Some(clerk)) = (is_wanted, self.clerk.get()) {
+            // With a full queue there is work that needs them too.
+            let _ = clerk.try_send(Order::Warm);
+        }
+    }
+
+    /// The questions of a route that matches by meaning; `None` too while they cannot be compared yet.
+    #[must_use]
+    pub fn of(&self, route: &str) -> Option<Arc<Shelf>> {
+        self.shelves.load().get(route).filter(|_| self.is_ready.load(Relaxed)).cloned()
+    }
+
+    /// How many questions of a route there are; `None` where it does not match by meaning.
+    #[must_use]
+    pub fn count(&self, route: &str) -> Option<usize> {
+        self.shelves.load().get(route).map(|shelf| shelf.count())
+    }
+
+    /// Questions that were not kept, since more came than could be put among the others.
+    #[must_use]
+    pub fn lost(&self) -> u64 {
+        self.lost.load(Relaxed)
+    }
+
+    /// From now on a thread of its own keeps what is to be kept.
+    ///
+    /// # Errors
+    /// The system's, when no thread can be had.
+    pub fn employ(&self) -> std::io::Result<()> {
+        let (orders, work) = std::sync::mpsc::sync_channel(WAITING);
+        self.is_ready.store(false, Relaxed);
+        let (answers, is_ready) = (self.answers.clone(), self.is_ready.clone());
+        let thread = std::thread::Builder::new().name("questions".to_owned());
+        thread.spawn(move || clerk::work(&answers, &is_ready, &work))?;
+        if !self.shelves.load().is_empty() {
+            // The queue is new.
+            let _ = orders.try_send(Order::Warm);
+        }
+        // Only once in the process.
+        let _ = self.clerk.set(orders);
+        Ok(())
+    }
+
+    /// Keeps a question of a route, whose answer has been stored under a key.
+    pub fn keep(&self, asked: &Asked, answer: (Key, &Stored)) {
+        let (Some(vector), (key, stored)) = (&asked.vector, answer) else { return };
+        let Some(shelf) = self.shelves.load().get(&stored.route).cloned() else { return };
+        let entry = Entry { text: asked.text.clone(), answer: key, expires: stored.expires };
+        let row = Some(row::stored(asked.place, (&entry, vector), stored));
+        self.order(Order::Keep { shelf, place: asked.place, entry, vector: vector.clone(), row });
+    }
+
+    /// Takes up what was kept before, at the start and whenever a route begins to match by meaning, for ever.
+    pub async fn keep_taking_up(&self) {
+        loop {
+            self.news.notified().await;
+            self.take_all_up().await;
+        }
+    }
+
+    /// Page by page; what is asked meanwhile finds what is there so far.
+    async fn take_all_up(&self) {
+        let (mut from, mut tries) = (None, 0);
+        while tries < MOST_TRIES {
+            let Some(page) = self.answers.scan(Kind::Question, from).await else {
+                tries += 1;
+                tokio::time::sleep(AGAIN).await;
+                continue;
+            };
+            for (key, stored) in &page.found {
+                self.take_up(*key, stored).await;
+            }
+            from = page.next;
+            if from.is_none() {
+                return;
+            }
+        }
+        tracing::warn!("what was asked before the start is not matched: the cache on disk cannot be read");
+    }
+
+    async fn take_up(&self, key: Key, stored: &Stored) {
+        let Some(shelf) = self.shelves.load().get(&stored.route).cloned() else { return };
+        let Some((place, entry, vector)) = row::read(stored).filter(|(place, ..)| row::key(*place) == key) else {
+            return;
+        };
+        // What has been asked since the start is newer.
+        if shelf.known(place).is_some() {
+            return;
+        }
+        let mut order = Order::Keep { shelf, place, entry, vector: vector.into(), row: None };
+        loop {
+            let Some(clerk) = self.clerk.get() else { return clerk::carry_out(&*self.answers, order) };
+            match clerk.try_send(order) {
+                Err(TrySendError::Full(again)) => order = again,
+                Ok(()) | Err(TrySendError::Disconnected(_)) => return,
+            }
+            // What is asked now goes first.
+            tokio::time::sleep(PAUSE).await;
+        }
+    }
+
+    /// Forgets a question whose answer is gone, unless it has been answered anew since.
+    pub fn forget(&self, shelf: &Shelf, place: Place, answer: &Key) {
+        if shelf.remove(place, answer) {
+            // It is found damaged, or without an answer, once more where this comes to nothing.
+            drop(self.answers.remove(&row::key(place)));
+        }
+    }
+
+    fn order(&self, order: Order) {
+        let Some(clerk) = self.clerk.get() else { return clerk::carry_out(&*self.answers, order) };
+        if let Err(TrySendError::Full(_) | TrySendError::Disconnected(_)) = clerk.try_send(order) {
+            self.lost.fetch_add(1, Relaxed);
+        }
+    }
+}
+
+/// What of `cache.memory` is for questions and their vectors: half of it, where a route matches by meaning.
+#[must_use]
+pub fn share(snapshot: &Snapshot) -> u64 {
+    let is_matching = snapshot.routes.iter().any(|route| route.cache.mode == CacheMode::Semantic);
+    if is_matching { snapshot.general.cache.memory / 2 } else { 0 }
+}

@@ -1,0 +1,59 @@
+//! What a call asks, where another call may have asked the same in other words.
+
+use base::{Endpoint, Refusal};
+use config::{MultiTurn, Route, Semantic, Snapshot};
+use dialect::{Ask, chat};
+use http::HeaderMap;
+use semantic::index::Partition;
+
+use super::{Wish, surroundings};
+use crate::head;
+use crate::meaning::Asked;
+
+/// What a call asks; `None` where its answer is not shared by meaning: by its route, its caller, or what it is.
+///
+/// # Errors
+/// `invalid_request` for a header that cannot be read.
+pub fn asked(
+    (snapshot, route): (&Snapshot, &Route),
+    headers: &HeaderMap,
+    (ask, first): (&Ask, Option<usize>),
+    wish: &Wish,
+) -> Result<Option<Asked>, Refusal> {
+    let query = head::query(headers)?;
+    let Some(terms) = route.cache.semantic.as_deref() else { return Ok(None) };
+    if !wish.may_look || ask.endpoint != Endpoint::Chat {
+        return Ok(None);
+    }
+    let explicit = query.as_deref().or(ask.query.as_deref());
+    let retrieval = route.context.as_ref().and_then(|context| context.retrieval.as_ref());
+    let Ok(question) = chat::question(ask, explicit, terms.question.as_ref(), retrieval) else { return Ok(None) };
+    let is_turned_down = question.has_other_turns && terms.multi_turn == MultiTurn::Bypass;
+    let is_free = question.temperature.is_some_and(|temperature| temperature > terms.max_temperature);
+    if is_turned_down || is_free {
+        return Ok(None);
+    }
+    let partition = partition((snapshot, route, terms), (ask, first), &question, wish);
+    Ok(partition.map(|partition| Asked::new(partition, &question.text)))
+}
+
+/// All that decides the answer beside the question, and by what questions are compared.
+fn partition(
+    (snapshot, route, terms): (&Snapshot, &Route, &Semantic),
+    (ask, first): (&Ask, Option<usize>),
+    question: &chat::Question,
+    wish: &Wish,
+) -> Option<Partition> {
+    let embedding = snapshot.routes.iter().find(|route| route.name == terms.route)?;
+    let models: smallvec::SmallVec<[&[u8]; 4]> =
+        embedding.upstreams.iter().map(|upstream| upstream.label.as_bytes()).collect();
+    // Vectors of two spaces are not to be compared.
+    let space = embedding.vector_space()?;
+    surroundings("question", snapshot.general.environment.as_bytes(), route, wish, first)
+        .part(embedding.name.as_bytes())
+        .part(space.as_bytes())
+        .list(models.into_iter())
+        .content(|sink| ask.around_question(question, sink))
+        .ok()
+        .map(|builder| Partition(builder.finish()))
+}

@@ -1,0 +1,506 @@
+//! The same question in other words: what is found by its meaning, what is not, and what that costs.
+
+use std::time::Duration;
+
+use base::Clock;
+use serde_json::{Value, json};
+use testkit::{Answer, Ask, Host, Reply, Script, chat, story};
+
+use crate::stage::{Stage, pleasant};
+
+/// A route that matches by meaning, its embedder at host `e`, a reranker at `r` and a judge at `j`.
+fn config(semantic: &str, more: &str) -> String {
+    format!(
+        r#"
+providers:
+  - {{ name: a, base_url: "http://a/v1", api_key: sk-a-secret }}
+  - {{ name: e, base_url: "http://e/v1" }}
+  - {{ name: r, base_url: "http://r/v1", protocol: cohere }}
+  - {{ name: j, base_url: "http://j/v1" }}
+routes:
+  - name: chat
+    upstreams: [{{ provider: a, model: model-a }}]
+    cache: {{ mode: semantic, semantic: {{ route: emb, threshold: 0.9{semantic} }} }}
+    {more}
+  - {{ name: emb, match: {{ path: /v1/embeddings }}, upstreams: [{{ provider: e, model: embed }}] }}
+  - {{ name: rank, match: {{ path: /v1/rerank }}, upstreams: [{{ provider: r, model: rank }}] }}
+  - {{ name: judge, upstreams: [{{ provider: j, model: small }}] }}
+clients:
+  - {{ name: app, keys: [sk-app], routes: [chat] }}
+  - {{ name: other, keys: [sk-other], routes: [chat] }}
+"#
+    )
+}
+
+/// An embedder for which every text is the same.
+fn indifferent() -> Script {
+    Script::by(|_| vector(&[1.0, 0.0]))
+}
+
+fn vector(numbers: &[f32]) -> Reply {
+    Reply::json(json!({
+        "object": "list", "model": "embed", "data": [{ "object": "embedding", "index": 0, "embedding": numbers }],
+        "usage": { "prompt_tokens": 4, "total_tokens": 4 },
+    }))
+}
+
+/// A unit vector so near to `[1, 0]`.
+fn near(cosine: f32) -> Reply {
+    vector(&[cosine, (1.0 - cosine * cosine).sqrt()])
+}
+
+/// A stage whose upstream says what it was asked.
+fn stage(semantic: &str) -> (Stage, Host, Host) {
+    let stage = Stage::set(&config(semantic, ""));
+    let a = stage.host("a", pleasant());
+    let e = stage.host("e", indifferent());
+    (stage, a, e)
+}
+
+const ASKED: &str = "How do I reset my password?";
+const AGAIN: &str = "How can I reset my password?";
+
+fn ask(question: &str) -> Ask {
+    chat("chat").system("Be brief.").user(question)
+}
+
+fn cache(answer: &Answer) -> &str {
+    answer.header("x-mai-cache").unwrap_or_default()
+}
+
+async fn caches(stage: &Stage, ask: Ask) -> String {
+    let answer = stage.ask(ask).await;
+    assert_eq!(answer.status, 200, "{}", answer.text());
+    cache(&answer).to_owned()
+}
+
+fn looked_up(stage: &Stage, result: &str) -> f64 {
+    stage.metric(&format!(r#"mai_cache_lookups_total{{cache="semantic",result="{result}",route="chat"}}"#))
+}
+
+fn refused(stage: &Stage, guard: &str) -> f64 {
+    stage.metric(&format!(r#"mai_cache_guard_refusals_total{{guard="{guard}",route="chat"}}"#))
+}
+
+#[test]
+fn the_same_question_in_other_words_is_answered_by_what_was_stored() {
+    story(async {
+        let (stage, a, e) = stage("");
+        e.play(Script::by(|request| match request.field("input").and_then(Value::as_str) {
+            Some(AGAIN) => near(0.97),
+            _ => vector(&[1.0, 0.0]),
+        }));
+        let first = stage.ask(ask(ASKED)).await;
+        assert_eq!((cache(&first), first.header("x-mai-cache-similarity")), ("miss", None));
+        tokio::time::sleep(Duration::from_secs(7)).await;
+        let second = stage.ask(ask(AGAIN)).await;
+        assert_eq!((cache(&second), second.header("x-mai-cache-similarity")), ("semantic", Some("0.9700")));
+        assert_eq!((second.header("age"), second.header("x-mai-attempts")), (Some("7"), Some("0")));
+        assert_eq!((&first.body, first.header("x-mai-cache-id")), (&second.body, second.header("x-mai-cache-id")));
+        assert_eq!(second.header("x-mai-upstream"), Some("a/model-a"));
+        assert_eq!((a.calls().len(), e.calls().len()), (1, 2));
+        let line = stage.last_line().await;
+        assert_eq!(
+            (&line["cache"], &line["tokens_in"], &line["attempts"]),
+            (&json!("semantic"), &json!(null), &json!([]))
+        );
+        assert_eq!(line["matched"].as_str(), first.header("x-mai-cache-id"));
+        assert_eq!(line["similarity"].to_string(), "0.9700");
+        assert_eq!((looked_up(&stage, "hit"), looked_up(&stage, "miss")), (1.0, 1.0));
+        assert!(stage.metric(r#"mai_tokens_saved_total{client="app",route="chat"}"#) > 0.0);
+        assert_eq!(
+            stage.metric(r#"mai_tokens_total{client="unknown",kind="prompt",route="emb"}"#),
+            8.0,
+            "to no client"
+        );
+        assert_eq!(stage.metric(r#"mai_upstream_attempts_total{outcome="ok",route="emb",upstream="e/embed"}"#), 2.0);
+    });
+}
+
+#[test]
+fn what_decides_beside_the_question_must_be_the_same() {
+    let image = json!({"role": "user", "content": [
+        {"type": "text", "text": AGAIN}, {"type": "image_url", "image_url": {"url": "data:image/png;base64,AA=="}},
+    ]});
+    let again = || ask(AGAIN);
+    let turned = chat("chat").system("Be brief.").user("Hello").message(json!({"role": "assistant", "content": "Hi"}));
+    for (what, changed) in [
+        ("system prompt", chat("chat").system("Be verbose.").user(AGAIN)),
+        ("tools", again().with("tools", json!([{"type": "function", "function": {"name": "f"}}]))),
+        ("tool_choice", again().with("tool_choice", "none")),
+        ("response_format", again().with("response_format", json!({"type": "json_object"}))),
+        ("temperature", again().with("temperature", 0.1)),
+        ("max_tokens", again().with("max_tokens", 400)),
+        ("an earlier turn", turned.user(AGAIN)),
+        ("n", again().with("n", 2)),
+        ("an unknown field", again().with("a_field_of_tomorrow", 1)),
+        ("kb_version", again().header("x-mai-kb-version", "2")),
+        ("an image", chat("chat").system("Be brief.").message(image.clone())),
+    ] {
+        story(async {
+            let (stage, a, _) = stage("");
+            stage.ask(ask(ASKED)).await;
+            let answer = stage.ask(changed.clone()).await;
+            assert_eq!((answer.status, cache(&answer)), (200, "miss"), "{what}");
+            assert_eq!(a.calls().len(), 2, "{what}");
+            assert_eq!(caches(&stage, again()).await, "semantic", "with nothing changed");
+        });
+    }
+}
+
+#[test]
+fn callers_do_not_lower_the_threshold() {
+    story(async {
+        let (stage, _, e) = stage("");
+        stage.ask(ask(ASKED)).await;
+        e.play(near(0.89));
+        let asked = ask(AGAIN).with("mai", json!({"threshold": 0.1, "cache": {"threshold": 0.1}}));
+        let asked = asked.header("x-mai-cache-similarity", "0.1").header("x-mai-cache-threshold", "0.1");
+        assert_eq!(caches(&stage, asked).await, "miss");
+    });
+}
+
+#[test]
+fn different_questions_with_equal_vectors_are_refused_by_guards() {
+    for (one, two, guard) in [
+        ("How do I enable 2FA?", "How do I disable 2FA?", "negation"),
+        ("如何启用双重验证?", "如何禁用双重验证?", "action"),
+        ("从北京到上海的差旅标准是什么?", "从上海到北京的差旅标准是什么?", "direction"),
+        ("可以报销打车费吗?", "不可以报销打车费吗?", "negation"),
+        ("What changed in version 2.1?", "What changed in version 2.2?", "version"),
+    ] {
+        story(async {
+            let (stage, a, _) = stage("");
+            stage.ask(ask(one)).await;
+            assert_eq!(caches(&stage, ask(two)).await, "miss", "{two}");
+            assert_eq!(a.calls().len(), 2);
+            assert_eq!(looked_up(&stage, "refused"), 1.0);
+            let metrics = stage.metrics();
+            let line = metrics.lines().find(|line| line.starts_with("mai_cache_guard_refusals_total{"));
+            assert!(line.is_some_and(|line| line.contains(guard)), "{two}: {line:?}");
+        });
+    }
+}
+
+#[test]
+fn a_match_stands_above_every_different_question_by_the_margin() {
+    for (cosine, margin, found) in [
+        (0.97, "", "semantic"),
+        (0.99, "", "miss"),
+        (0.99, ", margin: 0", "semantic"),
+        (0.97, ", margin: 0.05", "miss"),
+    ] {
+        story(async {
+            let (stage, _, e) = stage(margin);
+            e.play(Script::by(move |request| match request.field("input").and_then(Value::as_str) {
+                Some("How do I change my username?") => near(cosine),
+                _ => vector(&[1.0, 0.0]),
+            }));
+            stage.ask(ask(ASKED)).await;
+            stage.ask(ask("How do I change my username?")).await;
+            assert_eq!(caches(&stage, ask(AGAIN)).await, found, "{cosine}{margin}");
+            assert_eq!(refused(&stage, "margin"), f64::from(u8::from(found == "miss")));
+        });
+    }
+}
+
+#[test]
+fn the_very_question_is_known_without_its_vector() {
+    story(async {
+        let stage = Stage::set(&config("", "context: { retrieval: { tag: context } }"));
+        let (a, e) = (stage.host("a", pleasant()), stage.host("e", indifferent()));
+        let with = |passage: &str, question: &str| ask(&format!("<context>{passage}</context>{question}"));
+        stage.ask(with("one", ASKED)).await;
+        e.play(Reply::status(500));
+        let answer = stage.ask(with("two", ASKED)).await;
+        assert_eq!((cache(&answer), answer.header("x-mai-cache-similarity")), ("semantic", Some("1.0000")));
+        assert_eq!((a.calls().len(), e.calls().len()), (1, 1));
+    });
+}
+
+#[test]
+fn callers_and_patterns_say_which_the_question_is() {
+    story(async {
+        let stage = Stage::set(&config(", question: 'Question: (.*)'", ""));
+        let a = stage.host("a", pleasant());
+        stage.host("e", indifferent());
+        let prompt = |passage: &str, question: &str| ask(&format!("Read this: {passage}\n\nQuestion: {question}"));
+        stage.ask(prompt("one", ASKED)).await;
+        assert_eq!(caches(&stage, prompt("two", AGAIN)).await, "semantic");
+        let told = prompt("three", AGAIN).with("mai", json!({"query": "How can I reset my password"}));
+        assert_eq!(caches(&stage, told).await, "semantic");
+        let header = prompt("four", AGAIN).header("x-mai-query", "How%20can%20I%20reset%20my%20password");
+        assert_eq!(caches(&stage, header).await, "semantic");
+        let other = prompt("five", AGAIN).header("x-mai-query", "How%20do%20I%20change%20my%20username%3F");
+        assert_eq!(caches(&stage, other).await, "miss");
+        let unread = stage.ask(prompt("six", AGAIN).header("x-mai-query", "%ff")).await;
+        assert_eq!((unread.status, unread.json()["error"]["param"].as_str()), (400, Some("x-mai-query")));
+        assert_eq!(a.calls().len(), 2);
+    });
+}
+
+#[test]
+fn a_match_serves_streaming_and_other_callers_alike() {
+    story(async {
+        let (stage, a, _) = stage("");
+        let streamed = stage.ask(ask(ASKED).stream()).await;
+        let whole = stage.ask(ask(AGAIN)).await;
+        assert_eq!((cache(&whole), whole.said()), ("semantic", streamed.said()));
+        let again = stage.ask(ask("How could I reset my password?").stream().usage()).await;
+        assert_eq!((cache(&again), again.said()), ("semantic", streamed.said()));
+        assert!(again.events().is_done());
+        assert_eq!(a.calls().len(), 1);
+    });
+}
+
+#[test]
+fn a_client_matches_its_own_questions_alone_unless_it_shares() {
+    for (scope, seen) in [("client", "miss"), ("route", "semantic")] {
+        story(async {
+            let shared = config("", "").replace("mode: semantic,", &format!("mode: semantic, scope: {scope},"));
+            let stage = Stage::set(&shared);
+            stage.host("a", pleasant());
+            stage.host("e", indifferent());
+            stage.ask(ask(ASKED)).await;
+            let other = stage.caller().ask(&ask(AGAIN).key("sk-other")).await;
+            assert_eq!(cache(&other), seen, "{scope}");
+        });
+    }
+}
+
+#[test]
+fn a_shadow_serves_nothing_and_says_what_it_would_have() {
+    story(async {
+        let (stage, a, _) = stage(", shadow: true");
+        let first = stage.ask(ask(ASKED)).await;
+        let second = stage.ask(ask(AGAIN)).await;
+        assert_eq!((cache(&second), second.header("x-mai-cache-similarity")), ("miss", None));
+        assert_eq!(a.calls().len(), 2);
+        assert_eq!((looked_up(&stage, "shadow"), looked_up(&stage, "hit")), (1.0, 0.0));
+        let line = stage.last_line().await;
+        assert_eq!((line["matched"].as_str(), &line["cache"]), (first.header("x-mai-cache-id"), &json!("miss")));
+        assert!(!stage.log_text().contains("password"), "no text of anybody's");
+    });
+}
+
+#[test]
+fn another_model_may_be_asked_whether_a_match_is_one() {
+    let score = |score: f64| Reply::json(json!({"results": [{"index": 0, "relevance_score": score}]}));
+    for (route, host, reply, found) in [
+        ("rank", "r", score(0.95), "semantic"),
+        ("rank", "r", score(0.5), "miss"),
+        ("rank", "r", Reply::status(500), "miss"),
+        ("judge", "j", Reply::say(["Yes", "."]), "semantic"),
+        ("judge", "j", Reply::say(["no"]), "miss"),
+        ("judge", "j", Reply::say(["yes and no"]), "miss"),
+        ("judge", "j", Reply::hang(), "miss"),
+    ] {
+        story(async {
+            let (stage, _, _) = stage(&format!(", verify: {{ route: {route} }}"));
+            let verifier = stage.host(host, reply.clone());
+            stage.ask(ask(ASKED)).await;
+            assert!(verifier.calls().is_empty());
+            assert_eq!(caches(&stage, ask(AGAIN)).await, found, "{route} {reply:?}");
+            assert!(!verifier.calls().is_empty());
+        });
+    }
+}
+
+#[test]
+fn a_sick_embedder_costs_no_more_than_the_timeout_and_nothing_for_long() {
+    for sick in [Reply::hang(), Reply::status(500), Reply::json(json!({"data": []}))] {
+        story(async {
+            let (stage, a, e) = stage("");
+            e.play(sick.clone());
+            let began = Clock.now();
+            for round in 0..10 {
+                let answer = stage.ask(ask(&format!("How do I reset password {round}?"))).await;
+                assert_eq!((answer.status, cache(&answer)), (200, "miss"));
+            }
+            let took = Clock.now() - began;
+            assert!(took < Duration::from_millis(3 * 300 + 100), "{took:?} {sick:?}");
+            assert_eq!((a.calls().len(), looked_up(&stage, "error")), (10, 10.0));
+            e.play(indifferent());
+            tokio::time::sleep(Duration::from_secs(61)).await;
+            assert_eq!(caches(&stage, ask(ASKED)).await, "miss");
+            assert_eq!(caches(&stage, ask(AGAIN)).await, "semantic", "well again");
+        });
+    }
+}
+
+#[test]
+fn a_caller_in_a_hurry_waits_no_longer_than_it_may() {
+    story(async {
+        let (stage, _, e) = stage("");
+        stage.ask(ask(ASKED)).await;
+        e.play(Reply::hang());
+        let began = Clock.now();
+        let answer = stage.ask(ask(AGAIN).header("x-mai-timeout-ms", "100")).await;
+        assert_eq!(answer.status, 504);
+        assert!(Clock.now() - began < Duration::from_millis(150));
+        assert_eq!(looked_up(&stage, "error"), 0.0, "that says nothing about the embedder");
+    });
+}
+
+#[test]
+fn answers_that_are_gone_are_matched_no_more() {
+    story(async {
+        let ttl = config("", "").replace("mode: semantic,", "mode: semantic, ttl: 60s,");
+        let stage = Stage::set(&ttl);
+        let a = stage.host("a", pleasant());
+        stage.host("e", indifferent());
+        let id = stage.ask(ask(ASKED)).await.header("x-mai-cache-id").unwrap().to_owned();
+        assert_eq!(stage.live.answers.remove(&id.parse().unwrap()).await, Ok(true));
+        assert_eq!(caches(&stage, ask(AGAIN)).await, "miss", "removed");
+        tokio::time::sleep(Duration::from_secs(61)).await;
+        assert_eq!(caches(&stage, ask("How could I reset my password?")).await, "miss", "expired");
+        stage.live.kb_versions.set("chat".into(), Some("2".into())).await.unwrap();
+        assert_eq!(caches(&stage, ask("How should I reset my password?")).await, "miss", "another knowledge base");
+        assert_eq!(caches(&stage, ask("How could I reset my password?")).await, "semantic");
+        assert_eq!(a.calls().len(), 4);
+    });
+}
+
+#[test]
+fn another_embedder_never_meets_the_old_ones_vectors() {
+    story(async {
+        let (stage, _, _) = stage("");
+        stage.ask(ask(ASKED)).await;
+        stage.reload(&config("", "").replace("model: embed", "model: embed-2"));
+        assert_eq!(caches(&stage, ask(AGAIN)).await, "miss");
+        assert_eq!(caches(&stage, ask("How could I reset my password?")).await, "semantic");
+    });
+}
+
+#[test]
+fn answers_that_call_tools_are_for_the_very_call_alone() {
+    story(async {
+        let (stage, a, _) = stage("");
+        a.play(Reply::json(
+            json!({"model": "model-a", "choices": [{"index": 0, "finish_reason": "tool_calls", "message": {
+                "role": "assistant", "content": null,
+                "tool_calls": [{"id": "c", "type": "function", "function": {"name": "f", "arguments": "{}"}}],
+            }}]}),
+        ));
+        stage.ask(ask(ASKED)).await;
+        assert_eq!(caches(&stage, ask(ASKED)).await, "hit");
+        assert_eq!(caches(&stage, ask(AGAIN)).await, "miss");
+    });
+}
+
+#[test]
+fn calls_that_are_not_to_be_matched_are_not() {
+    story(async {
+        let (stage, _, e) = stage("");
+        stage.ask(ask(ASKED)).await;
+        let calls = e.calls().len();
+        assert_eq!(caches(&stage, ask(AGAIN).with("temperature", 0.7)).await, "miss");
+        assert_eq!(caches(&stage, ask(AGAIN).header("cache-control", "no-store")).await, "bypass");
+        assert_eq!(caches(&stage, ask(AGAIN).header("cache-control", "no-cache")).await, "bypass");
+        assert_eq!(e.calls().len(), calls, "nobody is asked for a vector");
+    });
+    story(async {
+        let (stage, _, _) = stage(", multi_turn: exact, max_temperature: 1");
+        let turned = |question: &str| {
+            let before = chat("chat").user("Hello").message(json!({"role": "assistant", "content": "Hi"}));
+            before.user(question).with("temperature", 0.7)
+        };
+        stage.ask(turned(ASKED)).await;
+        assert_eq!(caches(&stage, turned(AGAIN)).await, "semantic");
+    });
+}
+
+#[test]
+fn a_match_is_served_to_a_client_whose_quota_is_spent() {
+    story(async {
+        let spent = config("", "").replace("keys: [sk-app],", "keys: [sk-app], quota: { tokens: 200, per: day },");
+        let stage = Stage::set(&spent);
+        stage.host(
+            "a",
+            Reply::say(["from a"]).usage(json!({"prompt_tokens": 150, "completion_tokens": 50, "total_tokens": 200})),
+        );
+        stage.host("e", indifferent());
+        assert_eq!(caches(&stage, ask(ASKED).with("max_tokens", 20)).await, "miss");
+        assert_eq!(caches(&stage, ask(AGAIN).with("max_tokens", 20)).await, "semantic");
+        let refused = stage.ask(ask("How do I change my username?")).await;
+        assert_eq!(refused.code().as_deref(), Some("insufficient_quota"));
+    });
+}
+
+/// A look-up before a call.
+fn lookup(query: &str) -> Ask {
+    let body = json!({"model": "chat", "query": query, "messages": [{"role": "system", "content": "Be brief."}]});
+    chat("chat").path("/v1/cache/lookup").body(body.to_string())
+}
+
+#[test]
+fn an_application_asks_before_it_retrieves_and_finds_what_the_call_has_stored() {
+    story(async {
+        let stage = Stage::set(&config("", "limit: { qps: 100 }"));
+        let (a, e) = (stage.host("a", pleasant()), stage.host("e", indifferent()));
+        let before = stage.ask(lookup(ASKED)).await;
+        assert_eq!((before.status, before.code().as_deref()), (404, Some("cache_miss")));
+        assert_eq!((cache(&before), before.header("x-should-retry")), ("miss", Some("false")));
+        let line = stage.last_line().await;
+        assert_eq!((&line["outcome"], &line["code"]), (&json!("ok"), &json!("cache_miss")));
+        // Then it retrieves, ranks, and makes the call, whose question it names.
+        let prompt = format!("Answer from this: lorem ipsum\n\n{ASKED}");
+        let call = stage.ask(ask(&prompt).with("mai", json!({"query": ASKED}))).await;
+        assert_eq!((call.status, cache(&call)), (200, "miss"));
+        assert_eq!(e.calls().len(), 1, "its vector was there already");
+        let again = stage.ask(lookup(AGAIN)).await;
+        assert_eq!((again.status, cache(&again)), (200, "semantic"));
+        assert_eq!((&again.body, again.header("x-mai-cache-id")), (&call.body, call.header("x-mai-cache-id")));
+        assert_eq!(again.header("x-ratelimit-limit-requests"), Some("100"));
+        let very = stage.ask(lookup(ASKED)).await;
+        assert_eq!((very.status, very.header("x-mai-cache-similarity")), (200, Some("1.0000")));
+        let other = stage.ask(lookup("How do I change my username?")).await;
+        assert_eq!(other.status, 404);
+        assert_eq!(a.calls().len(), 1, "no look-up makes a call");
+        let repeats = stage.metric(r#"mai_repeated_requests_total{client="app"}"#);
+        assert_eq!(repeats, 0.0, "a look-up is no repeat of the call");
+    });
+}
+
+#[test]
+fn a_look_up_streams_and_finds_the_very_call_too() {
+    story(async {
+        let (stage, _, _) = stage("");
+        let call = stage.ask(ask(ASKED)).await;
+        let body = json!({"model": "chat", "query": ASKED, "stream": true, "messages": [
+            {"role": "system", "content": "Be brief."}, {"role": "user", "content": ASKED},
+        ]});
+        let found = stage.ask(chat("chat").path("/cache/lookup/").body(body.to_string())).await;
+        assert_eq!((cache(&found), found.said()), ("hit", call.said()));
+        assert!(found.events().is_done());
+    });
+}
+
+#[test]
+fn look_ups_are_refused_as_calls_are() {
+    story(async {
+        let (stage, _, e) = stage("");
+        let refused = async |ask: Ask| {
+            let answer = stage.ask(ask).await;
+            (answer.status, answer.code().unwrap_or_default())
+        };
+        let body = |body: Value| chat("chat").path("/v1/cache/lookup").body(body.to_string());
+        assert_eq!(refused(body(json!({"model": "chat"}))).await, (400, "invalid_request".to_owned()));
+        assert_eq!(refused(body(json!({"model": "none", "query": "Why?"}))).await, (404, "model_not_found".to_owned()));
+        assert_eq!(
+            refused(body(json!({"model": "judge", "query": "Why?"}))).await,
+            (403, "route_not_allowed".to_owned())
+        );
+        assert_eq!(refused(lookup(ASKED).method("GET")).await.0, 405);
+        let nobody = stage.caller().ask(&lookup(ASKED).key("sk-nobody")).await;
+        assert_eq!(nobody.status, 401);
+        assert!(e.calls().is_empty());
+    });
+    story(async {
+        let plain = config("", "").replace("cache: { mode: semantic", "cache: { mode: exact");
+        let stage = Stage::set(&plain);
+        stage.host("a", pleasant());
+        stage.ask(ask(ASKED)).await;
+        assert_eq!(stage.ask(lookup(AGAIN)).await.status, 404, "without matching by meaning");
+    });
+}
