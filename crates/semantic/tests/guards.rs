@@ -144,6 +144,20 @@ fn who_does_it_and_to_whom_is_told_by_voice_and_case_too() {
 }
 
 #[test]
+fn a_verb_is_not_its_reverse() {
+    for (a, b) in [
+        ("怎么订会员", "怎么退订会员"),
+        ("怎么用这张卡", "怎么停用这张卡"),
+        ("怎么锁屏幕", "怎么解锁屏幕"),
+        ("忘带身份证能坐飞机吗", "带身份证能坐飞机吗"),
+        ("How do I book a room?", "How do I overbook a room?"),
+    ] {
+        assert!(verdict(a, b).is_err(), "{a} / {b}");
+    }
+    assert_eq!(verdict("如何查成绩", "成绩怎么查询"), Ok(()));
+}
+
+#[test]
 fn a_story_before_the_question_counts_where_it_may_decide() {
     for (told, asked, same) in [
         ("昨天系统更新了，请问打印机驱动怎么重新安装", "怎样重新安装打印机驱动", true),

@@ -34,6 +34,8 @@ pub enum Kind {
     Count,
     /// How long.
     Duration,
+    /// How long until something is so.
+    Wait,
     /// How often.
     Often,
     /// How far.
@@ -171,7 +173,7 @@ pub fn part(name: &str) -> Option<Part> {
     found.or_else(|| MOODS.iter().find(|(known, _)| *known == name)).map(|(_, part)| *part)
 }
 
-const NAMES: [(&str, Part); 71] = [
+const NAMES: [(&str, Part); 72] = [
     ("drop", Part::Nothing),
     ("asking", Part::Asking),
     ("neutral", Part::Neutral),
@@ -202,6 +204,7 @@ const NAMES: [(&str, Part); 71] = [
     ("amount-is", Part::Asks(Kind::AmountIs)),
     ("count", Part::Asks(Kind::Count)),
     ("duration", Part::Asks(Kind::Duration)),
+    ("wait", Part::Asks(Kind::Wait)),
     ("often", Part::Asks(Kind::Often)),
     ("far", Part::Asks(Kind::Far)),
     ("size", Part::Asks(Kind::Size)),

@@ -119,8 +119,17 @@ fn marks(one: &Question, two: &Question) -> Result<(), Guard> {
 }
 
 /// What is as long, dear or late whether it may be or must.
-const MEASURES: [Kind; 8] =
-    [Kind::Duration, Kind::Price, Kind::Amount, Kind::AmountIs, Kind::When, Kind::Clock, Kind::Day, Kind::Size];
+const MEASURES: [Kind; 9] = [
+    Kind::Duration,
+    Kind::Wait,
+    Kind::Price,
+    Kind::Amount,
+    Kind::AmountIs,
+    Kind::When,
+    Kind::Clock,
+    Kind::Day,
+    Kind::Size,
+];
 
 fn mood(one: &Question, two: &Question) -> Result<(), Guard> {
     if (one.past && !one.future && two.future && !two.past) || (two.past && !two.future && one.future && !one.past) {
@@ -309,7 +318,10 @@ const SEES: &[&str] = &[
 ];
 
 /// Kinds that ask the same; none is a topic, without a question.
-const ALIKE: [(Option<Kind>, Option<Kind>); 15] = [
+const ALIKE: [(Option<Kind>, Option<Kind>); 18] = [
+    (Some(Kind::Wait), Some(Kind::When)),
+    (Some(Kind::Wait), Some(Kind::Day)),
+    (Some(Kind::Wait), Some(Kind::Duration)),
     (Some(Kind::What), Some(Kind::WhatIs)),
     (Some(Kind::WhatIs), Some(Kind::AmountIs)),
     (Some(Kind::WhatIs), Some(Kind::Amount)),

@@ -168,6 +168,7 @@ impl Term {
             && short.chars().count() == 1
             && long.chars().count() == 2
             && long.contains(&**short)
+            && !long.chars().any(|sign| ALTERS.contains(sign) && !short.contains(sign))
             && short.chars().all(super::token::is_han)
     }
 
@@ -176,6 +177,9 @@ impl Term {
         self.forms.iter().any(|form| words.contains(&&**form))
     }
 }
+
+/// Characters that make another action of a verb: its reverse, its repetition, its direction, its failure.
+const ALTERS: &str = "退停禁解撤忘拒免反卸脱误错漏补重续转预代试改回返复再初终出入进走掉上下内外送收借租买卖开关取";
 
 /// The term that two become when written together, as far as the lists know it.
 pub fn together(one: &Term, two: &Term) -> Option<Box<str>> {
