@@ -134,6 +134,8 @@ fn who_does_it_and_to_whom_is_told_by_voice_and_case_too() {
         ("员工被经理投诉了怎么办", "经理投诉员工怎么办", true),
         ("员工被经理投诉了怎么办", "员工投诉经理怎么办", false),
         ("How much do I owe the bank?", "How much does the bank owe me?", false),
+        ("我欠公司的钱怎么还", "公司欠我的钱怎么要", false),
+        ("怎么修改我的登录密码", "我的登录密码怎么修改", true),
         ("你欠我多少钱", "我欠你多少钱", false),
         ("Who did Maria replace?", "Who replaced Maria?", false),
         ("Difference between the basic and pro plans", "What is the difference between the pro and basic plans?", true),

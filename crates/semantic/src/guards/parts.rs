@@ -18,7 +18,7 @@ pub fn persons(one: &Question, two: &Question) -> Result<(), Guard> {
     }
     let only = |question: &Question, person: Person, other: Person| has(question, person) && !has(question, other);
     let (first, second) = (Person::First, Person::Second);
-    let owned = |question: &Question| question.persons.iter().any(|(_, case, _)| *case == Case::Owner);
+    let owned = |question: &Question| question.persons.iter().any(|(_, case, ..)| *case == Case::Owner);
     if owned(one)
         && owned(two)
         && (only(one, first, second) && only(two, second, first)
@@ -73,6 +73,9 @@ pub fn directions(one: &Question, two: &Question, matched: &Matched) -> Result<(
             return Err(Guard::Direction);
         }
     }
+    if exchanged(one, two, matched) {
+        return Err(Guard::Direction);
+    }
     if agents(one, two, matched) || agents(two, one, &matched.iter().map(|(a, b)| (*b, *a)).collect()) {
         return Err(Guard::Direction);
     }
@@ -88,6 +91,26 @@ pub fn directions(one: &Question, two: &Question, matched: &Matched) -> Result<(
         }
     }
     Ok(())
+}
+
+/// Whether a person and a noun have changed sides of a verb: 我欠公司, 公司欠我.
+fn exchanged(one: &Question, two: &Question, matched: &Matched) -> bool {
+    let class = |pair: &(usize, usize)| one.terms.get(pair.0).map(|term| term.class);
+    let of = |wanted: Class| matched.iter().filter(move |pair| class(pair) == Some(wanted));
+    let persons = one
+        .persons
+        .iter()
+        .flat_map(|here| two.persons.iter().filter(move |there| there.0 == here.0).map(move |there| (here.3, there.3)));
+    persons.into_iter().any(|person| {
+        of(Class::Verb).any(|verb| {
+            let before = (person.0 <= verb.0, person.1 <= verb.1);
+            let opposite = |noun: &(usize, usize)| {
+                let noun = (noun.0 < verb.0, noun.1 < verb.1);
+                noun.0 != before.0 && noun.1 != before.1
+            };
+            before.0 != before.1 && of(Class::Noun).any(opposite)
+        })
+    })
 }
 
 /// Whether the one who does it in the passive voice has it done to itself in the active: it stands behind what it

@@ -6,6 +6,9 @@ use super::closed::{Case, Kind, Mark, Person, Role};
 use super::quantity::Quantity;
 use super::term::Term;
 
+/// A person, the form of the word, the part that it plays, and its place among the terms.
+pub type Spoken = (Person, Case, Option<Role>, usize);
+
 /// A question, read once: cheap to keep beside a stored answer, and to compare with others.
 #[derive(Debug, Clone, Default)]
 pub struct Question {
@@ -24,8 +27,8 @@ pub struct Question {
     pub(super) future: bool,
     pub(super) may: bool,
     pub(super) must: bool,
-    /// Who is spoken of, in order.
-    pub(super) persons: SmallVec<[(Person, Case, Option<Role>); 4]>,
+    /// Who is spoken of, in order, with the place among the terms.
+    pub(super) persons: SmallVec<[Spoken; 4]>,
     /// Whether something is done to its subject.
     pub(super) passive: bool,
     pub(super) chinese: bool,

@@ -313,7 +313,8 @@ impl Reader<'_> {
             }
             Part::Person(person, case) => {
                 let role = self.next.role.take();
-                self.question.persons.push((person, case, role));
+                let place = self.question.terms.len();
+                self.question.persons.push((person, case, role, place));
             }
             Part::Role(role) => {
                 self.next.role = Some(role);
