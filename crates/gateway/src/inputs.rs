@@ -18,8 +18,10 @@ use crate::held::{Held, How};
 use crate::live::Live;
 use crate::{head, kept};
 
-/// What a look-up that is not answered from memory may take; then it has found nothing.
-const LOOK: Duration = Duration::from_millis(100);
+/// What a look-up that is not answered from memory may take; then it has found nothing. Beside it a tenth of a
+/// millisecond for each key, up to the second of these.
+const LOOK: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(1));
+const LOOK_FOR_ONE: Duration = Duration::from_micros(100);
 
 /// What an embeddings call wants of the cache.
 #[derive(Clone, Debug)]
@@ -176,7 +178,11 @@ impl Basket {
         let keys: Vec<Key> = self.wish.distinct().map(|(_, key)| key).collect();
         let found = match live.answers.get_many(&keys) {
             state::Answer::Ready(found) => Some(found),
-            state::Answer::Later(coming) => tokio::time::timeout(LOOK, coming).await.ok(),
+            state::Answer::Later(coming) => {
+                let many = u32::try_from(keys.len()).unwrap_or(u32::MAX);
+                let patience = LOOK.0.saturating_add(LOOK_FOR_ONE.saturating_mul(many)).min(LOOK.1);
+                tokio::time::timeout(patience, coming).await.ok()
+            }
         };
         self.take(found.unwrap_or_default(), live.wall());
     }

@@ -29,6 +29,8 @@ pub use question::asked;
 
 /// What a look-up that is not answered from memory may take; then it has found nothing.
 const LOOK: Duration = Duration::from_millis(100);
+/// The same for an idempotency key, whose call would be made twice.
+const LOOK_FOR_REPLAY: Duration = Duration::from_secs(1);
 /// How often a caller boards another flight when one ends for reasons of its leader's own; then it goes alone.
 const MOST_FLIGHTS: usize = 4;
 
@@ -286,9 +288,8 @@ fn late(live: &Live, wish: &Wish) -> Option<Found> {
 /// The first answer to the same idempotency key.
 async fn replay(live: &Live, wish: &Wish) -> Result<Option<Found>, Refusal> {
     let Some(promise) = &wish.names.replay else { return Ok(None) };
-    let Some(stored) = look(live, &promise.key).await.filter(|stored| stored.is_fresh(live.wall())) else {
-        return Ok(None);
-    };
+    let found = within(LOOK_FOR_REPLAY, live.answers.get_patiently(&promise.key)).await;
+    let Some(stored) = found.filter(|stored| stored.is_fresh(live.wall())) else { return Ok(None) };
     let Some((length, facts)) = kept::read(&stored.body) else { return Ok(None) };
     if facts.fingerprint != Some(promise.fingerprint) {
         return Err(conflict());
@@ -303,9 +304,13 @@ fn conflict() -> Refusal {
 }
 
 async fn look(live: &Live, key: &Key) -> Option<Arc<Stored>> {
-    match live.answers.get(key) {
+    within(LOOK, live.answers.get(key)).await
+}
+
+async fn within(patience: Duration, answer: state::Answer<Option<Arc<Stored>>>) -> Option<Arc<Stored>> {
+    match answer {
         state::Answer::Ready(stored) => stored,
-        state::Answer::Later(coming) => tokio::time::timeout(LOOK, coming).await.ok().flatten(),
+        state::Answer::Later(coming) => tokio::time::timeout(patience, coming).await.ok().flatten(),
     }
 }
 

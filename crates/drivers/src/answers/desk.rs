@@ -11,6 +11,7 @@ use state::{InProcessAnswers, Trouble, Unreadable};
 use tokio::sync::oneshot;
 
 use super::index::Index;
+use super::unwritten::Unwritten;
 
 /// Things that wait to be written at most, and their bytes; most of them are in memory besides.
 const MOST_PUTS: usize = 8_192;
@@ -19,7 +20,7 @@ const MOST_BYTES: usize = 32 << 20;
 const MOST_REMOVALS: usize = 256;
 /// Of the file's bound, what one thing may take at most.
 const LARGEST_SHARE: u64 = 32;
-/// Once a look-up takes so long, others are answered as misses.
+/// Once the reading of one key takes so long, others are answered as misses.
 const STUCK: Duration = Duration::from_millis(50);
 
 pub(super) type Reply<T> = oneshot::Sender<Result<T, Unreadable>>;
@@ -92,6 +93,7 @@ pub(super) struct Counts {
 pub(super) struct Desk {
     pub memory: InProcessAnswers,
     pub index: Index,
+    pub unwritten: Unwritten,
     pub counts: Counts,
     pub tally: Mutex<Tally>,
     queue: Mutex<Queue>,
@@ -126,6 +128,7 @@ impl Desk {
         Self {
             memory: InProcessAnswers::within(bounds.memory),
             index: Index::default(),
+            unwritten: Unwritten::default(),
             counts: Counts::default(),
             tally: Mutex::default(),
             queue: Mutex::default(),
@@ -194,6 +197,8 @@ impl Desk {
         }
         queue.puts += 1;
         queue.bytes += size;
+        // In the order of the queue: what is written last is what waits.
+        self.unwritten.put(key, stored.clone());
         queue.orders.push_back(Order::Put(key, stored));
         // The thread wakes at the first, and when there are many; in between it gathers.
         let is_news = queue.orders.len() == 1 || queue.puts == MOST_PUTS / 2;
@@ -293,19 +298,24 @@ impl Desk {
         self.removals.load(SeqCst)
     }
 
-    /// What was read from the file joins what is in memory, and is given back, unless it is being removed or
-    /// something was removed since the look-up began.
+    /// What was read from the file joins what is in memory, and is given back, unless it is being removed, or
+    /// something was removed or put in its place since the look-up began.
     pub fn admit(&self, key: Key, stored: Stored, removals: u64) -> Option<Arc<Stored>> {
         let is_pending = |pending: &[(u64, Pending)]| pending.iter().any(|(_, pending)| pending.has(&key, &stored));
         if is_pending(&self.pending.lock().unwrap_or_else(PoisonError::into_inner)) {
             return None;
         }
-        let stored = self.memory.keep_unless_there(key, Arc::new(stored));
+        let read = Arc::new(stored);
+        let kept = self.memory.keep_unless_there(key, read.clone());
         if self.removals() != removals {
             self.memory.take(&key);
             return None;
         }
-        Some(stored)
+        if Arc::ptr_eq(&kept, &read) && self.unwritten.is_overtaken() {
+            self.memory.take_this(&key, &read);
+            return self.unwritten.get(&key);
+        }
+        Some(kept)
     }
 
     pub fn epoch(&self) -> u64 {
@@ -336,7 +346,7 @@ impl Desk {
         u64::try_from(Clock.now().saturating_duration_since(self.began).as_millis()).unwrap_or(u64::MAX)
     }
 
-    /// The reader begins with a look-up, or has ended it.
+    /// The reader begins with a key, or has nothing to do.
     pub fn is_reading(&self, is_reading: bool) {
         self.reading.store(if is_reading { self.millis().max(1) } else { 0 }, Relaxed);
     }

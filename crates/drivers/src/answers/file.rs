@@ -101,10 +101,7 @@ impl File {
             // What cannot be made is told by the opening.
             let _ = std::fs::create_dir_all(folder);
         }
-        // Answers are nobody else's business; the other parts get the same mode.
-        // Never opened where it is there: closing it would give up the locks that others of this process hold.
-        let _ = std::fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(path);
-        let mut connection = connect(path, OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE)?;
+        let mut connection = connect_to_write(path)?;
         if number(&connection, "page_count")? > 0 {
             let (application, version) = (number(&connection, "application_id")?, number(&connection, "user_version")?);
             let is_empty = number(&connection, "schema_version")? == 0;
@@ -115,7 +112,7 @@ impl File {
                 tracing::info!(file = %path.display(), version, "the cache was written by another version: it begins anew");
                 drop(connection);
                 remove(path);
-                connection = connect(path, OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE)?;
+                connection = connect_to_write(path)?;
             }
         }
         connection.pragma_update(None, "auto_vacuum", "INCREMENTAL")?;
@@ -334,6 +331,14 @@ fn connect(path: &Path, flags: OpenFlags) -> Result<Connection, Failure> {
     let connection = Connection::open_with_flags(path, flags | OpenFlags::SQLITE_OPEN_NO_MUTEX)?;
     connection.busy_timeout(BUSY)?;
     Ok(connection)
+}
+
+/// A connection that writes, to a file that is made where it is missing.
+fn connect_to_write(path: &Path) -> Result<Connection, Failure> {
+    // Answers are nobody else's business; SQLite gives the other parts the same mode.
+    // Never opened where it is there: closing it would give up the locks that others of this process hold.
+    let _ = std::fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(path);
+    connect(path, OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE)
 }
 
 /// A connection that only reads.

@@ -2,9 +2,11 @@
 //!
 //! **What is promised.** What is in memory is given at once, and so is what is known to be nowhere: an
 //! index in memory says what the file may have, so that a miss asks no disk. Writes are made behind the
-//! traffic by one thread, from a bounded queue; look-ups are read by another, which waits for no write. A disk that
-//! is slow, full or gone costs hits and nothing else: a look-up that takes long makes all others be answered
-//! as misses until it is over, and what cannot be written in time is dropped and counted.
+//! traffic by one thread, from a bounded queue; look-ups are read by another, which waits for no write, and goes
+//! around between them, so that a large one holds up no small one. A disk that
+//! is slow, full or gone costs hits and nothing else: a key whose reading takes long makes all others be answered
+//! as misses until it is over, and what cannot be written in time is dropped and counted. What was put last is what
+//! is found: also where memory has dropped it before it was written.
 //!
 //! The file holds no more than its bound; what was used least recently goes first. Each row has a checksum,
 //! so that a flipped bit is a miss. A damaged file is set aside under another name and a new one begun; one
@@ -19,6 +21,7 @@ mod row;
 mod tend;
 #[cfg(test)]
 mod tests;
+mod unwritten;
 mod writer;
 
 use std::collections::BTreeMap;
@@ -27,12 +30,22 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use base::Clock;
 use state::answers::{Bounds, Holding, Key, Kind, Page, Stats, Stored, Which};
 use state::{Answer, Answers, InProcessAnswers, Unreadable};
 use tokio::sync::oneshot;
 
 use desk::{Desk, Order, Pending};
 use reader::Lookup;
+
+/// How long who asks can wait.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Haste {
+    /// Not for a disk that is slow just now.
+    Great,
+    /// For that too.
+    Little,
+}
 
 /// Answers in memory and on disk. Dropped, it writes what it still has, if that can be written at once.
 #[derive(Debug)]
@@ -65,13 +78,28 @@ impl TieredAnswers {
         &self.desk.memory
     }
 
-    /// What is in memory, which counts as used on disk too.
+    /// What is in memory, which counts as used on disk too, or on its way to the disk.
     fn find(&self, key: &Key) -> Option<Arc<Stored>> {
-        let found = self.memory().find(key)?;
-        if self.desk.is_on() {
-            self.desk.index.touch(key.print());
+        let found = self.memory().find(key);
+        if !self.desk.is_on() {
+            return found;
         }
-        Some(found)
+        if found.is_some() {
+            self.desk.index.touch(key.print());
+            return found;
+        }
+        self.desk.unwritten.get(key).filter(|stored| Clock.wall() < stored.keep_until)
+    }
+
+    fn get_in(&self, haste: Haste, key: &Key) -> Answer<Option<Arc<Stored>>> {
+        if let Some(found) = self.find(key) {
+            return Answer::Ready(Some(found));
+        }
+        if !self.desk.is_on() || !self.may_be_on_disk(key) {
+            return Answer::Ready(None);
+        }
+        let Some(answer) = self.look_up(haste, vec![*key]) else { return Answer::Ready(None) };
+        Answer::Later(Box::pin(async move { answer.await.ok().and_then(|found| found.into_iter().next().flatten()) }))
     }
 
     /// Whether the disk is worth a question about this key.
@@ -79,14 +107,14 @@ impl TieredAnswers {
         self.desk.index.may_have(key.print())
     }
 
-    /// Asks the disk, unless it would not answer soon.
-    fn look_up(&self, keys: Vec<Key>) -> Option<oneshot::Receiver<Vec<Option<Arc<Stored>>>>> {
-        if self.desk.is_stuck() {
+    /// Asks the disk, unless it would not answer in time.
+    fn look_up(&self, haste: Haste, keys: Vec<Key>) -> Option<oneshot::Receiver<Vec<Option<Arc<Stored>>>>> {
+        if haste == Haste::Great && self.desk.is_stuck() {
             return None;
         }
         let (reply, answer) = oneshot::channel();
         let removals = self.desk.removals();
-        self.lookups.try_send(Lookup::Keys { keys, removals, reply }).ok()?;
+        self.lookups.try_send(Lookup::Keys { keys, found: Vec::new(), removals, reply }).ok()?;
         Some(answer)
     }
 
@@ -108,14 +136,11 @@ impl TieredAnswers {
 
 impl Answers for TieredAnswers {
     fn get(&self, key: &Key) -> Answer<Option<Arc<Stored>>> {
-        if let Some(found) = self.find(key) {
-            return Answer::Ready(Some(found));
-        }
-        if !self.desk.is_on() || !self.may_be_on_disk(key) {
-            return Answer::Ready(None);
-        }
-        let Some(answer) = self.look_up(vec![*key]) else { return Answer::Ready(None) };
-        Answer::Later(Box::pin(async move { answer.await.ok().and_then(|found| found.into_iter().next().flatten()) }))
+        self.get_in(Haste::Great, key)
+    }
+
+    fn get_patiently(&self, key: &Key) -> Answer<Option<Arc<Stored>>> {
+        self.get_in(Haste::Little, key)
     }
 
     fn get_many(&self, keys: &[Key]) -> Answer<Vec<Option<Arc<Stored>>>> {
@@ -129,7 +154,7 @@ impl Answers for TieredAnswers {
         if asked.is_empty() {
             return Answer::Ready(found);
         }
-        let Some(answer) = self.look_up(asked) else { return Answer::Ready(found) };
+        let Some(answer) = self.look_up(Haste::Great, asked) else { return Answer::Ready(found) };
         Answer::Later(Box::pin(async move {
             for (at, stored) in places.into_iter().zip(answer.await.unwrap_or_default()) {
                 if let Some(place) = found.get_mut(at) {
@@ -141,17 +166,19 @@ impl Answers for TieredAnswers {
     }
 
     fn put(&self, key: Key, stored: Arc<Stored>) {
-        if stored.kind != Kind::Question {
-            self.memory().keep(key, stored.clone());
-        }
+        // First where the reader looks: it must not bring back what stood on disk before.
         if self.desk.is_on() {
-            self.desk.put(key, stored);
+            self.desk.put(key, stored.clone());
+        }
+        if stored.kind != Kind::Question {
+            self.memory().keep(key, stored);
         }
     }
 
     fn remove(&self, key: &Key) -> Answer<Result<bool, Unreadable>> {
         let pending = self.desk.begin_removal(Pending::Key(*key));
         let was_in_memory = self.memory().take(key).is_some();
+        self.desk.unwritten.forget(key);
         if !self.desk.is_on() {
             self.desk.end_removal(pending);
             return Answer::Ready(Ok(was_in_memory));
@@ -163,6 +190,7 @@ impl Answers for TieredAnswers {
     fn purge(&self, which: &Which) -> Answer<Result<u64, Unreadable>> {
         let pending = self.desk.begin_removal(Pending::Which(which.clone()));
         let in_memory = self.memory().take_all(which);
+        self.desk.unwritten.forget_all(which);
         if !self.desk.is_on() {
             self.desk.end_removal(pending);
             return Answer::Ready(Ok(in_memory.len() as u64));

@@ -1,5 +1,6 @@
 //! The thread that looks things up in the file, on a connection of its own.
 
+use std::collections::VecDeque;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -20,6 +21,8 @@ pub(super) const MOST_LOOKUPS: usize = 256;
 /// After a failed reading the file is left alone for so long.
 const REST: Duration = Duration::from_millis(200);
 
+/// A look-up of many keys lets others have their turn after so long.
+const TURN: Duration = Duration::from_millis(1);
 /// How often it is looked whether the file has gone.
 const LOOK: Duration = Duration::from_secs(1);
 
@@ -29,6 +32,8 @@ pub(super) enum Lookup {
     /// Keys that are not in memory and may be on disk. None of them is a mere wake-up.
     Keys {
         keys: Vec<Key>,
+        /// What has been found for the first of them.
+        found: Vec<Option<Arc<Stored>>>,
         /// How often something had been removed when it began.
         removals: u64,
         reply: oneshot::Sender<Vec<Option<Arc<Stored>>>>,
@@ -39,27 +44,22 @@ pub(super) enum Lookup {
 
 /// Answers until nobody is left who asks.
 pub(super) fn read_out(desk: &Desk, path: &Path, asked: &Receiver<Lookup>) {
-    let mut carried = None;
-    while let Some(lookup) = carried.take().or_else(|| asked.recv().ok()) {
+    let mut line = Line { asked, waiting: VecDeque::new() };
+    while line.wait() {
         // Without a file there is nothing to find.
         if !path.exists() {
-            if let Lookup::Scan { reply, .. } = lookup {
-                let _ = reply.send(Page::default());
-            }
-            continue;
-        }
-        if !lookup.is_wanted() {
+            line.waiting.drain(..).for_each(Lookup::find_nothing);
             continue;
         }
         desk.is_reading(true);
         let epoch = desk.epoch();
-        carried = match file::open_to_read(path) {
-            Ok(connection) => Reader { desk, epoch }.answer_all(&connection, lookup, asked),
-            Err(failure) => {
-                fail(desk, epoch, failure);
-                None
-            }
+        let done = match file::open_to_read(path) {
+            Ok(connection) => Reader { desk, epoch }.answer_all(&connection, &mut line),
+            Err(failure) => line.give_up_first(failure),
         };
+        if let Err(failure) = done {
+            fail(desk, epoch, failure);
+        }
         desk.is_reading(false);
     }
 }
@@ -78,6 +78,52 @@ impl Lookup {
             Self::Scan { reply, .. } => !reply.is_closed(),
         }
     }
+
+    fn find_nothing(self) {
+        if let Self::Scan { reply, .. } = self {
+            let _ = reply.send(Page::default());
+        }
+    }
+}
+
+/// Those who ask. They are answered in turns, so that nobody with one key waits for thousands of another's.
+struct Line<'a> {
+    asked: &'a Receiver<Lookup>,
+    waiting: VecDeque<Lookup>,
+}
+
+impl Line<'_> {
+    fn join(&mut self, lookup: Lookup) {
+        if lookup.is_wanted() {
+            self.waiting.push_back(lookup);
+        }
+    }
+
+    /// Takes those in who have come meanwhile.
+    fn take_in(&mut self) {
+        while self.waiting.len() < MOST_LOOKUPS
+            && let Ok(lookup) = self.asked.try_recv()
+        {
+            self.join(lookup);
+        }
+    }
+
+    /// Waits for somebody; false once nobody will come any more.
+    fn wait(&mut self) -> bool {
+        while self.waiting.is_empty() {
+            match self.asked.recv() {
+                Ok(lookup) => self.join(lookup),
+                Err(_) => return false,
+            }
+        }
+        true
+    }
+
+    /// One look-up is lost to a failure; those behind it may have better luck.
+    fn give_up_first(&mut self, failure: Failure) -> Result<(), Failure> {
+        self.waiting.pop_front();
+        Err(failure)
+    }
 }
 
 struct Reader<'a> {
@@ -86,71 +132,78 @@ struct Reader<'a> {
 }
 
 impl Reader<'_> {
-    /// Answers with one connection for as long as it is good, and gives back the look-up that needs another.
-    fn answer_all(&self, connection: &Connection, first: Lookup, asked: &Receiver<Lookup>) -> Option<Lookup> {
+    /// Answers with one connection for as long as it is good.
+    fn answer_all(&self, connection: &Connection, line: &mut Line<'_>) -> Result<(), Failure> {
         let mut select = match connection.prepare(READ) {
             Ok(select) => select,
-            Err(error) => {
-                fail(self.desk, self.epoch, error.into());
-                return None;
-            }
+            Err(error) => return line.give_up_first(error.into()),
         };
-        let mut next = Some(first);
         loop {
-            let lookup = match next.take() {
-                Some(lookup) => lookup,
-                None => {
-                    self.desk.is_reading(false);
-                    let lookup = match asked.recv_timeout(LOOK) {
-                        Ok(lookup) => lookup,
-                        Err(RecvTimeoutError::Timeout) if self.desk.epoch() == self.epoch => continue,
-                        // A file that is gone takes its room on the disk until it is closed.
-                        Err(_) => return None,
-                    };
-                    self.desk.is_reading(true);
-                    lookup
+            line.take_in();
+            if line.waiting.is_empty() {
+                self.desk.is_reading(false);
+                match line.asked.recv_timeout(LOOK) {
+                    Ok(lookup) => line.join(lookup),
+                    Err(RecvTimeoutError::Timeout) if self.desk.epoch() == self.epoch => {}
+                    // A file that is gone takes its room on the disk until it is closed.
+                    Err(_) => return Ok(()),
                 }
-            };
-            if self.desk.epoch() != self.epoch {
-                return Some(lookup);
+                continue;
             }
-            let answered = match lookup {
-                Lookup::Keys { keys, removals, reply } => self.answer(&mut select, &keys, removals, reply),
-                Lookup::Scan { kind, from, reply } => {
-                    row::page(connection, kind, from).map_err(Failure::from).map(|page| {
-                        let _ = reply.send(page);
-                    })
-                }
-            };
-            if let Err(failure) = answered {
-                fail(self.desk, self.epoch, failure);
-                return None;
+            if self.desk.epoch() != self.epoch {
+                return Ok(());
+            }
+            self.desk.is_reading(true);
+            if let Some(first) = line.waiting.pop_front()
+                && let Some(rest) = self.answer_some((connection, &mut select), first)?
+            {
+                line.waiting.push_back(rest);
             }
         }
     }
 
-    fn answer(
+    /// Answers a look-up as far as fits into a turn, and gives it back if there is more to find.
+    fn answer_some(
         &self,
-        select: &mut Statement<'_>,
-        keys: &[Key],
-        removals: u64,
-        reply: oneshot::Sender<Vec<Option<Arc<Stored>>>>,
-    ) -> Result<(), Failure> {
-        let mut found = Vec::with_capacity(keys.len());
-        for key in keys {
+        (connection, select): (&Connection, &mut Statement<'_>),
+        mut lookup: Lookup,
+    ) -> Result<Option<Lookup>, Failure> {
+        let began = Clock.now();
+        loop {
             // Whoever asked may have had enough of waiting.
-            if reply.is_closed() {
-                return Ok(());
+            if !lookup.is_wanted() {
+                return Ok(None);
             }
-            #[cfg(test)]
-            self.desk.trial.be_slow();
-            found.push(self.find(select, key, removals)?);
+            match &mut lookup {
+                Lookup::Keys { keys, found, removals, .. } => {
+                    if let Some(key) = keys.get(found.len()) {
+                        self.desk.is_reading(true);
+                        found.push(self.find(select, key, *removals)?);
+                    }
+                    if found.len() == keys.len() {
+                        break;
+                    }
+                    if Clock.now().saturating_duration_since(began) >= TURN {
+                        return Ok(Some(lookup));
+                    }
+                }
+                Lookup::Scan { .. } => break,
+            }
         }
-        let _ = reply.send(found);
-        Ok(())
+        match lookup {
+            Lookup::Keys { found, reply, .. } => drop(reply.send(found)),
+            Lookup::Scan { kind, from, reply } => drop(reply.send(row::page(connection, kind, from)?)),
+        }
+        Ok(None)
     }
 
     fn find(&self, select: &mut Statement<'_>, key: &Key, removals: u64) -> Result<Option<Arc<Stored>>, Failure> {
+        let sought = self.desk.unwritten.seek(key);
+        #[cfg(test)]
+        self.desk.trial.be_slow();
+        if sought.is_some() {
+            return Ok(sought);
+        }
         let mut rows = select.query([row::print(key)])?;
         let Some(found) = rows.next()?.map(|row| row::stored(key, row)) else { return Ok(None) };
         drop(rows);

@@ -541,3 +541,87 @@ async fn questions_are_on_disk_alone_and_read_back_page_by_page() {
     assert_eq!(found.into_iter().map(|(key, stored)| (key, stored.body.clone())).collect::<Vec<_>>(), all);
     close(answers);
 }
+
+#[tokio::test]
+async fn a_lookup_of_many_keys_holds_up_no_other() {
+    let folder = Folder::new();
+    let answers = open(&folder.file(), bounds(1, 64));
+    (0..600).for_each(|number| answers.put(key(number), stored(number, 100)));
+    close(answers);
+    let answers = open_wholly(&folder.file(), bounds(1, 64)).await;
+    answers.desk.trial.slow.store(5, Relaxed);
+    let keys: Vec<Key> = (0..500).map(key).collect();
+    let mut many = std::pin::pin!(answers.get_many(&keys).into_future());
+    for number in 500..510 {
+        let asked = get(&answers, number);
+        tokio::select! {
+            biased;
+            _ = &mut many => panic!("it takes two seconds and more"),
+            one = asked => assert!(one.is_some(), "a disk that answers is no slow disk"),
+        }
+    }
+    answers.desk.trial.slow.store(0, Relaxed);
+    assert!(many.await.iter().all(Option::is_some));
+}
+
+#[tokio::test]
+async fn who_has_patience_waits_for_a_slow_disk() {
+    let folder = Folder::new();
+    let answers = open(&folder.file(), bounds(1, 64));
+    (0..3).for_each(|number| answers.put(key(number), stored(number, 100)));
+    close(answers);
+    let answers = open_wholly(&folder.file(), bounds(1, 64)).await;
+    answers.desk.trial.slow.store(300, Relaxed);
+    let slow = answers.get(&key(1));
+    while !answers.desk.is_stuck() {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    let patient = answers.get_patiently(&key(2));
+    assert!(matches!(answers.get(&key(2)), Answer::Ready(None)));
+    assert!(patient.await.is_some());
+    assert!(slow.await.is_some());
+}
+
+#[tokio::test]
+async fn what_memory_drops_before_it_is_written_leaves_no_room_for_what_it_replaced() {
+    let folder = Folder::new();
+    let answers = open(&folder.file(), bounds(1, 64));
+    let bodies = |found: Option<Arc<Stored>>| found.map(|stored| stored.body.len());
+    for round in 0..20 {
+        answers.put(key(1), stored(1, 100));
+        assert!(answers.flush(PATIENCE));
+        answers.memory().take(&key(1));
+        // On even rounds a look-up for the old one is under way.
+        answers.desk.trial.slow.store(if round % 2 == 0 { 5 } else { 0 }, Relaxed);
+        let under_way = (round % 2 == 0).then(|| answers.get(&key(1)));
+        if under_way.is_some() {
+            tokio::time::sleep(Duration::from_millis(2)).await;
+        }
+        answers.put(key(1), stored(1, 200));
+        answers.memory().take(&key(1));
+        if let Some(under_way) = under_way {
+            let _ = under_way.await;
+        }
+        assert_eq!(bodies(get(&answers, 1).await), Some(200), "round {round}, before it is written");
+        assert!(answers.flush(PATIENCE));
+        assert_eq!(bodies(get(&answers, 1).await), Some(200), "round {round}, and behind it");
+    }
+}
+
+#[tokio::test]
+async fn a_file_that_takes_anothers_place_is_nobody_elses_business_either() {
+    let folder = Folder::new();
+    let answers = open(&folder.file(), bounds(1, 64));
+    answers.put(key(1), stored(1, 100));
+    close(answers);
+    rusqlite::Connection::open(folder.file()).unwrap().execute_batch("PRAGMA user_version = 99").unwrap();
+    let answers = open(&folder.file(), bounds(1, 64));
+    answers.put(key(2), stored(2, 100));
+    assert!(answers.flush(PATIENCE));
+    let names = folder.names();
+    assert_eq!(names, ["cache.db", "cache.db-shm", "cache.db-wal"]);
+    for name in names {
+        let mode = std::fs::metadata(folder.0.join(&name)).unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o600, "{name}");
+    }
+}

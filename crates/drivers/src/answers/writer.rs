@@ -82,6 +82,15 @@ pub(super) struct Writer<'a> {
     pub has_more_to_do: bool,
 }
 
+/// What was to be written is written, or never will be.
+fn let_go(desk: &Desk, orders: impl Iterator<Item = Order>) {
+    for order in orders {
+        if let Order::Put(key, stored) = order {
+            desk.unwritten.let_go(&key, &stored);
+        }
+    }
+}
+
 /// The file fails.
 struct Failing {
     since: Instant,
@@ -267,7 +276,7 @@ impl Writer<'_> {
         let Some(file) = &mut self.file else { return Ok(()) };
         #[cfg(test)]
         self.desk.trial.be_full().inspect_err(|_| {
-            self.held.drain(..count);
+            let_go(self.desk, self.held.drain(..count));
             self.desk.refuse(count as u64);
         })?;
         let things = self.held.iter().take(count).filter_map(|order| match order {
@@ -277,7 +286,7 @@ impl Writer<'_> {
         match file.put(things, turn) {
             Ok(changes) => {
                 let written = changes.come.iter().map(|(touched, _)| u64::from(touched.size)).sum();
-                self.held.drain(..count);
+                let_go(self.desk, self.held.drain(..count));
                 self.apply(changes);
                 self.advance(written)
             }
@@ -287,7 +296,7 @@ impl Writer<'_> {
                 self.evict_at_once()
             }
             Err(failure @ Failure::Full(_)) => {
-                self.held.drain(..count);
+                let_go(self.desk, self.held.drain(..count));
                 self.desk.refuse(count as u64);
                 file.fold_log();
                 Err(failure)
@@ -418,7 +427,10 @@ impl Writer<'_> {
             self.desk.is_another_file();
             tracing::info!(file = %self.path.display(), "the cache is kept in memory alone: what was on disk is removed");
         }
-        self.held.retain(|order| !matches!(order, Order::Put(..)));
+        let (puts, rest): (VecDeque<Order>, _) =
+            std::mem::take(&mut self.held).into_iter().partition(|order| matches!(order, Order::Put(..)));
+        let_go(self.desk, puts.into_iter());
+        self.held = rest;
         // Without a file this cannot fail.
         let _ = self.do_without_a_file();
         self.succeeded();

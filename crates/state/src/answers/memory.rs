@@ -107,6 +107,11 @@ impl InProcessAnswers {
         self.cache.remove(key).map(|(_, stored)| stored)
     }
 
+    /// Drops this very thing, if it is what is there under a key.
+    pub fn take_this(&self, key: &Key, stored: &Arc<Stored>) {
+        self.cache.remove_if(key, |there| Arc::ptr_eq(there, stored));
+    }
+
     /// Drops some, and tells the keys of those. Nothing is locked for longer than it takes to look at one.
     pub fn take_all(&self, which: &Which) -> Vec<Key> {
         let mut taken = Vec::new();

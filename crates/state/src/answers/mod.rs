@@ -73,6 +73,9 @@ impl Kind {
     }
 }
 
+/// What one clock may be ahead of another, or of itself before it was set.
+const AHEAD: Duration = Duration::from_secs(60);
+
 /// One thing that is kept. Times are from the Unix epoch.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Stored {
@@ -108,10 +111,11 @@ impl Stored {
         Bytes::from_owner(Body(self.clone()))
     }
 
-    /// Whether it may be served as it is.
+    /// Whether it may be served as it is. What was stored in the future, by a clock that was ahead, may not: nobody
+    /// knows how old it is, and by its own account it would be fresh for as long as the clock was ahead.
     #[must_use]
     pub fn is_fresh(&self, now: Duration) -> bool {
-        now < self.expires
+        now < self.expires && self.stored <= now.saturating_add(AHEAD)
     }
 
     /// How old it is; what was stored in the future, by a clock that was set back, is new.
@@ -222,6 +226,12 @@ pub trait Answers: fmt::Debug + Send + Sync {
     /// it. What is in memory, and what is known to be
     /// nowhere, is ready at once; give an answer that comes later a deadline.
     fn get(&self, key: &Key) -> Answer<Option<Arc<Stored>>>;
+
+    /// The same, for whom a miss costs more than waiting: asked also of a store that does not answer soon. Give it
+    /// a deadline all the more.
+    fn get_patiently(&self, key: &Key) -> Answer<Option<Arc<Stored>>> {
+        self.get(key)
+    }
 
     /// The same of several keys, in their order.
     fn get_many(&self, keys: &[Key]) -> Answer<Vec<Option<Arc<Stored>>>>;

@@ -48,6 +48,18 @@ fn a_kind_has_one_name_and_one_number() {
 }
 
 #[test]
+fn what_a_clock_that_was_ahead_has_stored_is_not_fresh_for_years() {
+    let now = Duration::from_secs(1_800_000_000);
+    let stored_at =
+        |stored: Duration| Stored { stored, expires: stored + Duration::from_secs(3_600), ..Stored::clone(&vector(1)) };
+    assert!(stored_at(now).is_fresh(now));
+    assert!(stored_at(now + Duration::from_secs(30)).is_fresh(now), "clocks are never quite the same");
+    assert!(!stored_at(now + Duration::from_secs(61)).is_fresh(now));
+    assert!(!stored_at(now + Duration::from_secs(400 * 86_400)).is_fresh(now));
+    assert!(!stored_at(now - Duration::from_secs(3_600)).is_fresh(now));
+}
+
+#[test]
 fn a_body_is_shared_without_a_copy() {
     let stored = vector(100);
     let bytes = stored.bytes();
