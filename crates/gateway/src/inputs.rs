@@ -5,9 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use base::{Cached, Code, Cost, Family, Refusal, Saved, Usage};
-use bytes::Bytes;
 use config::{CacheScope, Client, Route, Snapshot, Upstream};
-use dialect::embeddings::{Encoding, Spelling, View, answer, inputs};
+use dialect::embeddings::{Encoding, Spelling, View, answer, answer_spelled, inputs};
 use dialect::{Answer, Ask};
 use foldhash::{HashMap, HashMapExt as _};
 use http::HeaderMap;
@@ -16,6 +15,7 @@ use state::answers::{Key, Kind, Stored};
 
 use crate::held::{Held, How};
 use crate::live::Live;
+use crate::spelled::Spelled;
 use crate::{head, kept};
 
 /// What a look-up that is not answered from memory may take; then it has found nothing. Beside it a tenth of a
@@ -351,14 +351,21 @@ pub struct Whole {
 
 impl Whole {
     /// The answer, in OpenAI's form and the encoding asked for, and whose it is. Its `usage` counts every input, as
-    /// the upstream would have: what is paid for is another matter.
+    /// the upstream would have: what is paid for is another matter. Digits may have been written before.
     #[must_use]
-    pub fn answer(self, view: &View) -> (Answer, Held) {
+    pub fn answer(self, view: &View, spelled: Option<&Spelled>) -> (Answer, Held) {
         let Self { all, newest } = self;
         let tokens = all.iter().map(|held| held.tokens).fold(0, u64::saturating_add);
-        let encoding = if view.encoding == Encoding::Base64 { Encoding::Base64 } else { Encoding::Float };
-        let numbers: Vec<&Bytes> = all.iter().map(|held| &held.numbers).collect();
-        let body = answer(&newest.model(), &numbers, encoding, tokens);
+        let numbers = all.iter().map(|held| &held.numbers);
+        let body = match (view.encoding, spelled) {
+            (Encoding::Base64, _) => answer(&newest.model(), &numbers.collect::<Vec<_>>(), Encoding::Base64, tokens),
+            (_, None) => answer(&newest.model(), &numbers.collect::<Vec<_>>(), Encoding::Float, tokens),
+            (_, Some(spelled)) => {
+                let digits: Vec<_> = numbers.map(|numbers| spelled.digits(numbers)).collect();
+                let digits: Vec<&[u8]> = digits.iter().map(|spelling| (**spelling).as_ref()).collect();
+                answer_spelled(&newest.model(), &digits, tokens)
+            }
+        };
         (Answer { body, usage: None, is_stream: false, dimension: Some(newest.dimension()) }, newest)
     }
 }

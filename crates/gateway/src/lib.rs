@@ -75,6 +75,7 @@ pub mod serve;
 pub mod shape;
 pub mod sheet;
 pub mod slots;
+pub mod spelled;
 pub mod stake;
 pub mod standing;
 pub mod trail;

@@ -27,6 +27,7 @@ use crate::purse::KeptPurses;
 use crate::running::{Counts, Kept, Running};
 use crate::seat::Seat;
 use crate::sheet::{Put, Sheet};
+use crate::spelled::Spelled;
 use crate::standing::Shown;
 use crate::vocabularies::Vocabularies;
 
@@ -63,6 +64,8 @@ pub struct Live {
     pub meanings: Meanings,
     /// Calls that others may wait for too.
     pub flights: Flights,
+    /// Digits of vectors that were written lately.
+    pub spelled: Spelled,
     /// Small embeddings calls that wait for others to join them.
     pub companies: Companies,
     /// Inputs of embeddings calls that others may wait for too.
@@ -128,6 +131,7 @@ impl Live {
             answers: stores.answers,
             meanings,
             flights: Flights::default(),
+            spelled: Spelled::default(),
             companies: Companies::default(),
             loads: Loads::default(),
             kb_versions,

@@ -41,6 +41,7 @@ const SUPPORT: &[&str] = &[
     "seat",
     "sheet",
     "slots",
+    "spelled",
     "standing",
     "trail",
     "trip",

@@ -26,7 +26,7 @@ pub use inputs::{Input, Spelling, company, deciding, inputs, normalized};
 pub(crate) use options::{Options, Purpose};
 pub use request::encode_openai;
 pub(crate) use request::{known_encoding, text_array, text_input, usage_or_estimate};
-pub use stored::{Vectors, answer, piece, share_out, shares, vectors};
+pub use stored::{Vectors, answer, answer_spelled, piece, share_out, shares, spell, vectors};
 
 /// Top-level fields that the view reads.
 pub const FIELDS: &[&str] = &["input", "dimensions", "encoding_format"];

@@ -53,8 +53,33 @@ pub fn vectors(view: &View, answer: &Answer) -> Option<Vectors> {
 /// read back as the same `f32`, or base64 of their bytes.
 #[must_use]
 pub fn answer(model: &str, vectors: &[impl AsRef<[u8]>], encoding: Encoding, prompt_tokens: u64) -> Bytes {
-    let size: usize = vectors.iter().map(|vector| vector.as_ref().len() * 3 + 64).sum();
-    let mut out = Vec::with_capacity(size + model.len() + 128);
+    let size = vectors.iter().map(|vector| vector.as_ref().len() * 3).sum();
+    put_together(model, vectors, size, prompt_tokens, |vector, out| numbers::append_as(vector, encoding, out))
+}
+
+/// The same of vectors that are JSON already, as [`spell`] makes it.
+#[must_use]
+pub fn answer_spelled(model: &str, vectors: &[impl AsRef<[u8]>], prompt_tokens: u64) -> Bytes {
+    let size = vectors.iter().map(|vector| vector.as_ref().len()).sum();
+    put_together(model, vectors, size, prompt_tokens, |vector, out| out.extend_from_slice(vector))
+}
+
+/// One vector, as [`vectors`] gives it, as JSON.
+#[must_use]
+pub fn spell(vector: &[u8], encoding: Encoding) -> Vec<u8> {
+    let mut out = Vec::with_capacity(vector.len() * 7 / 2);
+    numbers::append_as(vector, encoding, &mut out);
+    out
+}
+
+fn put_together(
+    model: &str,
+    vectors: &[impl AsRef<[u8]>],
+    size: usize,
+    prompt_tokens: u64,
+    append: impl Fn(&[u8], &mut Vec<u8>),
+) -> Bytes {
+    let mut out = Vec::with_capacity(size + vectors.len() * 64 + model.len() + 128);
     out.extend_from_slice(b"{\"object\":\"list\",\"data\":[");
     let mut digits = itoa::Buffer::new();
     for (index, vector) in vectors.iter().enumerate() {
@@ -64,7 +89,7 @@ pub fn answer(model: &str, vectors: &[impl AsRef<[u8]>], encoding: Encoding, pro
         out.extend_from_slice(b"{\"object\":\"embedding\",\"index\":");
         out.extend_from_slice(digits.format(index).as_bytes());
         out.extend_from_slice(b",\"embedding\":");
-        numbers::append_as(vector.as_ref(), encoding, &mut out);
+        append(vector.as_ref(), &mut out);
         out.push(b'}');
     }
     out.extend_from_slice(b"],\"model\":");

@@ -10,7 +10,7 @@ use std::time::Instant;
 use base::{AttemptOutcome, Cached, Code, Outcome, Refusal};
 use bytes::Bytes;
 use config::{Client, Route, Upstream};
-use dialect::embeddings::{self, View};
+use dialect::embeddings;
 use dialect::{Answer, Ask};
 use http::{HeaderValue, Response};
 use rules::pursuit::deadline_exceeded;
@@ -154,12 +154,11 @@ async fn put_together(
 ) -> Result<Won, Refusal> {
     let dialect::View::Embeddings(view) = &ask.view else { return Err(internal()) };
     let whole = basket.whole()?;
-    let write = move |view: &View| whole.answer(view);
     let (answer, newest) = if basket.size() > AT_ONCE {
         let view = view.clone();
-        tokio::task::spawn_blocking(move || write(&view)).await.map_err(|_| internal())?
+        tokio::task::spawn_blocking(move || whole.answer(&view, None)).await.map_err(|_| internal())?
     } else {
-        write(view)
+        whole.answer(view, Some(&live.spelled))
     };
     basket.count(live, &route.name);
     trail.record.cache = Some(basket.cached());
