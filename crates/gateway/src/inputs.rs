@@ -157,6 +157,12 @@ impl Basket {
         Self { wish, held, expired: Vec::new(), dimension, has_looked }
     }
 
+    /// The vector of the input at a place, as far as it is there.
+    #[must_use]
+    pub fn held(&self, place: usize) -> Option<&Held> {
+        self.held.get(place).and_then(Option::as_ref)
+    }
+
     /// Takes what is stored, where that can be told without waiting; true where that is all.
     pub fn take_at_hand(&mut self, live: &Live) -> bool {
         if self.has_looked {

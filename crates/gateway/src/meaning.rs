@@ -114,10 +114,16 @@ impl Meanings {
         }
     }
 
-    /// The questions of a route that matches by meaning; `None` too while they cannot be compared yet.
+    /// The questions of a route that matches by meaning.
     #[must_use]
     pub fn of(&self, route: &str) -> Option<Arc<Shelf>> {
-        self.shelves.load().get(route).filter(|_| self.is_ready.load(Relaxed)).cloned()
+        self.shelves.load().get(route).cloned()
+    }
+
+    /// Whether questions can be compared yet.
+    #[must_use]
+    pub fn is_ready(&self) -> bool {
+        self.is_ready.load(Relaxed)
     }
 
     /// How many questions of a route there are; `None` where it does not match by meaning.

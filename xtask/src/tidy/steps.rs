@@ -63,6 +63,7 @@ const STEPS: &[(&str, &[(&str, &str)])] = &[
         "consult",
         &[
             ("shape", "its calls keep to their routes' parameters"),
+            ("inputs", "a question's vector is stored as every input's is"),
             ("plan", "each of its calls has a plan of its own"),
             ("pursue", "each is pursued by itself"),
             ("attempt", "what it gets is what attempts land"),

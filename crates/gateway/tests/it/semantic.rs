@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use base::Clock;
 use serde_json::{Value, json};
-use testkit::{Answer, Ask, Host, Reply, Script, chat, story};
+use testkit::{Answer, Ask, Host, Reply, Script, chat, embeddings, story};
 
 use crate::stage::{Stage, pleasant};
 
@@ -459,6 +459,22 @@ fn an_application_asks_before_it_retrieves_and_finds_what_the_call_has_stored() 
         assert_eq!(a.calls().len(), 1, "no look-up makes a call");
         let repeats = stage.metric(r#"mai_repeated_requests_total{client="app"}"#);
         assert_eq!(repeats, 0.0, "a look-up is no repeat of the call");
+    });
+}
+
+#[test]
+fn an_application_that_embeds_its_question_has_made_its_vector_known() {
+    story(async {
+        let open = config("", "").replace("routes: [chat]", "routes: ['*']");
+        let stage = Stage::set(&open.replace("model: embed }] }", "model: embed }], cache: { mode: exact } }"));
+        stage.host("a", pleasant());
+        let e = stage.host("e", indifferent());
+        stage.ask(embeddings("emb", ASKED)).await;
+        assert_eq!(caches(&stage, ask(ASKED)).await, "miss");
+        assert_eq!(e.calls().len(), 1);
+        assert_eq!(caches(&stage, ask(AGAIN)).await, "semantic");
+        let found = stage.ask(embeddings("emb", json!([AGAIN]))).await;
+        assert_eq!((cache(&found), e.calls().len()), ("hit", 2));
     });
 }
 

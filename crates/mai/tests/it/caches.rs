@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 use testkit::{Answer, Ask, get};
 
-use crate::process::{ADMIN, Dir, Gateway, VIEWER, chat, upstream, usual};
+use crate::process::{ADMIN, Dir, Gateway, KEY, VIEWER, chat, upstream, usual};
 
 fn lever(method: &'static str, path: &str, token: &str, body: &Value) -> Ask {
     get(path).method(method).key(token).body(body.to_string())
@@ -130,6 +130,31 @@ async fn what_is_cached_is_kept_shown_removed_and_purged() {
     assert_eq!(ask(&gateway).await.0, "miss", "another version of the knowledge base sees nothing of the one before");
     let gateway = Gateway::serve_in(stopped(gateway).await, "gateway.yaml").await;
     assert_eq!(ask(&gateway).await.0, "hit");
+}
+
+#[tokio::test]
+async fn questions_are_matched_by_meaning_and_a_restart_forgets_none() {
+    let up = upstream("").await;
+    let semantic =
+        "{ name: chat, cache: { mode: semantic, semantic: { route: embedding, threshold: 0.5, timeout: 5s } },";
+    let gateway = Gateway::serve(&usual(&up.url()).replace("{ name: chat,", semantic)).await;
+    let ask = async |gateway: &Gateway, question: &str| {
+        let answer = gateway.ask(&testkit::chat("chat").user(question).key(KEY)).await;
+        assert_eq!(answer.status, 200, "{}", answer.text());
+        answer.header("x-mai-cache").unwrap_or_default().to_owned()
+    };
+    assert_eq!(ask(&gateway, "How do I reset my password?").await, "miss");
+    gateway.metric_is("mai_cache_questions", "\"chat\"", 1.0).await;
+    assert_eq!(ask(&gateway, "How can I reset my password?").await, "semantic");
+    assert_eq!(ask(&gateway, "How do I change my username?").await, "miss");
+    let gateway = Gateway::serve_in(stopped(gateway).await, "gateway.yaml").await;
+    gateway.metric_is("mai_cache_questions", "\"chat\"", 2.0).await;
+    assert_eq!(ask(&gateway, "How can I reset my password?").await, "semantic");
+    let body = json!({ "model": "chat", "query": "How can I reset my password?" }).to_string();
+    let found = gateway.ask(&testkit::chat("chat").path("/v1/cache/lookup").body(body).key(KEY)).await;
+    assert_eq!((found.status, found.header("x-mai-cache")), (200, Some("semantic")));
+    assert_eq!(gateway.ask_admin(&purge(&json!({ "route": "chat" }))).await.status, 200);
+    assert_eq!(ask(&gateway, "How can I reset my password?").await, "miss");
 }
 
 #[tokio::test]
