@@ -132,8 +132,13 @@ impl Consult<'_> {
             let Some(candidate) = judged.found else {
                 return Ok(if judged.refused.is_empty() { Looked::Miss } else { Looked::Refused });
             };
-            let text = candidate.text.clone();
-            let Some(found) = self.answer_to(shelf, candidate).await else { continue };
+            let (text, place) = (candidate.text.clone(), candidate.place);
+            let Some(found) = self.answer_to(shelf, candidate).await else {
+                if shelf.known(place).is_some() {
+                    return Ok(Looked::Miss);
+                }
+                continue;
+            };
             if let Some(verify) = &terms.verify
                 && !self.verified(verify, (&asked.text, &text), until).await?
             {
@@ -154,6 +159,11 @@ impl Consult<'_> {
             state::Answer::Later(coming) => tokio::time::timeout(LOOK, coming).await.ok()?,
         };
         let is_ours = |stored: &Arc<Stored>| stored.client.as_ref() == self.owner && stored.is_fresh(live.wall());
+        // A disk that is slow or out answers as if nothing were there.
+        let is_out = || live.answers.stats().disk.is_some_and(|disk| disk.trouble.is_some());
+        if stored.is_none() && is_out() {
+            return None;
+        }
         let Some(stored) = stored.filter(is_ours) else {
             live.meanings.forget(shelf, candidate.place, &candidate.answer);
             return None;
