@@ -1,12 +1,14 @@
 //! Inputs in flight: one upstream call, for every call that wants a vector which it brings.
 //!
 //! A call that asks an upstream for inputs carries a load. Whoever wants one of those inputs meanwhile waits for
-//! that load, whatever else is in either call. A load is on its way while its own caller or anybody else waits for
-//! it; whoever leaves last ends it.
+//! that load, whatever else is in either call, as long as that is one upstream call. A load is on its way while its
+//! own caller or anybody else waits for it; whoever leaves last ends it. What fails fails for calls with the same
+//! body alone: in another it may be another input, or another field, that is to blame.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use base::Refusal;
+use bytes::Bytes;
 use foldhash::HashMap;
 use rules::shares::Class;
 use state::answers::Key;
@@ -21,8 +23,8 @@ use crate::trip::{Seat, Trip};
 enum End {
     /// Vectors, by their places in the load; none where an input was given up.
     Brought(Arc<[Option<Held>]>),
-    /// No upstream has given any; and whether all that was asked for was one input.
-    Refused(Arc<Refusal>, bool),
+    /// No upstream has given any.
+    Refused(Arc<Refusal>),
     /// Its carrier went away: whoever waits goes by itself.
     PassedOn,
 }
@@ -30,8 +32,19 @@ enum End {
 #[derive(Debug)]
 struct Load {
     carrier: Passenger,
+    call: Call,
     trip: Arc<Trip>,
     end: watch::Sender<Option<End>>,
+}
+
+/// The call that a load belongs to.
+#[derive(Clone, Debug)]
+pub struct Call {
+    /// As it goes upstream.
+    pub body: Bytes,
+    /// What the body of one is known by that takes more than one upstream call: who wants a part of it would wait for
+    /// all of them, so it is shared with repeats of itself alone.
+    pub large: Option<[u8; 32]>,
 }
 
 /// Every input in flight, by what its vector is known by: as many as calls under way have, at most.
@@ -68,11 +81,11 @@ impl Loads {
     pub fn board(
         &self,
         inputs: impl Iterator<Item = (usize, Option<Key>)>,
-        (passenger, trip): (&Passenger, &Arc<Trip>),
+        (passenger, call, trip): (&Passenger, &Call, &Arc<Trip>),
         is_fresh: bool,
     ) -> Boarded<'_> {
         let (end, _) = watch::channel(None);
-        let load = Arc::new(Load { carrier: passenger.clone(), trip: trip.clone(), end });
+        let load = Arc::new(Load { carrier: passenger.clone(), call: call.clone(), trip: trip.clone(), end });
         let (mut others, mut own) = (Vec::new(), Vec::new());
         for (place, key) in inputs {
             let Some(key) = key else {
@@ -80,7 +93,7 @@ impl Loads {
                 continue;
             };
             let mut shard = self.shard(&key);
-            match shard.get(&key).filter(|there| !is_fresh && there.load.takes(passenger)) {
+            match shard.get(&key).filter(|there| !is_fresh && there.load.takes(passenger, call)) {
                 Some(there) => others.push((place, Rider::new(there.clone()))),
                 None => {
                     shard.insert(key, Place { load: load.clone(), at: own.len() });
@@ -107,9 +120,11 @@ impl Loads {
 }
 
 impl Load {
-    fn takes(&self, passenger: &Passenger) -> bool {
+    fn takes(&self, passenger: &Passenger, call: &Call) -> bool {
         // A call of `batch` waits longer for its place at an upstream: what waits with it would be passed by.
-        self.end.borrow().is_none() && (self.carrier.class != Class::Batch || passenger.class == Class::Batch)
+        self.end.borrow().is_none()
+            && (self.carrier.class != Class::Batch || passenger.class == Class::Batch)
+            && (self.call.large.is_none() || self.call.large == call.large)
     }
 }
 
@@ -157,8 +172,7 @@ impl Carried<'_> {
 
     /// No upstream has given anything.
     pub fn refused(self, refusal: Refusal) {
-        let is_only = self.places().take(2).count() == 1;
-        self.end(End::Refused(Arc::new(refusal), is_only));
+        self.end(End::Refused(Arc::new(refusal)));
     }
 
     /// Only the first word counts.
@@ -199,8 +213,8 @@ pub enum Arrival {
         refusal: Arc<Refusal>,
         /// Whose own reasons those may have been.
         carrier: Passenger,
-        /// It was all that was asked for: no other input may be to blame.
-        is_only: bool,
+        /// What was refused, with other inputs perhaps.
+        body: Bytes,
     },
     /// Its carrier went away.
     PassedOn,
@@ -220,8 +234,9 @@ impl Rider {
                 Some(Some(held)) => Arrival::Vector(held.clone()),
                 _ => Arrival::PassedOn,
             },
-            Ok(Some(End::Refused(refusal, is_only))) => {
-                Arrival::Refused { refusal, carrier: self.place.load.carrier.clone(), is_only }
+            Ok(Some(End::Refused(refusal))) => {
+                let Load { carrier, call, .. } = &*self.place.load;
+                Arrival::Refused { refusal, carrier: carrier.clone(), body: call.body.clone() }
             }
             Ok(Some(End::PassedOn) | None) | Err(_) => Arrival::PassedOn,
         }

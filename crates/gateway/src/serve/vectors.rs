@@ -13,6 +13,7 @@ use config::{Client, Route, Upstream};
 use dialect::embeddings;
 use dialect::{Answer, Ask};
 use http::{HeaderValue, Response};
+use rules::cache_key::body_fingerprint;
 use rules::pursuit::deadline_exceeded;
 use tokio::sync::oneshot;
 
@@ -23,7 +24,7 @@ use crate::flights::{Form, Passenger};
 use crate::held::{Held, How};
 use crate::inputs::{self, Basket, Shelf, Wish};
 use crate::live::Live;
-use crate::loads::{Arrival, Carried, Rider};
+use crate::loads::{Arrival, Call, Carried, Rider};
 use crate::pursue::Won;
 use crate::running::{RouteState, Running};
 use crate::shape::Shaped;
@@ -31,10 +32,13 @@ use crate::trail::Trail;
 use crate::trip::{Aboard, Trip};
 use crate::wire::Reply;
 use crate::worker::{Worker, spawn};
-use crate::{head, recall, refuse};
+use crate::{batch, head, recall, refuse};
 
 /// How often a call looks for others that bring what it misses; then it brings everything itself.
 const MOST_ROUNDS: usize = 4;
+/// Inputs of one call that others may wait for, and fewer where its upstream takes fewer at once: who wants one text
+/// never waits until a library of them has been read.
+const MOST_SHARED: usize = 256;
 /// Bytes of numbers that are read and written where they come: a few milliseconds' work. More is done beside the
 /// worker, whose other calls go on.
 const AT_ONCE: usize = 1 << 20;
@@ -212,11 +216,21 @@ impl Gathering<'_> {
         Passenger { client: client.name.clone(), class: client.class, form: Form::Whole, allotted }
     }
 
+    /// The call, for others who may wait for some of its inputs, of which so many are missing.
+    fn call(&self, missing: usize) -> Call {
+        let (_, route, _) = self.route;
+        let ask = &self.shaped.ask;
+        let most = batch::most(ask, route).unwrap_or(MOST_SHARED).min(MOST_SHARED);
+        let large = (missing > most).then(|| body_fingerprint(ask.endpoint.tail(), &ask.body));
+        Call { body: ask.body.clone(), large }
+    }
+
     async fn gather(&self, basket: &mut Basket, trail: &mut Trail) -> Result<Won, Refusal> {
         let live = &self.worker.live;
         let (_, route, state) = self.route;
         basket.look(live).await;
         let passenger = self.passenger(trail);
+        let call = self.call(basket.missing().len());
         let mut has_asked = false;
         for round in 1..=MOST_ROUNDS {
             let missing = basket.missing();
@@ -225,7 +239,7 @@ impl Gathering<'_> {
             }
             let is_fresh = !basket.wish().may_look || round == MOST_ROUNDS;
             let keys = missing.iter().map(|place| (*place, basket.wish().key(*place)));
-            let boarded = live.loads.board(keys, (&passenger, self.trip), is_fresh);
+            let boarded = live.loads.board(keys, (&passenger, &call, self.trip), is_fresh);
             if let Some(mut own) = boarded.own {
                 own.give_up(|place, key| basket.take_late(live, (place, key)));
                 has_asked |= own.places().next().is_some();
@@ -342,10 +356,9 @@ impl Gathering<'_> {
         match arrival {
             Err(_elapsed) => Err(deadline_exceeded()),
             Ok(Arrival::Vector(held)) => Ok(Some(Held { how: How::Shared, ..held })),
-            Ok(Arrival::Refused { refusal, carrier, is_only }) => {
-                let is_others = recall::is_leaders_own(&refusal, &carrier, passenger)
-                    || !is_only && recall::is_about_the_call(&refusal);
-                if is_others { Ok(None) } else { Err((*refusal).clone()) }
+            Ok(Arrival::Refused { refusal, carrier, body }) => {
+                let is_own = body == self.shaped.ask.body && !recall::is_leaders_own(&refusal, &carrier, passenger);
+                if is_own { Err((*refusal).clone()) } else { Ok(None) }
             }
             Ok(Arrival::PassedOn) => Ok(None),
         }

@@ -440,8 +440,8 @@ fn a_failure_goes_to_those_who_wait_and_is_forgotten() {
         let a = stage.host("a", Reply::status(500).after(Duration::from_secs(1)));
         let b = stage.host("b", Reply::status(500));
         let mut callers = Vec::new();
-        for input in [json!(["one", "two"]), json!("two"), json!(["one"])] {
-            callers.push(begun(&stage, ask(input)).await);
+        for _ in 0..3 {
+            callers.push(begun(&stage, ask(json!(["one", "two"]))).await);
             millis(10).await;
         }
         for answer in answers(callers).await {
@@ -474,6 +474,55 @@ fn a_text_is_not_to_blame_for_another_that_was_refused_with_it() {
         let mut again = inputs(&a).split_off(1);
         again.sort_by_key(Value::to_string);
         assert_eq!(again, [json!("bad"), json!("good")], "who asks the same shares its refusal");
+        rests(&stage, &a).await;
+    });
+}
+
+#[test]
+fn what_fails_for_one_call_fails_for_its_repeats_alone() {
+    story(async {
+        for status in [400, 500, 429, 401] {
+            let stage = Stage::set(&config(", scope: route", ""));
+            // At either upstream.
+            let refusing = move |request: &Request| {
+                let is_bad = request.body.windows(6).any(|part| part == b"secret");
+                Reply { status: is_bad.then_some(status), ..Reply::default() }.after(Duration::from_secs(1))
+            };
+            let a = stage.host("a", Script::by(refusing));
+            stage.host("b", Script::by(refusing));
+            let mut callers = Vec::new();
+            for input in [json!(["secret", "two"]), json!("two"), json!(["secret", "two"]), json!(["two", "three"])] {
+                callers.push(begun(&stage, ask(input)).await);
+                millis(10).await;
+            }
+            let answers = answers(callers).await;
+            let failed: Vec<bool> = answers.iter().map(|answer| answer.status >= 400).collect();
+            assert_eq!(failed, [true, false, true, false], "{status}");
+            assert_eq!(answers[0].status, answers[2].status);
+            let asked = inputs(&a).iter().filter(|input| **input == json!(["secret", "two"])).count();
+            assert_eq!(asked, 1, "{status}: a repeat fails with what it repeats");
+            rests(&stage, &a).await;
+        }
+    });
+}
+
+#[test]
+fn who_wants_one_text_does_not_wait_for_a_library() {
+    story(async {
+        let stage = Stage::set(&config("", "batch: { max_inputs: 4 }"));
+        let a = stage.host("a", Reply::default().after(Duration::from_secs(1)));
+        let library = json!((0..80).map(|at| format!("text {at}")).collect::<Vec<_>>());
+        let large = begun(&stage, ask(library.clone())).await;
+        millis(10).await;
+        let again = begun(&stage, ask(library)).await;
+        let began = Clock.now();
+        let small = stage.ask(ask("text 70")).await;
+        assert_eq!(small.status, 200);
+        assert!(Clock.now() - began < Duration::from_millis(1500), "{:?}", Clock.now() - began);
+        let answers = answers(vec![large, again]).await;
+        assert_eq!(vectors(&answers[0]), vectors(&answers[1]));
+        assert_eq!(vectors(&answers[0])[70], vectors(&small)[0]);
+        assert_eq!(a.calls().len(), 21, "a call that is made again meanwhile is the same one");
         rests(&stage, &a).await;
     });
 }
