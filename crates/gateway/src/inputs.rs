@@ -23,6 +23,9 @@ use crate::{head, kept};
 const LOOK: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(1));
 const LOOK_FOR_ONE: Duration = Duration::from_micros(100);
 
+/// Inputs that are looked for in one go; between two of them the worker sees to its other calls.
+const SLICE: usize = 1_024;
+
 /// What an embeddings call wants of the cache.
 #[derive(Clone, Debug)]
 pub struct Wish {
@@ -41,6 +44,8 @@ struct Input {
     key: Option<Key>,
     /// The place of the first input with the same vector: its own, unless it is a repeat.
     twin: usize,
+    /// The place of the next one.
+    repeat: Option<usize>,
 }
 
 /// What a call wants of the cache. `None` for a call that nothing is stored of: by its caller's wish, or since its
@@ -63,13 +68,30 @@ pub fn wish(snapshot: &Snapshot, (route, client, headers): (&Route, &Client, &He
         .part(&[u8::from(route.cache.normalize)])
         .content(|sink| dialect::embeddings::deciding(ask, sink))
         .ok()?;
-    let mut firsts: HashMap<Key, usize> = HashMap::new();
-    let keyed = inputs(ask).into_iter().enumerate().map(|(place, input)| {
-        let key = common.clone().content(|sink| input.deciding(spelling, sink)).ok().map(|key| Key(key.finish()));
-        Input { key, twin: key.map_or(place, |key| *firsts.entry(key).or_insert(place)) }
-    });
-    let wish = Wish { inputs: keyed.collect(), may_look: !control.no_cache, owner };
+    let keyed = inputs(ask)
+        .into_iter()
+        .map(|input| common.clone().content(|sink| input.deciding(spelling, sink)).ok().map(|key| Key(key.finish())));
+    let wish = Wish { inputs: with_repeats(keyed), may_look: !control.no_cache, owner };
     (!wish.inputs.is_empty()).then_some(wish)
+}
+
+/// Inputs of these keys, each of which knows where it is repeated.
+fn with_repeats(keys: impl Iterator<Item = Option<Key>>) -> Vec<Input> {
+    let mut all: Vec<Input> = Vec::with_capacity(keys.size_hint().0);
+    // The first and the last place of each key so far.
+    let mut known: HashMap<Key, (usize, usize)> = HashMap::new();
+    for (place, key) in keys.enumerate() {
+        let mut twin = place;
+        if let Some(key) = key {
+            let (first, last) = known.entry(key).or_insert((place, place));
+            twin = *first;
+            if let Some(before) = all.get_mut(std::mem::replace(last, place)) {
+                before.repeat = Some(place);
+            }
+        }
+        all.push(Input { key, twin, repeat: None });
+    }
+    all
 }
 
 /// The vector space of a route; `None` where it has several, whose vectors must not stand side by side, and which of
@@ -165,13 +187,14 @@ impl Basket {
 
     /// Takes what is stored, where that can be told without waiting; true where that is all.
     pub fn take_at_hand(&mut self, live: &Live) -> bool {
-        if self.has_looked {
+        if self.has_looked || self.wish.inputs.len() > SLICE {
             return false;
         }
-        let keys: Vec<Key> = self.wish.distinct().map(|(_, key)| key).collect();
+        let (places, keys): (Vec<usize>, Vec<Key>) = self.wish.distinct().unzip();
         if let state::Answer::Ready(found) = live.answers.get_many(&keys) {
             self.has_looked = true;
-            self.take(found, live.wall());
+            self.take(places.into_iter().zip(found), live.wall());
+            self.agree();
         }
         self.held.iter().all(Option::is_some)
     }
@@ -181,16 +204,21 @@ impl Basket {
         if std::mem::replace(&mut self.has_looked, true) {
             return;
         }
-        let keys: Vec<Key> = self.wish.distinct().map(|(_, key)| key).collect();
-        let found = match live.answers.get_many(&keys) {
-            state::Answer::Ready(found) => Some(found),
-            state::Answer::Later(coming) => {
-                let many = u32::try_from(keys.len()).unwrap_or(u32::MAX);
-                let patience = LOOK.0.saturating_add(LOOK_FOR_ONE.saturating_mul(many)).min(LOOK.1);
-                tokio::time::timeout(patience, coming).await.ok()
-            }
-        };
-        self.take(found.unwrap_or_default(), live.wall());
+        let wanted: Vec<(usize, Key)> = self.wish.distinct().collect();
+        let many = u32::try_from(wanted.len()).unwrap_or(u32::MAX);
+        let patience = LOOK.0.saturating_add(LOOK_FOR_ONE.saturating_mul(many)).min(LOOK.1);
+        let over = tokio::time::Instant::from_std(live.clock.now() + patience);
+        for slice in wanted.chunks(SLICE) {
+            let (places, keys): (Vec<usize>, Vec<Key>) = slice.iter().copied().unzip();
+            let found = match live.answers.get_many(&keys) {
+                state::Answer::Ready(found) => Some(found),
+                state::Answer::Later(coming) => tokio::time::timeout_at(over, coming).await.ok(),
+            };
+            self.take(places.into_iter().zip(found.unwrap_or_default()), live.wall());
+            // The worker has other calls.
+            tokio::task::yield_now().await;
+        }
+        self.agree();
     }
 
     /// Takes what has been stored under this key since the look-up; false where nothing has.
@@ -205,10 +233,8 @@ impl Basket {
         true
     }
 
-    fn take(&mut self, found: Vec<Option<Arc<Stored>>>, now: Duration) {
-        let places = self.wish.distinct().map(|(place, _)| place).zip(found);
-        let found: Vec<_> = places.filter_map(|(place, stored)| Some((place, stored?))).collect();
-        for (place, stored) in found {
+    fn take(&mut self, found: impl Iterator<Item = (usize, Option<Arc<Stored>>)>, now: Duration) {
+        for (place, stored) in found.filter_map(|(place, stored)| Some((place, stored?))) {
             let is_fresh = stored.is_fresh(now);
             let Some(held) = Held::read(&stored, now) else { continue };
             if self.dimension.is_some_and(|dimension| dimension != held.dimension()) {
@@ -220,15 +246,16 @@ impl Basket {
                 self.expired.push((place, held));
             }
         }
-        self.agree();
     }
 
     /// Puts a vector to its input, and to every repeat of it.
     pub fn put(&mut self, place: usize, held: Held) {
-        for (input, room) in self.wish.inputs.iter().zip(&mut self.held).skip(place) {
-            if input.twin == place {
+        let mut next = Some(place);
+        while let Some(place) = next {
+            if let Some(room) = self.held.get_mut(place) {
                 *room = Some(held.clone());
             }
+            next = self.wish.inputs.get(place).and_then(|input| input.repeat);
         }
     }
 
@@ -379,4 +406,56 @@ impl Whole {
 /// The upstream that a vector has come from, where the route still has it.
 fn upstream<'a>(route: &'a Route, held: &Held) -> Option<&'a Arc<Upstream>> {
     route.upstreams.iter().find(|upstream| upstream.label.as_bytes() == held.upstream)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn basket(keys: impl Iterator<Item = Option<u64>>) -> Basket {
+        let key = |number: u64| {
+            let mut bytes = [0; 32];
+            bytes[..8].copy_from_slice(&number.to_le_bytes());
+            Key(bytes)
+        };
+        let inputs = with_repeats(keys.map(|number| number.map(key)));
+        Basket::new(Arc::new(Wish { inputs, may_look: true, owner: None }), None)
+    }
+
+    fn held(number: u8) -> Held {
+        Held {
+            numbers: vec![number; 4].into(),
+            model: bytes::Bytes::new(),
+            upstream: bytes::Bytes::new(),
+            tokens: 1,
+            took: Duration::ZERO,
+            age: Duration::ZERO,
+            how: How::Brought,
+        }
+    }
+
+    #[test]
+    fn a_vector_goes_to_each_repeat_of_its_input_and_to_no_other() {
+        let mut basket = basket([Some(1), None, Some(2), Some(1), None, Some(1), Some(2)].into_iter());
+        assert_eq!(basket.missing(), [0, 1, 2, 4]);
+        basket.put(0, held(1));
+        basket.put(2, held(2));
+        basket.put(4, held(4));
+        let put: Vec<u8> = basket.held.iter().map(|held| held.as_ref().map_or(0, |held| held.numbers[0])).collect();
+        assert_eq!(put, [1, 0, 2, 1, 4, 1, 2]);
+        assert_eq!(basket.missing(), [1]);
+    }
+
+    #[test]
+    fn putting_vectors_takes_no_longer_for_each_the_more_there_are() {
+        let many = 200_000;
+        let mut basket = basket((0..many).map(|number| Some(number / 2)));
+        let began = base::Clock.now();
+        for place in basket.missing() {
+            basket.put(place, held(1));
+        }
+        assert!(basket.missing().is_empty());
+        // Each with all that follow would be ten thousand million steps.
+        assert!(began.elapsed() < Duration::from_secs(5), "{:?}", began.elapsed());
+    }
 }

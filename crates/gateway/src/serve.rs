@@ -218,7 +218,7 @@ async fn tell(connection: &Connection, parts: &Parts, mut body: Incoming, trail:
     admit::admit(&running, (&client, &route), &ask, deadline, trail).await?;
     let shaped = shape::shape(ask, (&route, state), (&client, deadline), &worker.live.vocabularies, trail).await?;
     admit::weigh(&route, &client, &shaped.ask, trail);
-    let errands = Errands::of((&running, &route), (&client, &parts.headers), &shaped.ask, (worker, trail));
+    let errands = Errands::of((&running, &route), (&client, &parts.headers), &shaped.ask, (worker, trail)).await;
     if errands.depends(&route, &shaped.ask) && !parts.headers.contains_key(head::IDEMPOTENCY_KEY) {
         let worker = connection.worker.clone();
         let quest = vectors::Quest { worker, running, client, route, shaped, errands, deadline };
@@ -350,9 +350,9 @@ impl Errands {
         self.inputs.is_some() || (!route.wait.is_zero() && ask.endpoint.family() == base::Family::Embeddings)
     }
 
-    fn of(
-        (running, route): (&Running, &Route),
-        (client, headers): (&Client, &HeaderMap),
+    async fn of(
+        (running, route): (&Arc<Running>, &Arc<Route>),
+        (client, headers): (&Arc<Client>, &HeaderMap),
         ask: &Ask,
         (worker, trail): (&Worker, &mut Trail),
     ) -> Self {
@@ -361,7 +361,7 @@ impl Errands {
             is_idempotent: !(ask.endpoint.family() == base::Family::Chat && head::side_effects(headers)),
             traceparent: head::traceparent(headers).cloned(),
             first: plan::branch(route, client, (headers, ask, &used), &worker.dice),
-            inputs: vectors::wish((running, route), (client, headers), ask, trail),
+            inputs: vectors::wish((running, route), (client, headers), ask, trail).await,
         }
     }
 }

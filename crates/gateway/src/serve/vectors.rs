@@ -42,6 +42,8 @@ const MOST_SHARED: usize = 256;
 /// Bytes of numbers that are read and written where they come: a few milliseconds' work. More is done beside the
 /// worker, whose other calls go on.
 const AT_ONCE: usize = 1 << 20;
+/// The same of texts, which are put into their normal form and hashed.
+const READ_AT_ONCE: usize = 64 << 10;
 
 /// All that the rest of the story needs.
 pub struct Quest {
@@ -366,16 +368,24 @@ impl Gathering<'_> {
 }
 
 /// What an embeddings call wants of the cache, noted in its trail.
-pub fn wish(
-    (running, route): (&Running, &Route),
-    (client, headers): (&Client, &http::HeaderMap),
+pub async fn wish(
+    (running, route): (&Arc<Running>, &Arc<Route>),
+    (client, headers): (&Arc<Client>, &http::HeaderMap),
     ask: &Ask,
     trail: &mut Trail,
 ) -> Option<Arc<Wish>> {
     if !route.cache.is_on() || ask.endpoint.family() != base::Family::Embeddings {
         return None;
     }
-    let wish = inputs::wish(&running.snapshot, (route, client, headers), ask);
+    let wish = if ask.body.len() > READ_AT_ONCE {
+        let (running, route, client) = (running.clone(), route.clone(), client.clone());
+        let (headers, ask) = (headers.clone(), ask.clone());
+        let read = move || inputs::wish(&running.snapshot, (&route, &client, &headers), &ask);
+        // A reading that was lost finds nothing, and stores nothing.
+        tokio::task::spawn_blocking(read).await.ok().flatten()
+    } else {
+        inputs::wish(&running.snapshot, (route, client, headers), ask)
+    };
     let looks = wish.as_ref().is_some_and(|wish| wish.may_look);
     trail.record.cache = Some(if looks { Cached::Miss } else { Cached::Bypass });
     trail.cache_id = wish.as_ref().and_then(Wish::id);
