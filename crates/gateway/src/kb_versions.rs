@@ -6,6 +6,8 @@ use std::time::Duration;
 use arc_swap::ArcSwap;
 use base::Dice;
 use state::{Answer, Unreadable, Versioned, Versions};
+use tokio::sync::Mutex;
+use tokio::task::JoinSet;
 
 /// What is set, as cache keys read it.
 #[derive(Debug)]
@@ -13,6 +15,8 @@ pub struct KbVersions {
     store: Arc<dyn Versions>,
     /// `None` until the store has told.
     set: ArcSwap<Option<Versioned>>,
+    /// What is being set, one at a time: of two answers of the store the later one is the newer. Held by whoever asks.
+    setting: Mutex<JoinSet<Result<(), Unreadable>>>,
     /// Stands for every version while the store has not told: what was stored under another is not served then.
     unknown: Arc<str>,
 }
@@ -28,7 +32,7 @@ impl KbVersions {
             Answer::Later(_) => None,
         };
         let unknown = format!("not known yet {:016x}{:016x}", dice.bits(), dice.bits()).into();
-        Self { store, set: ArcSwap::from_pointee(set), unknown }
+        Self { store, set: ArcSwap::from_pointee(set), setting: Mutex::default(), unknown }
     }
 
     /// What is set for a route; `None` where its configuration decides.
@@ -46,23 +50,35 @@ impl KbVersions {
         Option::clone(&self.set.load())
     }
 
-    /// Sets a route's, or with `None` leaves it to the configuration again.
+    /// Sets a route's, or with `None` leaves it to the configuration again. What has begun is brought to its end, also
+    /// where whoever asked goes away: what the store has and what is known here are the same.
     ///
     /// # Errors
     /// What keeps the store from it; nothing has changed then.
-    pub async fn set(&self, route: Arc<str>, version: Option<Arc<str>>) -> Result<(), Unreadable> {
-        let set = self.store.set(route, version).await?;
-        self.set.store(Arc::new(Some(set)));
-        Ok(())
+    pub async fn set(self: &Arc<Self>, route: Arc<str>, version: Option<Arc<str>>) -> Result<(), Unreadable> {
+        let mut setting = self.setting.lock().await;
+        // What somebody began who has left.
+        while setting.join_next().await.is_some() {}
+        let this = self.clone();
+        setting.spawn(async move {
+            let set = this.store.set(route, version).await?;
+            this.set.store(Arc::new(Some(set)));
+            Ok(())
+        });
+        let lost = || Err(Unreadable("the setting was lost; please report this".to_owned()));
+        setting.join_next().await.and_then(Result::ok).unwrap_or_else(lost)
     }
 
     /// Asks the store for what is set until it tells.
     pub async fn open(&self) {
         let mut is_told = false;
         while self.set.load().is_none() {
+            let mut setting = self.setting.lock().await;
+            while setting.join_next().await.is_some() {}
             match self.store.all().await {
                 Ok(set) => self.set.store(Arc::new(Some(set))),
                 Err(error) => {
+                    drop(setting);
                     if !std::mem::replace(&mut is_told, true) {
                         tracing::warn!(
                             "nothing stored before is served until it is known which `kb_version` is set: {error}"
@@ -72,5 +88,55 @@ impl KbVersions {
                 }
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+
+    use state::InProcessVersions;
+
+    use super::*;
+
+    /// Writes at once, and tells of it later: of the first write last.
+    #[derive(Debug, Default)]
+    struct Slow(InProcessVersions, AtomicUsize);
+
+    impl Versions for Slow {
+        fn all(&self) -> Answer<Result<Versioned, Unreadable>> {
+            self.0.all()
+        }
+
+        fn set(&self, route: Arc<str>, version: Option<Arc<str>>) -> Answer<Result<Versioned, Unreadable>> {
+            let wait = Duration::from_millis(200 / (1 + self.1.fetch_add(1, Relaxed) as u64));
+            let set = self.0.set(route, version);
+            Answer::Later(Box::pin(async move {
+                tokio::time::sleep(wait).await;
+                set.await
+            }))
+        }
+    }
+
+    fn versions() -> Arc<KbVersions> {
+        Arc::new(KbVersions::new(Arc::<Slow>::default(), &Dice::fair()))
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn of_two_that_are_set_at_a_time_the_later_one_holds() {
+        let versions = versions();
+        let set = |version: &'static str| versions.set("chat".into(), Some(version.into()));
+        let (first, second) = tokio::join!(set("1"), set("2"));
+        assert_eq!((first, second), (Ok(()), Ok(())));
+        assert_eq!(versions.of("chat").as_deref(), Some("2"));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_has_begun_is_known_also_where_whoever_asked_went_away() {
+        let versions = versions();
+        let setting = versions.set("chat".into(), Some("1".into()));
+        assert!(tokio::time::timeout(Duration::from_millis(10), setting).await.is_err());
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        assert_eq!(versions.of("chat").as_deref(), Some("1"));
     }
 }

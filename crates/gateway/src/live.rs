@@ -71,7 +71,7 @@ pub struct Live {
     /// Inputs of embeddings calls that others may wait for too.
     pub loads: Loads,
     /// Versions of knowledge bases that operators have set.
-    pub kb_versions: KbVersions,
+    pub kb_versions: Arc<KbVersions>,
     alerts: Arc<Alerts>,
     something_to_gather: Notify,
     unwritten: Arc<AtomicUsize>,
@@ -115,7 +115,7 @@ impl Live {
         let mut kept = Kept::with(KeptPurses::new(stores.accounts));
         let books = Books::new(stores.ledger);
         let running = kept.bind(snapshot, &|_| Counts::default());
-        let kb_versions = KbVersions::new(stores.versions, &dice);
+        let kb_versions = Arc::new(KbVersions::new(stores.versions, &dice));
         books.open(kept.purses.unknown(&running.snapshot, Clock.wall()));
         stores.answers.bound(bounds(&running.snapshot));
         let meanings = Meanings::new(stores.answers.clone());
