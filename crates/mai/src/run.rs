@@ -132,7 +132,7 @@ fn live(snapshot: Snapshot) -> Result<(Arc<Live>, Arc<Shared>), String> {
     let bounds = Bounds { memory: general.cache.memory, disk: general.cache.disk };
     let answers = TieredAnswers::open(general.data_dir.join(CACHE), bounds);
     let answers = answers.map_err(|error| format!("no thread for the cache: {error}"))?;
-    let versions = SqliteVersions::at(general.database.clone());
+    let versions = SqliteVersions::at(general.data_dir.join(KB_VERSIONS));
     let stores = Stores {
         ledger: Arc::new(ledger),
         answers: Arc::new(answers),
@@ -145,6 +145,8 @@ fn live(snapshot: Snapshot) -> Result<(Arc<Live>, Arc<Shared>), String> {
 
 /// What is cached on disk, in `data_dir`.
 const CACHE: &str = "cache.db";
+/// Which versions of knowledge bases are set, there too.
+const KB_VERSIONS: &str = "kb-versions.db";
 
 /// A start waits so long for what the ledger knows of quotas, and no longer: the gateway is worth more.
 const OPENING: Duration = Duration::from_secs(3);
@@ -158,7 +160,7 @@ async fn open_quotas(live: &Arc<Live>) {
     }
 }
 
-/// Which versions of knowledge bases are set is known before the first call, if the database can be read. Until
+/// Which versions of knowledge bases are set is known before the first call, if their file can be read. Until
 /// it can nothing stored before is served.
 async fn open_kb_versions(live: &Arc<Live>) {
     if tokio::time::timeout(OPENING, live.kb_versions.open()).await.is_err() {

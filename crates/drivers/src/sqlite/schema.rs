@@ -26,7 +26,8 @@ const MIGRATIONS: &[&str] = &[
          tokens_saved INTEGER NOT NULL,
          PRIMARY KEY (quarter, client, route, upstream, model, currency)
      ) STRICT, WITHOUT ROWID",
-    // 2: the versions of knowledge bases that operators have set, by route.
+    // 2: the versions of knowledge bases that operators have set, by route. They have a file of their own now, since
+    // a damaged ledger would take them with it.
     "CREATE TABLE kb_versions (route TEXT PRIMARY KEY, version TEXT NOT NULL) STRICT, WITHOUT ROWID",
     // 3: what caches have saved, in billionths of the currency's unit and in milliseconds.
     "ALTER TABLE usage ADD COLUMN cost_saved INTEGER NOT NULL DEFAULT 0;

@@ -449,9 +449,9 @@ fn what_lies_long_past_is_added_up_by_day_and_then_by_month() {
 }
 
 #[tokio::test]
-async fn versions_of_knowledge_bases_survive_a_restart_beside_a_ledger_at_work() {
+async fn versions_of_knowledge_bases_survive_a_restart_and_the_ledger() {
     let folder = Folder::new();
-    let versions = || SqliteVersions::at(folder.file());
+    let versions = || SqliteVersions::at(folder.0.join("kb-versions.db"));
     assert_eq!(versions().all().await, Ok(Versioned::new()));
     assert_eq!(folder.names(), [""; 0], "asking makes no file");
     let ledger = ledger(&folder.file());
@@ -464,9 +464,25 @@ async fn versions_of_knowledge_bases_survive_a_restart_beside_a_ledger_at_work()
     assert!(ledger.flush(PATIENCE));
     assert_eq!(requests(&ledger).await, 2);
     drop(ledger);
+    std::fs::write(folder.file(), "no database any more".repeat(1_000)).unwrap();
+    let ledger = self::ledger(&folder.file());
+    ledger.book(vec![entry("a")]);
+    assert!(ledger.flush(PATIENCE), "the damaged one is set aside");
+    drop(ledger);
     let all = versions().all().await.unwrap();
     assert_eq!(all.into_iter().collect::<Vec<_>>(), [("chat".into(), "2".into()), ("other".into(), "x".into())]);
     assert_eq!(set("chat", None).await.map(|all| all.into_keys().collect()), Ok(vec!["other".into()]));
     let nowhere = SqliteVersions::at(folder.file().join("file.db"));
     assert!(nowhere.set("chat".into(), Some("3".into())).await.is_err());
+}
+
+#[tokio::test]
+async fn versions_that_cannot_be_read_are_told_of_and_left_alone() {
+    let folder = Folder::new();
+    let file = folder.0.join("kb-versions.db");
+    std::fs::write(&file, "no database".repeat(1_000)).unwrap();
+    let versions = SqliteVersions::at(file.clone());
+    assert!(versions.all().await.unwrap_err().0.contains("kb-versions.db is damaged"));
+    assert!(versions.set("chat".into(), Some("1".into())).await.is_err());
+    assert!(std::fs::read(&file).unwrap().starts_with(b"no database"), "nothing is begun anew in its place");
 }

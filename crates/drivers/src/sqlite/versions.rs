@@ -1,4 +1,7 @@
-//! The versions of knowledge bases that operators have set, in the same file as the ledger.
+//! The versions of knowledge bases that operators have set, in a small file of their own.
+//!
+//! It is never set aside or begun anew: a version that is forgotten would have old answers served. What is wrong with
+//! it is told, and nothing stored before is served until somebody has seen to it.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -10,16 +13,19 @@ use state::{Answer, Unreadable, Versioned, Versions};
 use tokio::sync::oneshot;
 
 use super::failure::Failure;
-use super::{schema, store};
+use super::store;
 
 /// Questions at a time, each with a thread of its own: they are asked at a start, and by operators.
 const MOST: usize = 8;
 /// How long SQLite itself tries again where the ledger or another process holds a lock.
 const BUSY: Duration = Duration::from_secs(2);
 
+const TABLE: &str =
+    "CREATE TABLE IF NOT EXISTS kb_versions (route TEXT PRIMARY KEY, version TEXT NOT NULL) STRICT, WITHOUT ROWID";
+
 type Told = Result<Versioned, Unreadable>;
 
-/// The versions in the file at a path. A file that the ledger finds damaged, and sets aside, takes them with it.
+/// The versions in the file at a path.
 #[derive(Debug)]
 pub struct SqliteVersions {
     path: Arc<PathBuf>,
@@ -43,7 +49,12 @@ impl SqliteVersions {
         let path = self.path.clone();
         let work = move || {
             let done = act(&path).map_err(|failure| match failure {
-                Failure::Damaged(what) | Failure::Trouble(what) => Unreadable(what),
+                Failure::Damaged(what) => Unreadable(format!(
+                    "{} is damaged ({what}): put a copy of it back, or purge the cache, remove the file, and set every \
+                     version again",
+                    path.display()
+                )),
+                Failure::Trouble(what) => Unreadable(what),
             });
             drop(place);
             // Whoever asked may have left.
@@ -95,9 +106,9 @@ impl Versions for SqliteVersions {
 }
 
 fn open(path: &Path) -> Result<Connection, Failure> {
-    let mut connection = store::connect(path)?;
+    let connection = store::connect(path)?;
     connection.busy_timeout(BUSY)?;
-    schema::migrate(&mut connection)?;
+    connection.execute_batch(TABLE)?;
     Ok(connection)
 }
 
