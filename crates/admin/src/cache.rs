@@ -109,7 +109,7 @@ pub(crate) async fn purge(State(desk): State<Desk>, headers: HeaderMap, body: By
         Ok(operator) => operator,
         Err(denied) => return denied.into_response(),
     };
-    let which = match which(&desk, &body) {
+    let which = match which(&body) {
         Ok(which) => which,
         Err((status, wrong)) => return told(status, &wrong),
     };
@@ -128,20 +128,16 @@ pub(crate) async fn purge(State(desk): State<Desk>, headers: HeaderMap, body: By
 
 type Wrong = (StatusCode, String);
 
-/// What a body narrows it down to; one that is empty, to nothing.
-fn which(desk: &Desk, body: &[u8]) -> Result<Which, Wrong> {
+/// What a body narrows it down to; one that is empty, to nothing. Routes and clients need not be configured: what was
+/// kept for one that is there no more is to be had out of the cache too.
+fn which(body: &[u8]) -> Result<Which, Wrong> {
     let bad = |wrong: String| (StatusCode::BAD_REQUEST, wrong);
-    let running = desk.live.running();
     let mut which = Which::default();
     for (name, value) in object(body)? {
         let Value::String(value) = value else { return Err(bad(format!("`{name}` must be a text"))) };
         match name.as_str() {
-            "route" => which.route = Some(route(desk, &value)?.name.clone()),
-            "client" => {
-                let known = running.snapshot.clients.iter().find(|client| *client.name == *value);
-                let known = known.ok_or_else(|| (StatusCode::NOT_FOUND, format!("there is no client `{value}`")))?;
-                which.client = Some(known.name.clone());
-            }
+            "route" => which.route = Some(value.into()),
+            "client" => which.client = Some(value.into()),
             "kind" => {
                 let kinds = Kind::ALL.map(Kind::as_str).join(", ");
                 let kind = Kind::named(&value);
