@@ -19,7 +19,7 @@ use http::HeaderValue;
 use rules::shares::Class;
 use state::answers::Key;
 
-pub use flight::Flight;
+pub use flight::{Flight, Promised};
 pub use rider::{Arrival, Next, Rider};
 
 /// Bytes of an answer that are held for those who ride, and may be stored. A longer one goes on to those who
@@ -48,6 +48,10 @@ pub struct Passenger {
     pub form: Form,
     /// How long the whole call may take.
     pub allotted: Duration,
+    /// False for a call that its caller has marked as having side effects.
+    pub is_idempotent: bool,
+    /// As it goes upstream. What does not decide the answer is in it too, and an upstream may refuse it for that.
+    pub body: Bytes,
 }
 
 /// What a call is known by.
@@ -79,6 +83,8 @@ pub enum Boarded {
     Leads(Rider),
     /// Somebody does.
     Follows(Rider),
+    /// Somebody does, who is just landing and takes no more idempotency keys: ask again once that is over.
+    Late(Rider),
     /// Somebody does, in a form that cannot be shared.
     Alone,
     /// The idempotency key stands for another body.
@@ -116,8 +122,7 @@ impl Flights {
                 Entered::Here => {}
                 Entered::There(boarded) => return boarded,
             }
-            flight.lock().promises.push(promise.clone());
-            flight.lock().names.push(promise.key);
+            flight.promise(promise.clone(), true);
         }
         if let Some(key) = names.answer {
             match self.enter((key, None), &flight, passenger, is_fresh) {
@@ -125,8 +130,7 @@ impl Flights {
                 // What goes alone still answers its idempotency key.
                 Entered::There(Boarded::Alone) if names.replay.is_some() => {}
                 Entered::There(boarded) => {
-                    self.reassign(names.replay.as_ref(), &flight, &boarded);
-                    return boarded;
+                    return self.reassign(names.replay.as_ref(), (&flight, passenger), boarded);
                 }
             }
         }
@@ -134,23 +138,30 @@ impl Flights {
     }
 
     /// What had been promised to fly by itself flies with another.
-    fn reassign(&self, promise: Option<&Promise>, from: &Arc<Flight>, to: &Boarded) {
-        let Some(promise) = promise else { return };
+    fn reassign(
+        &self,
+        promise: Option<&Promise>,
+        (from, passenger): (&Arc<Flight>, &Passenger),
+        to: Boarded,
+    ) -> Boarded {
+        let Some(promise) = promise else { return to };
+        let mut to = to;
         if let Boarded::Follows(rider) = to {
-            let mut state = rider.flight.lock();
-            if state.may_board() {
-                state.promises.push(promise.clone());
-                state.names.push(promise.key);
-                drop(state);
-                let named = Named { flight: rider.flight.clone(), fingerprint: Some(promise.fingerprint) };
-                self.shard(&promise.key).insert(promise.key, named);
-                // Who has boarded in between asks again.
-                from.land(End::PassedOn);
-                return;
+            let is_leaders = rider.flight.leader.body == passenger.body;
+            // The name first: a flight that ends in between finds it among its names, or takes no promise.
+            let named = Named { flight: rider.flight.clone(), fingerprint: Some(promise.fingerprint) };
+            self.shard(&promise.key).insert(promise.key, named);
+            if rider.flight.promise(promise.clone(), is_leaders) {
+                to = Boarded::Follows(rider);
+            } else {
+                self.forget(&promise.key, &rider.flight);
+                to = Boarded::Late(rider);
             }
         }
+        // Who has boarded in between asks again.
         from.land(End::PassedOn);
         self.forget(&promise.key, from);
+        to
     }
 
     fn enter(
@@ -183,6 +194,12 @@ impl Flights {
     #[must_use]
     pub fn has(&self, key: &Key) -> bool {
         self.shard(key).contains_key(key)
+    }
+
+    /// Whether a flight is the one that is known by this name: none has been begun in its place.
+    #[must_use]
+    pub fn is_named(&self, key: &Key, flight: &Flight) -> bool {
+        self.shard(key).get(key).is_some_and(|named| std::ptr::eq(&*named.flight, flight))
     }
 
     /// Nobody boards this flight any more.

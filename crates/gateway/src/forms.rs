@@ -32,21 +32,28 @@ pub struct Whole {
     pub may_store: bool,
     /// It calls tools: what those do is for the very call that was made.
     pub has_tool_calls: bool,
+    /// It has come to its end: its call may be given it again.
+    pub is_complete: bool,
 }
 
 impl Whole {
     /// A whole answer as its caller gets it.
     #[must_use]
     pub fn of(ask: &Ask, body: Bytes) -> Self {
-        let (may_store, has_tool_calls) = match &ask.view {
-            View::Chat(_) | View::Completions(_) => {
-                let storable = chat::is_storable(&body);
-                (storable.is_ok(), storable.is_ok_and(|storable| storable.has_tool_calls))
-            }
-            View::Rerank(view) => (dialect::rerank::is_storable(view, &body), false),
-            View::Embeddings(_) | View::Responses(_) | View::Pass => (false, false),
+        let judged = |may_store, has_tool_calls, is_complete| Self {
+            body: body.clone(),
+            may_store,
+            has_tool_calls,
+            is_complete,
         };
-        Self { body, may_store, has_tool_calls }
+        match &ask.view {
+            View::Chat(_) | View::Completions(_) => match chat::is_storable(&body) {
+                Ok(storable) => judged(true, storable.has_tool_calls, true),
+                Err(why) => judged(false, false, why.is_complete()),
+            },
+            View::Rerank(view) => judged(dialect::rerank::is_storable(view, &body), false, true),
+            View::Embeddings(_) | View::Responses(_) | View::Pass => judged(false, false, true),
+        }
     }
 }
 

@@ -38,7 +38,7 @@ pub const REQUEST: &[Header] = &[
     row("x-mai-timeout-ms", "A shorter deadline than the configured one: a whole number of milliseconds, at least 1."),
     row(
         "x-mai-side-effects",
-        "`true`: this chat call is not to be sent again once it may have reached an upstream, and uses no connection that has sat idle.",
+        "`true`: this chat call is not to be sent again once it may have reached an upstream, uses no connection that has sat idle, and is not answered by a cache or by another call in flight.",
     ),
     row(
         "idempotency-key",

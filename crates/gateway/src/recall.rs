@@ -68,6 +68,8 @@ impl Wish {
                 class: client.class,
                 form: forms::form(ask),
                 allotted: Duration::ZERO,
+                is_idempotent: true,
+                body: ask.body.clone(),
             },
         }
     }
@@ -112,7 +114,7 @@ pub fn wish(
     live: &Live,
     running: &Running,
     (route, client, headers): (&Route, &Client, &HeaderMap),
-    (ask, first): (&Ask, Option<usize>),
+    (ask, first, fingerprint): (&Ask, Option<usize>, Option<[u8; 32]>),
     trail: &mut Trail,
 ) -> Result<Option<Wish>, Refusal> {
     let repeat = head::idempotency_key(headers)?;
@@ -120,13 +122,14 @@ pub fn wish(
         return Ok(None);
     }
     let environment = running.snapshot.general.environment.as_bytes();
-    let replay = repeat.map(|key| Promise {
+    let replay = repeat.zip(fingerprint).map(|(key, fingerprint)| Promise {
         client: client.name.clone(),
         key: Key(KeyBuilder::new("replay").part(environment).part(client.name.as_bytes()).part(key).finish()),
-        fingerprint: body_fingerprint(ask.endpoint.tail(), &ask.body),
+        fingerprint,
         form: forms::form(ask),
     });
     let mut wish = Wish { names: Names { answer: None, replay }, ..Wish::nothing(client, ask) };
+    wish.passenger.is_idempotent = is_idempotent(ask, headers);
     // Vectors are cached one by one, where a batch is made.
     if route.cache.is_on() && ask.endpoint.family() != Family::Embeddings {
         let control = head::cache_control(headers);
@@ -136,7 +139,8 @@ pub fn wish(
             Some(version) => Some(version.into()),
             None => live.kb_versions.of(&route.name).or_else(|| route.cache.kb_version.clone()),
         };
-        if !control.no_store {
+        // What has side effects is to have them: another call's answer does not stand for it.
+        if !control.no_store && wish.passenger.is_idempotent {
             wish.names.answer = key(environment, route, &wish, (ask, first));
         }
         wish.may_look = wish.names.answer.is_some() && !control.no_cache;
@@ -144,6 +148,36 @@ pub fn wish(
         trail.cache_id = wish.names.answer;
     }
     Ok((wish.names.answer.is_some() || wish.names.replay.is_some()).then_some(wish))
+}
+
+/// False for a chat call that its caller has marked as having side effects.
+#[must_use]
+pub fn is_idempotent(ask: &Ask, headers: &HeaderMap) -> bool {
+    !(ask.endpoint.family() == Family::Chat && head::side_effects(headers))
+}
+
+/// By what a repeat under the same idempotency key is known: the body as it was sent. What becomes of it may
+/// change with what is learned, and with a reload. `None` where there is no such key.
+#[must_use]
+pub fn fingerprint(ask: &Ask, headers: &HeaderMap) -> Option<[u8; 32]> {
+    headers.contains_key(head::IDEMPOTENCY_KEY).then(|| body_fingerprint(ask.endpoint.tail(), &ask.body))
+}
+
+/// The upstreams that a call goes to first: the branch of its split, else the first tier. What another one answers,
+/// for want of these, may be no answer for others.
+fn leads(route: &Route, first: Option<usize>) -> impl Iterator<Item = &config::Upstream> {
+    let tier = route.upstreams.first().map(|upstream| upstream.tier);
+    let leads = move |(at, upstream): &(usize, &Arc<config::Upstream>)| match first {
+        Some(first) => *at == first,
+        None => Some(upstream.tier) == tier,
+    };
+    route.upstreams.iter().enumerate().filter(leads).map(|(_, upstream)| &**upstream)
+}
+
+/// Whether the upstream of this name is one of those that the key of an answer names.
+#[must_use]
+pub fn is_of_key(route: &Route, first: Option<usize>, label: &str) -> bool {
+    leads(route, first).any(|upstream| *upstream.label == *label)
 }
 
 /// All that decides a call's answer; `None` where it cannot be told.
@@ -154,13 +188,8 @@ fn key(environment: &[u8], route: &Route, wish: &Wish, (ask, first): (&Ask, Opti
 
 /// All that decides an answer beside the call itself.
 fn surroundings(domain: &str, environment: &[u8], route: &Route, wish: &Wish, first: Option<usize>) -> KeyBuilder {
-    let tier = route.upstreams.first().map(|upstream| upstream.tier);
-    let leads = |(at, upstream): &(usize, &Arc<config::Upstream>)| match first {
-        Some(first) => *at == first,
-        None => Some(upstream.tier) == tier,
-    };
     let models: smallvec::SmallVec<[&[u8]; 4]> =
-        route.upstreams.iter().enumerate().filter(leads).map(|(_, upstream)| upstream.label.as_bytes()).collect();
+        leads(route, first).map(|upstream| upstream.label.as_bytes()).collect();
     let branch = first.and_then(|first| route.upstreams.get(first)).map(|upstream| upstream.name.as_bytes());
     KeyBuilder::new(domain)
         .part(environment)
@@ -241,6 +270,12 @@ pub async fn recall(
                     return Ok((Recalled::Found(found), stale));
                 }
             },
+            Boarded::Late(mut rider) => {
+                // What has landed by then is stored.
+                if tokio::time::timeout_at(deadline.into(), rider.over()).await.is_err() {
+                    return Ok((Recalled::Failed(deadline_exceeded()), stale));
+                }
+            }
             Boarded::Follows(rider) => {
                 if let Some(recalled) = ride(rider, wish, deadline, trail).await {
                     return Ok((recalled, stale));
@@ -357,14 +392,21 @@ async fn ride(mut rider: Rider, wish: &Wish, deadline: Instant, trail: &mut Trai
 }
 
 /// Whether a call failed for reasons that need not be those of another that waits for it: its client's policy,
-/// or a shorter deadline.
+/// a field of its body that decides no answer, less time, or side effects that forbid a second try.
 #[must_use]
 pub fn is_leaders_own(refusal: &Refusal, leader: &Passenger, other: &Passenger) -> bool {
     match refusal.code.row().outcome {
         Outcome::PolicyQuota | Outcome::PolicyQueued | Outcome::PolicyLimited | Outcome::PolicyDenied => {
             leader.client != other.client
         }
-        Outcome::UpstreamTimeout => other.allotted > leader.allotted,
+        Outcome::CallerRefused | Outcome::CallerInvalid => leader.body != other.body,
+        Outcome::UpstreamFailed
+        | Outcome::UpstreamBadResponse
+        | Outcome::UpstreamTimeout
+        | Outcome::UpstreamThrottled
+        | Outcome::UpstreamUnavailable => {
+            other.allotted > leader.allotted || (other.is_idempotent && !leader.is_idempotent)
+        }
         _ => false,
     }
 }

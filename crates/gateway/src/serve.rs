@@ -215,19 +215,19 @@ async fn tell(connection: &Connection, parts: &Parts, mut body: Incoming, trail:
     };
     trail.on_route(&route.name, state.shown.clone(), state.counts.inflight.clone());
     let deadline = trail.began() + deadline(&route, &client, &parts.headers)?;
+    let fingerprint = recall::fingerprint(&ask, &parts.headers);
     admit::admit(&running, (&client, &route), &ask, deadline, trail).await?;
     let shaped = shape::shape(ask, (&route, state), (&client, deadline), &worker.live.vocabularies, trail).await?;
     admit::weigh(&route, &client, &shaped.ask, trail);
     let errands = Errands::of((&running, &route), (&client, &parts.headers), &shaped.ask, (worker, trail)).await;
-    if errands.depends(&route, &shaped.ask) && !parts.headers.contains_key(head::IDEMPOTENCY_KEY) {
+    if errands.depends(&route, &shaped.ask) && fingerprint.is_none() {
         let worker = connection.worker.clone();
         let quest = vectors::Quest { worker, running, client, route, shaped, errands, deadline };
         return Ok(Told::Gathers(Box::new(quest)));
     }
-    if route.cache.is_on() || parts.headers.contains_key(head::IDEMPOTENCY_KEY) {
-        let asked = (&shaped.ask, errands.first);
-        let wish = recall::wish(&worker.live, &running, (&route, &client, &parts.headers), asked, trail)?;
-        if let Some(wish) = wish {
+    if route.cache.is_on() || fingerprint.is_some() {
+        let asked = (&shaped.ask, errands.first, fingerprint);
+        if let Some(wish) = recall::wish(&worker.live, &running, (&route, &client, &parts.headers), asked, trail)? {
             let mut call =
                 cacheable::Cacheable { running, route, client, shaped, errands, deadline, wish, asked: None };
             if let Some(found) = recall::at_hand(&worker.live, &call.wish) {
@@ -358,7 +358,7 @@ impl Errands {
     ) -> Self {
         let used = || running.purses.of(client).map(|purse| purse.used(trail.record.time));
         Self {
-            is_idempotent: !(ask.endpoint.family() == base::Family::Chat && head::side_effects(headers)),
+            is_idempotent: recall::is_idempotent(ask, headers),
             traceparent: head::traceparent(headers).cloned(),
             first: plan::branch(route, client, (headers, ask, &used), &worker.dice),
             inputs: vectors::wish((running, route), (client, headers), ask, trail).await,

@@ -43,6 +43,14 @@ pub enum Unstorable {
     Empty,
 }
 
+impl Unstorable {
+    /// Whether it is a whole answer all the same, which the call that asked for it may be given again.
+    #[must_use]
+    pub const fn is_complete(self) -> bool {
+        matches!(self, Self::Truncated | Self::Filtered | Self::Empty)
+    }
+}
+
 impl fmt::Display for Unstorable {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {

@@ -48,7 +48,18 @@ pub(super) struct State {
     /// The task waits until more is wanted.
     pub(super) is_paused: bool,
     pub(super) names: SmallVec<[Key; 2]>,
-    pub(super) promises: SmallVec<[Promise; 1]>,
+    pub(super) promises: SmallVec<[Promised; 1]>,
+    /// What answers them is being kept: no more are taken.
+    pub(super) is_settled: bool,
+}
+
+/// An idempotency key that a flight answers.
+#[derive(Clone, Debug)]
+pub struct Promised {
+    /// The key.
+    pub promise: Promise,
+    /// Its call came with the leader's body, so that it would be refused as that is.
+    pub is_leaders: bool,
 }
 
 /// Where one of the riders is.
@@ -222,10 +233,23 @@ impl Flight {
         self.lock().is_too_long()
     }
 
-    /// The idempotency keys that its end answers.
+    /// Takes one more idempotency key to answer; not where it is too late.
+    pub(super) fn promise(&self, promise: Promise, is_leaders: bool) -> bool {
+        let mut state = self.lock();
+        let may = state.may_board() && !state.is_settled;
+        if may {
+            state.names.push(promise.key);
+            state.promises.push(Promised { promise, is_leaders });
+        }
+        may
+    }
+
+    /// The idempotency keys that its end answers. No more are taken from now on.
     #[must_use]
-    pub fn promises(&self) -> SmallVec<[Promise; 1]> {
-        self.lock().promises.clone()
+    pub fn settle(&self) -> SmallVec<[Promised; 1]> {
+        let mut state = self.lock();
+        state.is_settled = true;
+        state.promises.clone()
     }
 
     /// Waits until more of the answer is wanted.

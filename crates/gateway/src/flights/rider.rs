@@ -81,6 +81,19 @@ impl Rider {
         .await
     }
 
+    /// Waits for the end, whatever it is.
+    pub async fn over(&mut self) {
+        poll_fn(|cx| {
+            let mut state = self.flight.lock();
+            if state.end.is_some() {
+                return Poll::Ready(());
+            }
+            self.wait(&mut state, cx);
+            Poll::Pending
+        })
+        .await;
+    }
+
     /// The next piece, or the end.
     pub fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Next> {
         let mut state = self.flight.lock();

@@ -7,7 +7,14 @@ use http::HeaderValue;
 use super::*;
 
 fn passenger(form: Form) -> Passenger {
-    Passenger { client: "app".into(), class: Class::Online, form, allotted: Duration::from_secs(30) }
+    Passenger {
+        client: "app".into(),
+        class: Class::Online,
+        form,
+        allotted: Duration::from_secs(30),
+        is_idempotent: true,
+        body: Bytes::new(),
+    }
 }
 
 fn names(key: u8) -> Names {
@@ -102,9 +109,25 @@ fn a_key_without_its_answers_name_is_led_and_one_with_it_rides_along() {
     let Boarded::Leads(leader) = flights.board(&names(1), &passenger(Form::Whole), false) else { panic!() };
     let follows = flights.board(&with(1), &passenger(Form::Whole), false);
     assert!(matches!(follows, Boarded::Follows(_)));
-    assert_eq!(leader.flight.promises().as_slice(), [promise(1)]);
     assert!(matches!(flights.board(&with(2), &passenger(Form::Whole), false), Boarded::Conflict));
     assert!(matches!(flights.board(&with(1), &passenger(Form::Whole), false), Boarded::Follows(_)));
+    let kept: Vec<Promise> = leader.flight.settle().into_iter().map(|promised| promised.promise).collect();
+    assert_eq!(kept, [promise(1)]);
     flights.close(&leader.flight);
     assert_eq!(flights.count(), 0);
+}
+
+#[test]
+fn a_flight_whose_keys_are_being_kept_takes_no_more_of_them() {
+    let flights = Flights::default();
+    let promise = Promise { client: "app".into(), key: Key([9; 32]), fingerprint: [1; 32], form: Form::Whole };
+    let with = Names { replay: Some(promise), ..names(1) };
+    let Boarded::Leads(leader) = flights.board(&names(1), &passenger(Form::Whole), false) else { panic!() };
+    assert!(leader.flight.settle().is_empty());
+    let Boarded::Late(mut late) = flights.board(&with, &passenger(Form::Whole), false) else { panic!() };
+    assert_eq!(flights.count(), 1, "the key stands for no flight that does not answer it");
+    leader.flight.land(landed());
+    flights.close(&leader.flight);
+    tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(late.over());
+    assert!(matches!(flights.board(&with, &passenger(Form::Whole), false), Boarded::Leads(_)));
 }

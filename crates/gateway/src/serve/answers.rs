@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use base::{Cached, Cost, Outcome, Refusal, Saved};
+use base::{Cached, Code, Cost, Outcome, Refusal, Saved};
 use bytes::Bytes;
 use config::{Client, Route};
 use dialect::{Answer, Ask};
@@ -112,7 +112,11 @@ pub fn kept(found: Found, (running, route): (&Running, &Route), live: &Live, mut
         let cost = facts.cost.map(|(nanos, written)| Cost { nanos, currency: currency(written) });
         Box::new(Saved { usage, cost, took: facts.took })
     });
-    let outcome = if facts.status == 200 { Outcome::Ok } else { Outcome::CallerRefused };
+    let outcome = match facts.code {
+        _ if facts.status == 200 => Outcome::Ok,
+        Some(code) if code == Code::ContextLengthExceeded.row().code => Outcome::CallerInvalid,
+        _ => Outcome::CallerRefused,
+    };
     trail.conclude(headers, None, outcome);
     response
 }

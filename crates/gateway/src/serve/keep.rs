@@ -3,19 +3,20 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use base::{Cost, Refusal, Usage};
+use base::{Cost, Endpoint, Refusal, Usage};
 use bytes::Bytes;
 use config::Route;
 use http::HeaderValue;
-use state::answers::{Kind, Stored};
+use smallvec::SmallVec;
+use state::answers::{Key, Kind, Stored};
 
-use crate::flights::{Flight, Form, Landed, Promise};
+use crate::flights::{Flight, Form, Landed, Promise, Promised};
 use crate::forms;
 use crate::forms::Whole;
 use crate::kept::{self, Facts};
 use crate::live::Live;
 use crate::meaning::Asked;
-use crate::recall::{Found, Wish};
+use crate::recall::{self, Found, Wish};
 use crate::running::Running;
 
 /// Answers to idempotency keys are kept so long.
@@ -30,6 +31,8 @@ pub struct Keeper<'a> {
     /// What the call asks, where another call may ask the same in other words.
     pub asked: Option<&'a Asked>,
     pub flight: &'a Flight,
+    /// The upstream that the route's split has chosen.
+    pub first: Option<usize>,
 }
 
 /// A complete answer, and what is told with it.
@@ -60,9 +63,8 @@ pub fn answer(keeper: &Keeper<'_>, complete: Complete) -> Landed {
         ..Facts::default()
     };
     let in_one = |body: &Bytes| (body.len() as u64) <= crate::flights::LONGEST;
-    if let (Some(key), Some(whole)) =
-        (keeper.wish.names.answer, whole.as_ref().filter(|whole| whole.may_store && in_one(&whole.body)))
-    {
+    let key = keeper.wish.names.answer.filter(|key| keeper.stands_for(key, &upstream));
+    if let (Some(key), Some(whole)) = (key, whole.as_ref().filter(|whole| whole.may_store && in_one(&whole.body))) {
         let body = kept::write(&whole.body, &Facts { content_type: JSON, ..facts.clone() });
         let stored = Arc::new(keeper.stored(keeper.wish.kind, body));
         keeper.live.answers.put(key, stored.clone());
@@ -71,7 +73,10 @@ pub fn answer(keeper: &Keeper<'_>, complete: Complete) -> Landed {
         }
     }
     let leads_stream = matches!(keeper.flight.leader.form, Form::Stream { .. });
-    for promise in keeper.flight.promises() {
+    // A chat that has not come to its end is no answer to keep, though its leader has to take it as it is.
+    let may_lack_end = !matches!(keeper.wish.endpoint, Endpoint::Chat | Endpoint::Completions);
+    let has_end = may_lack_end || whole.as_ref().is_some_and(|whole| whole.is_complete);
+    for Promised { promise, .. } in keeper.flight.settle().into_iter().filter(|_| has_end) {
         let same = given
             .clone()
             .filter(|_| promise.form == keeper.flight.leader.form)
@@ -102,19 +107,26 @@ const EVENTS: &str = "text/event-stream; charset=utf-8";
 
 /// Keeps an upstream's refusal of the call for the idempotency keys that it answers.
 pub fn refusal(keeper: &Keeper<'_>, refusal: &Refusal) {
-    let promises = keeper.flight.promises();
+    let promises: SmallVec<[Promised; 1]> =
+        keeper.flight.settle().into_iter().filter(|promised| promised.is_leaders).collect();
     if promises.is_empty() {
         return;
     }
     let body = dialect::errors::refusal_json(refusal);
     let told = refusal.told.as_ref().and_then(|told| told.code.as_deref());
     let facts = Facts { status: refusal.status(), content_type: JSON, code: told, ..Facts::default() };
-    for promise in promises {
+    for Promised { promise, .. } in promises {
         replay(keeper.live, keeper.route, &promise, &body, facts.clone());
     }
 }
 
 impl Keeper<'_> {
+    /// Whether this upstream's answer may be stored under the key of the answer: the key names the upstream, and no
+    /// newer answer has been asked for meanwhile.
+    fn stands_for(&self, key: &Key, upstream: &str) -> bool {
+        recall::is_of_key(self.route, self.first, upstream) && self.live.flights.is_named(key, self.flight)
+    }
+
     fn stored(&self, kind: Kind, body: Box<[u8]>) -> Stored {
         let now = self.live.wall();
         let expires = now + self.route.cache.ttl;

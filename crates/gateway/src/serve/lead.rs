@@ -4,7 +4,7 @@ use std::future::poll_fn;
 use std::sync::Arc;
 use std::time::Instant;
 
-use base::{AttemptOutcome, Outcome, Refusal};
+use base::{AttemptOutcome, Code, Outcome, Refusal};
 use bytes::Bytes;
 use config::{Client, Route};
 use http::{HeaderMap, HeaderValue, Response, header};
@@ -157,7 +157,8 @@ impl Flight {
 
     /// Nobody has answered.
     fn refused(&self, refusal: Refusal, mut trail: Trail, tell: oneshot::Sender<Answer>) {
-        if refusal.code.row().outcome == Outcome::CallerRefused {
+        // Too long for the upstream's model is its word too: what is too long for the route has not come so far.
+        if refusal.code.row().outcome == Outcome::CallerRefused || refusal.code == Code::ContextLengthExceeded {
             keep::refusal(&self.keeper(), &refusal);
         }
         self.over(End::Refused(Arc::new(refusal.clone())));
@@ -285,6 +286,7 @@ impl Flight {
             wish: &self.wish,
             asked: self.asked.as_ref(),
             flight: &self.flight,
+            first: self.errands.first,
         }
     }
 }

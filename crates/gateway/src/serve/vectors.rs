@@ -215,7 +215,14 @@ impl Gathering<'_> {
     pub fn passenger(&self, trail: &Trail) -> Passenger {
         let (client, _, deadline) = self.caller;
         let allotted = deadline.saturating_duration_since(trail.began());
-        Passenger { client: client.name.clone(), class: client.class, form: Form::Whole, allotted }
+        Passenger {
+            client: client.name.clone(),
+            class: client.class,
+            form: Form::Whole,
+            allotted,
+            is_idempotent: true,
+            body: Bytes::new(),
+        }
     }
 
     /// The call, for others who may wait for some of its inputs, of which so many are missing.

@@ -249,6 +249,59 @@ fn a_hit_is_served_when_the_quota_is_spent() {
 }
 
 #[test]
+fn what_the_last_resort_answered_is_not_kept_for_the_first() {
+    story(async {
+        let stage = Stage::set(
+            r#"
+providers:
+  - { name: a, base_url: "http://a/v1", api_key: sk-a-secret }
+  - { name: b, base_url: "http://b/v1", api_key: sk-b-secret }
+routes:
+  - name: chat
+    upstreams: [{ provider: a, model: strong }, { provider: b, model: weak, tier: 1 }]
+    retry: { server_error: [] }
+    cache: { mode: exact }
+clients: [{ name: app, keys: [sk-app], routes: ["*"] }]
+"#,
+        );
+        let a = stage.host("a", Reply::status(500));
+        let b = stage.host("b", Reply::say(["from b"]));
+        for ask in [ask(), ask().stream(), ask().header("idempotency-key", "k-1")] {
+            let first = stage.ask(ask).await;
+            assert_eq!((first.said().as_str(), cache(&first)), ("from b", "miss"));
+        }
+        a.play(Reply::say(["from a"]));
+        let again = stage.ask(ask().header("idempotency-key", "k-1")).await;
+        assert_eq!((again.said().as_str(), cache(&again)), ("from b", "replay"), "a repeat gets what it got");
+        for seen in ["miss", "hit"] {
+            let answer = stage.ask(ask()).await;
+            assert_eq!((answer.said().as_str(), cache(&answer)), ("from a", seen));
+        }
+        assert_eq!(b.calls().len(), 3);
+    });
+}
+
+#[test]
+fn a_call_with_side_effects_has_them() {
+    story(async {
+        let stage = stage();
+        let a = stage.host("a", Reply::say(["x"]).after(Duration::from_secs(1)));
+        let acting = || ask().header("x-mai-side-effects", "true").key(KEY);
+        assert_eq!(cache(&stage.ask(ask()).await), "miss");
+        let mut first = stage.caller();
+        first.begin(&acting()).await;
+        tokio::time::sleep(Duration::from_millis(100)).await;
+        assert_eq!(cache(&stage.ask(acting()).await), "bypass");
+        assert_eq!(cache(&first.answer().await.unwrap()), "bypass");
+        assert_eq!(a.calls().len(), 3, "neither is answered by what is stored, nor by the other");
+        assert_eq!(cache(&stage.ask(ask()).await), "hit");
+        for seen in ["bypass", "replay"] {
+            assert_eq!(cache(&stage.ask(acting().header("idempotency-key", "k-1")).await), seen);
+        }
+    });
+}
+
+#[test]
 fn a_stored_answer_serves_both_forms_whichever_filled_it() {
     let told = json!({"prompt_tokens": 11, "completion_tokens": 3, "total_tokens": 14});
     for (first, says_usage) in [(ask(), true), (ask().stream(), false), (ask().stream().usage(), true)] {

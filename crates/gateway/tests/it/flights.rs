@@ -5,7 +5,7 @@ use std::time::Duration;
 use base::Clock;
 use mock::{At, How};
 use serde_json::json;
-use testkit::{Answer, Ask, Caller, End, Host, Reply, Stream, chat, story};
+use testkit::{Answer, Ask, Caller, End, Host, Reply, Script, Stream, chat, story};
 use tokio::task::JoinSet;
 
 use crate::chunks::{delta, finish, hello};
@@ -219,6 +219,74 @@ fn a_leader_who_cannot_wait_fails_alone() {
         let statuses: Vec<u16> = answers.iter().map(|answer| answer.status).collect();
         assert_eq!(statuses, [504, 200, 200]);
         assert_eq!(a.calls().len(), 2, "the others ask once more, together");
+        rests(&stage, &a).await;
+    });
+}
+
+#[test]
+fn a_leader_who_cannot_wait_for_a_second_try_fails_alone() {
+    story(async {
+        let stage = stage();
+        let failing = Reply::status(500).after(Duration::from_millis(100));
+        let a = stage.host("a", Script::always(slow()).on_call(1, failing));
+        let asks = [ask().header("x-mai-timeout-ms", "200"), ask(), ask()];
+        let statuses: Vec<u16> = all(&stage, asks).await.iter().map(|answer| answer.status).collect();
+        assert_eq!(statuses, [502, 200, 200]);
+        assert_eq!(a.calls().len(), 2);
+        rests(&stage, &a).await;
+    });
+}
+
+#[test]
+fn a_leader_who_must_not_be_repeated_fails_alone() {
+    story(async {
+        let stage = stage();
+        let failing = Reply::status(500).after(Duration::from_millis(100));
+        let a = stage.host("a", Script::always(slow()).on_call(1, failing));
+        let ask = || ask().header("idempotency-key", "k-1");
+        let answers = all(&stage, [ask().header("x-mai-side-effects", "true"), ask()]).await;
+        assert_eq!((answers[0].status, answers[1].status, a.calls().len()), (502, 200, 2));
+        rests(&stage, &a).await;
+    });
+}
+
+/// What does not decide an answer may be refused all the same.
+#[test]
+fn a_refusal_is_that_of_the_body_that_was_refused() {
+    story(async {
+        let stage = stage();
+        let picky = |request: &mock::Request| {
+            let body: serde_json::Value = serde_json::from_slice(&request.body).unwrap();
+            let reply = if body["user"] == "bad" { Reply::status(400) } else { Reply::say(["good"]) };
+            reply.after(Duration::from_secs(1))
+        };
+        let a = stage.host("a", Script::by(picky));
+        let of = |user: &str, key: &str| ask().with("user", user).header("idempotency-key", key);
+        let asks = || [of("bad", "k-1"), of("good", "k-2"), of("bad", "k-3"), ask()];
+        let answers = all(&stage, asks()).await;
+        let statuses: Vec<u16> = answers.iter().map(|answer| answer.status).collect();
+        assert_eq!(statuses, [400, 200, 400, 200]);
+        assert_eq!(a.calls().len(), 2);
+        rests(&stage, &a).await;
+        let again = all(&stage, asks()).await;
+        let seen: Vec<_> = again.iter().map(|answer| (answer.status, cache(answer))).collect();
+        assert_eq!(seen, [(400, "replay"), (200, "replay"), (400, "replay"), (200, "hit")]);
+    });
+}
+
+#[test]
+fn an_answer_that_was_asked_for_anew_is_not_replaced_by_an_older_one() {
+    story(async {
+        let stage = stage();
+        let older = Reply::say(["older"]).after(Duration::from_secs(2));
+        let a = stage.host("a", Script::always(Reply::say(["newer"])).on_call(1, older));
+        let first = begun(&stage, ask()).await;
+        millis(500).await;
+        let newer = stage.ask(ask().header("cache-control", "no-cache")).await;
+        let older = answers(vec![first]).await;
+        assert_eq!((newer.said().as_str(), older[0].said().as_str()), ("newer", "older"));
+        let hit = stage.ask(ask()).await;
+        assert_eq!((hit.said().as_str(), cache(&hit), a.calls().len()), ("newer", "hit", 2));
         rests(&stage, &a).await;
     });
 }

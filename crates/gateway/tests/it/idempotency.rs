@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde_json::json;
 use testkit::{Answer, Ask, Reply, chat, embeddings, rerank, story};
 
-use crate::chunks::hello;
+use crate::chunks::{choices, delta, hello};
 use crate::stage::{KEY, Stage, USUAL, pleasant, usual_but, without_waits};
 
 fn ask() -> Ask {
@@ -103,7 +103,9 @@ fn another_body_under_the_same_key_is_a_conflict_and_another_client_is_not() {
 
 #[test]
 fn what_the_upstream_refuses_is_kept_and_what_fails_is_not() {
+    let too_long = json!({"error": {"message": "too long", "code": "context_length_exceeded"}});
     let cases = [
+        (Reply { status: Some(400), ..Reply::json(too_long) }, 400, true),
         (Reply::status(400), 400, true),
         (Reply::status(404), 404, true),
         (Reply::status(429), 429, false),
@@ -123,9 +125,50 @@ fn what_the_upstream_refuses_is_kept_and_what_fails_is_not() {
                 assert_eq!((again.status, cache(&again)), (status, Some("replay")));
                 assert_eq!((first.text(), Some("false")), (again.text(), again.header("x-should-retry")));
                 let line = stage.last_line().await;
-                assert_eq!((&line["outcome"], &line["status"]), (&json!("caller_refused"), &json!(status)));
+                let log = stage.log();
+                assert_eq!((&line["outcome"], &line["status"]), (&log[0]["outcome"], &json!(status)));
+                assert_eq!(line["code"], log[0]["code"]);
             } else {
                 assert_eq!((again.status, cache(&again)), (200, None), "{}", again.text());
+            }
+        });
+    }
+}
+
+#[test]
+fn a_repeat_is_known_by_what_was_sent_whatever_became_of_it() {
+    story(async {
+        let stage = Stage::usual();
+        let a = stage.host("a", pleasant());
+        stage.ask(ask()).await;
+        stage.reload(&usual_but("  - name: chat\n", "  - name: chat\n    params: { force: { temperature: 0.2 } }\n"));
+        let again = stage.ask(ask()).await;
+        assert_eq!((again.status, cache(&again), a.calls().len()), (200, Some("replay"), 1), "{}", again.text());
+    });
+}
+
+#[test]
+fn an_answer_that_has_not_come_to_its_end_is_not_kept() {
+    let length = choices(json!([{"index": 0, "delta": {}, "finish_reason": "length"}]));
+    let ends = |last: String| Reply::sse([delta("Hello"), last, "[DONE]".to_owned()]);
+    let whole = |reason: serde_json::Value| {
+        let message = json!({"role": "assistant", "content": "Hello"});
+        Reply::json(json!({"choices": [{"index": 0, "message": message, "finish_reason": reason}]}))
+    };
+    let cases = [
+        (ask().stream(), Reply::sse([delta("Hello"), "[DONE]".to_owned()]), None),
+        (ask(), whole(json!(null)), None),
+        (ask().stream(), ends(length), Some("replay")),
+        (ask(), whole(json!("length")), Some("replay")),
+    ];
+    for (ask, reply, seen) in cases {
+        story(async {
+            let stage = Stage::usual();
+            stage.host("a", reply.clone());
+            for cached in [None, seen] {
+                let answer = stage.ask(ask.clone()).await;
+                assert_eq!((answer.said().as_str(), cache(&answer)), ("Hello", cached), "{reply:?}");
+                stage.comes_to_rest().await;
             }
         });
     }
