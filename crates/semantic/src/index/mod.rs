@@ -14,7 +14,7 @@
 //! assert_eq!(found.iter().map(|neighbour| neighbour.id).collect::<Vec<_>>(), [1]);
 //! ```
 //!
-//! **How it works**, and what it was measured against, is docs/decisions/0012-vector-index.md. In short: a vector is
+//! **How it works**, and what it was measured against, is docs/decisions/0015-vector-index.md. In short: a vector is
 //! normalised, turned by a fixed random rotation, and kept as 16-bit fixed-point numbers, from which similarities are
 //! computed exactly enough to judge by. The newest of a partition are all compared. The others stand in blocks, and of
 //! each a few bits are looked at, of 256 vectors at once; those for whom they speak are looked at closer, and few compared.
