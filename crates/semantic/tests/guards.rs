@@ -15,6 +15,8 @@ const DAILY_ZH: &str = include_str!("data/daily-zh.jsonl");
 const DAILY_EN: &str = include_str!("data/daily-en.jsonl");
 const FRESH: &str = include_str!("data/fresh.jsonl");
 const LATE: &str = include_str!("data/late.jsonl");
+const NOVEL: &str = include_str!("data/novel.jsonl");
+const FINAL: &str = include_str!("data/final.jsonl");
 
 struct Pair {
     lang: String,
@@ -60,11 +62,15 @@ fn few_hits_are_false_and_enough_are_found() {
         ("office", OFFICE, "zh", 0.50),
         ("office", OFFICE, "en", 0.50),
         ("daily-zh", DAILY_ZH, "zh", 0.70),
-        ("daily-en", DAILY_EN, "en", 0.75),
+        ("daily-en", DAILY_EN, "en", 0.80),
         ("fresh", FRESH, "zh", 0.50),
         ("fresh", FRESH, "en", 0.65),
-        ("late", LATE, "zh", 0.50),
-        ("late", LATE, "en", 0.55),
+        ("late", LATE, "zh", 0.55),
+        ("late", LATE, "en", 0.60),
+        ("novel", NOVEL, "zh", 0.60),
+        ("novel", NOVEL, "en", 0.70),
+        ("final", FINAL, "zh", 0.60),
+        ("final", FINAL, "en", 0.60),
     ] {
         let (precision, recall) = measured(text, lang);
         assert!(precision >= 0.95, "{file} {lang}: precision {precision:.3}");
@@ -74,7 +80,7 @@ fn few_hits_are_false_and_enough_are_found() {
 
 #[test]
 fn a_pair_is_judged_the_same_from_either_side() {
-    for pair in [OFFICE, DAILY_ZH, DAILY_EN, FRESH, LATE].into_iter().flat_map(pairs) {
+    for pair in [OFFICE, DAILY_ZH, DAILY_EN, FRESH, LATE, NOVEL, FINAL].into_iter().flat_map(pairs) {
         let there = verdict(&pair.a, &pair.b).is_ok();
         assert_eq!(there, verdict(&pair.b, &pair.a).is_ok(), "{} / {}", pair.a, pair.b);
         assert_eq!(verdict(&pair.a, &pair.a), Ok(()), "{}", pair.a);
@@ -142,6 +148,35 @@ fn who_does_it_and_to_whom_is_told_by_voice_and_case_too() {
         ("How do I get from Oslo to Rome?", "How do I get to Rome from Oslo?", true),
     ] {
         assert_eq!(verdict(a, b).is_ok(), same, "{a} / {b}: {:?}", verdict(a, b));
+    }
+}
+
+#[test]
+fn a_question_is_known_by_its_manner_of_asking() {
+    for (a, b) in [
+        ("护照延期应该怎么操作", "护照延期流程是怎样的"),
+        ("电梯检修时间", "什么时候检修电梯"),
+        ("快递怎么收费", "快递要多少钱"),
+        ("保修多长时间", "保修期多久"),
+        ("盖合同章找谁", "合同盖章联系哪个部门"),
+        ("文件打不开怎么办", "文件不能打开怎么办"),
+        ("How are timesheets submitted?", "How do I submit a timesheet?"),
+        ("When will the fiscal year end?", "Do you know when the fiscal year ends?"),
+        ("How do I turn my phone off?", "How can I switch off my phone?"),
+        ("Who should I contact about a lost badge?", "Who do I talk to about a lost badge?"),
+        ("What is the best way to submit a form?", "How do I submit a form?"),
+        ("How often are audits conducted?", "How frequently do audits take place?"),
+    ] {
+        assert_eq!(verdict(a, b), Ok(()), "{a} / {b}");
+    }
+    for (a, b) in [
+        ("本周五有培训吗", "下周五有培训吗"),
+        ("上周五的会议纪要", "下周五的会议纪要"),
+        ("如何把积分换成优惠券", "如何把优惠券换成积分"),
+        ("When did the fiscal year end?", "When will the fiscal year end?"),
+        ("How do I turn my phone on?", "How do I turn my phone off?"),
+    ] {
+        assert!(verdict(a, b).is_err(), "{a} / {b}");
     }
 }
 

@@ -234,7 +234,9 @@ fn compounds(one: &Question, left: &mut SmallVec<[usize; 8]>, two: &Question, ri
     let mut at = 0;
     while let (Some(&first), Some(&second)) = (left.get(at), left.get(at + 1)) {
         let (Some(a), Some(b)) = (one.terms.get(first), one.terms.get(second)) else { return };
-        let whole = (second == first + 1 && !a.not && !b.not).then(|| term::together(a, b)).flatten();
+        // A verb may stand apart from its object: 盖合同章 and 合同盖章.
+        let is_near = second == first + 1 || (a.class == Class::Verb && a.is_character() && b.is_character());
+        let whole = (is_near && !a.not && !b.not).then(|| term::together(a, b)).flatten();
         let like = whole.and_then(|whole| {
             right
                 .iter()
@@ -290,11 +292,11 @@ fn kinds(one: &Question, two: &Question) -> Result<(), Guard> {
     // Where something can be seen is how it can be.
     let (how, place) = (bit(Kind::How), bit(Kind::Where));
     let sees = |question: &Question| {
-        question
-            .terms
-            .iter()
-            .filter(|term| term.is_action)
-            .all(|term| term.is_one_of(SEES) || term.class == Class::Noun)
+        let terms = &question.terms;
+        // What stands before a noun describes it: 登录密码.
+        let describes = |at: usize| terms.get(at + 1).is_some_and(|next| next.class == Class::Noun && !next.is_action);
+        let mut actions = terms.iter().enumerate().filter(|(_, term)| term.is_action);
+        actions.all(|(at, term)| term.is_one_of(SEES) || term.class == Class::Noun || describes(at))
     };
     if (both == (how, place) || both == (place, how))
         && sees(one)
@@ -310,11 +312,44 @@ fn kinds(one: &Question, two: &Question) -> Result<(), Guard> {
     if fits { Ok(()) } else { Err(Guard::Kind) }
 }
 
-/// Verbs of finding and seeing.
+/// Verbs of finding and seeing, and of turning to the place where it is done.
 const SEES: &[&str] = &[
-    "查询", "查看", "查", "看", "查阅", "查找", "找到", "看到", "下载", "see", "view", "find", "check", "look at",
-    "look up", "download", "access", "修改", "更改", "改", "设置", "更新", "重置", "change", "update", "edit", "reset",
+    "查询",
+    "查看",
+    "查",
+    "看",
+    "查阅",
+    "查找",
+    "找到",
+    "看到",
+    "下载",
+    "see",
+    "view",
+    "find",
+    "check",
+    "look at",
+    "look up",
+    "download",
+    "access",
+    "修改",
+    "更改",
+    "改",
+    "设置",
+    "更新",
+    "重置",
+    "change",
+    "update",
+    "edit",
+    "reset",
     "set",
+    "报名",
+    "举报",
+    "反馈",
+    "register",
+    "sign up",
+    "sign up for",
+    "enroll",
+    "report",
 ];
 
 /// Kinds that ask the same; none is a topic, without a question.

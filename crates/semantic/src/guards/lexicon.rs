@@ -223,6 +223,10 @@ impl Lexicon {
         }
         if found.is_empty() {
             found.push(word.into());
+            // A word that nobody knows has a plural all the same.
+            let singular =
+                word.strip_suffix('s').filter(|stem| stem.chars().count() > 3 && !stem.ends_with(['s', 'u', 'i']));
+            found.extend(singular.map(Box::from));
         }
         found
     }

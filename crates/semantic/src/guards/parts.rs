@@ -2,7 +2,7 @@
 
 use smallvec::SmallVec;
 
-use super::closed::{Case, Person, Role};
+use super::closed::{Case, Kind, Person, Role};
 use super::guard::Guard;
 use super::question::Question;
 use super::term::Class;
@@ -79,6 +79,11 @@ pub fn directions(one: &Question, two: &Question, matched: &Matched) -> Result<(
     if agents(one, two, matched) || agents(two, one, &matched.iter().map(|(a, b)| (*b, *a)).collect()) {
         return Err(Guard::Direction);
     }
+    // What is asked for may stand on either side: 需要什么条件, 哪些条件才能.
+    let asks_what = one.asks(Kind::What) || one.asks(Kind::WhatIs);
+    if !asks_what && flanks(one, two, matched) {
+        return Err(Guard::Direction);
+    }
     // A word that is a noun in one of them is one in both; a verb may stand anywhere.
     let is_noun = |a: Class, b: Class| (a == Class::Noun || b == Class::Noun) && a != Class::Verb && b != Class::Verb;
     let nouns: SmallVec<[(usize, usize); 12]> =
@@ -91,6 +96,19 @@ pub fn directions(one: &Question, two: &Question, matched: &Matched) -> Result<(
         }
     }
     Ok(())
+}
+
+/// Whether two words that are no verbs have changed sides of a verb, whatever the dictionary takes them for.
+fn flanks(one: &Question, two: &Question, matched: &Matched) -> bool {
+    let is_verb = |pair: &&(usize, usize)| one.terms.get(pair.0).is_some_and(|term| term.class == Class::Verb);
+    let others = || matched.iter().filter(|pair| !is_verb(pair));
+    matched.iter().filter(is_verb).any(|verb| {
+        others().any(|first| {
+            first.0 < verb.0
+                && first.1 > verb.1
+                && others().any(|second| second.0 > verb.0 && second.1 < verb.1 && !may_turn(one, two, *first, *second))
+        })
+    })
 }
 
 /// Whether a person and a noun have changed sides of a verb: 我欠公司, 公司欠我.

@@ -17,11 +17,59 @@ impl Question {
             return Self::default();
         }
         let lexicon = lexicon();
-        let tokens = fold::tokens(&fold::fold(text, lexicon), lexicon);
+        let mut tokens = fold::tokens(&fold::fold(text, lexicon), lexicon);
+        rejoin(&mut tokens, lexicon);
         let mut question = read(&tokens, lexicon).question;
         question.core = core(&tokens, lexicon).map(Box::new);
         question
     }
+}
+
+/// Puts the parts of a verb together that stand apart: «send it back» is «send back it», 打不开 is 不能打开.
+fn rejoin(tokens: &mut Vec<Token>, lexicon: &Lexicon) {
+    let mut at = 0;
+    while let Some(token) = tokens.get(at) {
+        if token.script == Script::Latin {
+            if let Some(place) = particle(tokens, at, lexicon) {
+                let moved = tokens.remove(place);
+                tokens.insert(at + 1, moved);
+            }
+        } else if let [verb, not, result, ..] = tokens.get(at..).unwrap_or_default() {
+            let whole = format!("{}{}", verb.text, result.text);
+            let is_verb = |token: &Token| token.script == Script::Han && token.text.chars().count() == 1;
+            if not.text == "不"
+                && verb.text != result.text
+                && is_verb(verb)
+                && is_verb(result)
+                && lexicon.is_verb(&whole)
+            {
+                let joined = [("不能", verb.tag), (whole.as_str(), "v")]
+                    .map(|(text, tag)| Token { tag, ..Token::new(text, Script::Han) });
+                tokens.splice(at..at + 3, joined);
+            }
+        }
+        at += 1;
+    }
+}
+
+/// Where the particle of the English verb stands that is here: at the end of its clause, behind a short object.
+fn particle(tokens: &[Token], at: usize, lexicon: &Lexicon) -> Option<usize> {
+    let clause = tokens.get(at..)?.iter().take_while(|token| token.script != Script::Stop).count();
+    let place = at + clause.checked_sub(1)?;
+    let particle = tokens.get(place).filter(|_| (2..=4).contains(&(place - at)))?;
+    let pronoun =
+        tokens.get(at + 1).is_some_and(|token| matches!(token.text.as_str(), "it" | "them" | "this" | "that"));
+    let is_particle = matches!(particle.text.as_str(), "back" | "off" | "out" | "up" | "down" | "away")
+        || (matches!(particle.text.as_str(), "on" | "in") && pronoun && place == at + 2);
+    let verb = tokens.get(at)?;
+    let is_phrasal = |lemma: &str| {
+        lexicon.entry(&format!("{lemma}_{}", particle.text)).is_some_and(|entry| entry.parts.contains('v'))
+            || lexicon.groups(&format!("{lemma} {}", particle.text)).is_some()
+    };
+    (is_particle
+        && lexicon.closed(&verb.text).is_none()
+        && lexicon.lemmas(&verb.text).iter().any(|lemma| is_phrasal(lemma)))
+    .then_some(place)
 }
 
 /// The question without the story before it, where there is one that decides nothing: it tells what happened or

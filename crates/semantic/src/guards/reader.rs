@@ -296,7 +296,8 @@ impl Reader<'_> {
                     self.question.marks.push(mark);
                 }
             }
-            Part::Past => question.past = true,
+            // The lists have «did» under its lemma, with «do».
+            Part::Past => question.past |= !matches!(phrase.as_str(), "do" | "does" | "have" | "has"),
             Part::Future => question.future = true,
             Part::May => {
                 question.may = true;
@@ -384,6 +385,7 @@ impl Reader<'_> {
         );
         !opens
             && !inverted
+            && self.asking != Some(at)
             && at + taken < self.tokens.len()
             && !matches!(self.text(at - 1), "by" | "since" | "and" | "or" | "from" | "until" | "of")
     }

@@ -18,6 +18,7 @@ pub fn settle(question: &mut Question, names: &Names, opener: &str, lexicon: &'s
     if question.asks(Kind::Who) {
         question.terms.iter_mut().for_each(|term| term.name_action(lexicon));
     }
+    settle_measures(question, lexicon);
     settle_optional(question);
     settle_periods(question);
     question.quantities.sort_unstable();
@@ -37,7 +38,13 @@ fn settle_names(question: &mut Question, names: &Names) {
             Kind::How => asked & (bit(Kind::How) | bit(Kind::Remedy)) != 0,
             kind => asked & bit(kind) != 0,
         };
-        let becomes = asked == 0 && (question.kinds & generic != 0 || (kind == Kind::How && question.kinds == 0));
+        // A topic that ends in such a noun asks for it: 检修时间, «shipping price».
+        let topic = question.kinds == 0
+            && question.persons.is_empty()
+            && place + 1 == question.terms.len()
+            && question.terms.first().is_some_and(|term| !term.is_action);
+        let becomes =
+            asked == 0 && (question.kinds & generic != 0 || topic || (kind == Kind::How && question.kinds == 0));
         if !(fits || becomes) || place >= question.terms.len() || question.terms.len() == 1 {
             continue;
         }
@@ -53,6 +60,19 @@ fn settle_names(question: &mut Question, names: &Names) {
             question.kinds = (question.kinds & !(amounts | generic)) | bit(Kind::Price);
         }
     }
+}
+
+/// What is measured is known without the word for its measure.
+fn settle_measures(question: &mut Question, lexicon: &'static Lexicon) {
+    let asks = |kinds: &[Kind]| kinds.iter().any(|kind| question.asks(*kind));
+    let endings: &[&str] = if asks(&[Kind::Price]) || (!question.chinese && asks(&[Kind::Amount, Kind::AmountIs])) {
+        &["费用", "费", " cost", " price", " fee", " charge"]
+    } else if asks(&[Kind::Duration, Kind::Wait]) {
+        &["期限", "时长", "时间", "期", " time", " period"]
+    } else {
+        return;
+    };
+    question.terms.iter_mut().for_each(|term| term.name_measure(endings, lexicon));
 }
 
 /// What is asked by how much, and says one year: so much a year.
@@ -116,6 +136,20 @@ fn settle_optional(question: &mut Question) {
     let actions = terms.iter().filter(|term| term.is_action && !term.is_one_of(LIGHT)).count();
     let exists = asked & (bit(Kind::Polar) | bit(Kind::What) | bit(Kind::WhatIs) | bit(Kind::Where)) != 0;
     let things = asked == bit(Kind::What) || asked == bit(Kind::WhatIs);
+    let asks = |kinds: &[Kind]| kinds.iter().any(|kind| asked & bit(*kind) != 0);
+    let said: &[&str] = if asks(&[Kind::When, Kind::Clock, Kind::Day, Kind::Often, Kind::Where]) {
+        HOLDS
+    } else if asks(&[Kind::Price]) {
+        COSTS
+    } else if asks(&[Kind::Duration]) {
+        LASTS
+    } else if asked == bit(Kind::Who) {
+        CONTACTS
+    } else if asked == bit(Kind::Polar) {
+        ENJOYS
+    } else {
+        &[]
+    };
     for term in terms.iter_mut() {
         if term.is_one_of(LIGHT) {
             term.class = Word::Verb;
@@ -123,7 +157,8 @@ fn settle_optional(question: &mut Question) {
         term.optional |= term.is_one_of(ANYBODY)
             || (exists && term.is_one_of(EXISTS))
             || (offered && term.is_one_of(OFFERS))
-            || (actions > 0 && term.is_one_of(&["负责", "responsible for"]));
+            || (actions > 0 && term.is_one_of(&["负责", "responsible for", "in charge of"]))
+            || term.is_one_of(said);
         let is_request = term.is_one_of(&["申请", "request", "apply", "application"]);
         term.optional |= term.is_one_of(LIGHT)
             || (requests && term.is_one_of(SUPPORTS))
@@ -136,8 +171,35 @@ fn settle_optional(question: &mut Question) {
 const LIGHT: &[&str] = &["receive", "get", "make", "take", "perform", "go", "carry out", "obtain", "休", "走", "spend"];
 /// Words for whoever it is.
 const ANYBODY: &[&str] = &[
-    "员工", "人员", "人", "people", "person", "employee", "someone", "somebody", "anyone", "anybody", "公司", "company",
+    "员工", "人员", "人", "有人", "people", "person", "employee", "someone", "somebody", "anyone", "anybody", "公司",
+    "company",
 ];
+/// What is done with an event, which is asked with its time or place.
+const HOLDS: &[&str] = &[
+    "举行",
+    "举办",
+    "召开",
+    "开展",
+    "进行",
+    "组织",
+    "安排",
+    "发生",
+    "hold",
+    "conduct",
+    "carry out",
+    "take place",
+    "happen",
+    "occur",
+];
+/// What «how much money» says already.
+const COSTS: &[&str] = &["收", "收取", "花", "花费", "cost", "charge"];
+/// What «how long» says already.
+const LASTS: &[&str] = &["持续", "last"];
+/// What one does with whoever is asked for.
+const CONTACTS: &[&str] =
+    &["contact", "ask", "talk to", "speak to", "talk", "speak", "联系", "咨询", "询问", "问", "找"];
+/// That somebody has it, where it is asked whether they may.
+const ENJOYS: &[&str] = &["享受", "享有", "拥有", "enjoy"];
 /// What the one who is asked does with what is there.
 const OFFERS: &[&str] = &["offer", "provide"];
 /// Words that say no more than that something is there.

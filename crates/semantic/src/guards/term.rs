@@ -67,9 +67,12 @@ impl Term {
         if !is_latin {
             term.forms.push(phrase.into());
             let tag = last.map_or("", |token| token.tag);
-            // «zg» is a character that the dictionary could not class: most of those that stand alone are verbs.
-            term.is_action = tag.starts_with('v') || tag == "zg";
+            // «zg» is a character that the dictionary could not class: most of those that stand alone are verbs; 换 too,
+            // which it has for a name.
+            let is_verb = tag.starts_with('v') || tag == "zg" || phrase == "换";
+            term.is_action = is_verb;
             term.class = match tag.chars().next() {
+                _ if is_verb => Class::Verb,
                 Some('v' | 'z') => Class::Verb,
                 Some('a' | 'd') => Class::Other,
                 _ => Class::Noun,
@@ -133,6 +136,19 @@ impl Term {
         }
     }
 
+    /// Where a measure is asked, what is measured may name it: 停车费 is what 停车 costs, 保修期 how long 保修 lasts.
+    pub fn name_measure(&mut self, endings: &[&str], lexicon: &'static Lexicon) {
+        let Some(form) = self.forms.first() else { return };
+        let Some(stem) = endings.iter().find_map(|ending| form.strip_suffix(ending)) else { return };
+        let is_han = stem.chars().all(super::token::is_han);
+        if stem.chars().count() < 2 || (is_han && !lexicon.is_verb(stem)) {
+            return;
+        }
+        self.groups.extend_from_slice(lexicon.groups(stem).unwrap_or_default());
+        let forms = if is_han { SmallVec::from_iter([Box::from(stem)]) } else { lexicon.lemmas(stem) };
+        self.forms.extend(forms);
+    }
+
     /// Whether both mean the same, as far as is known.
     pub fn same(&self, other: &Self) -> bool {
         self.forms.iter().any(|form| other.forms.contains(form))
@@ -170,6 +186,11 @@ impl Term {
             && long.contains(&**short)
             && !long.chars().any(|sign| ALTERS.contains(sign) && !short.contains(sign))
             && short.chars().all(super::token::is_han)
+    }
+
+    /// Whether it is one Chinese character.
+    pub fn is_character(&self) -> bool {
+        self.forms.first().is_some_and(|form| form.chars().count() == 1 && form.chars().all(super::token::is_han))
     }
 
     /// Whether one of its forms is among these words.

@@ -217,8 +217,8 @@ fn chinese(tokens: &[Token]) -> Option<(usize, Vec<Quantity>)> {
     if let Some((_, half)) = HALVES.iter().find(|(name, _)| *name == first) {
         return Some((1, vec![Quantity::new(Class::Quarter, "half", *half)]));
     }
-    if let Some(day) = weekday(first) {
-        return Some((1, vec![Quantity::new(Class::Weekday, "", day)]));
+    if let Some(found) = day_of_week(tokens) {
+        return Some(found);
     }
     if let Some(unit) = ["每个", "每一", "每"].iter().find_map(|head| first.strip_prefix(head)).and_then(unit) {
         return Some((1, vec![Quantity::new(Class::Rate, unit, 1.0)]));
@@ -239,6 +239,24 @@ fn chinese(tokens: &[Token]) -> Option<(usize, Vec<Quantity>)> {
         "点" | "点钟" if value <= 24.0 => Some(spoken(value, 0.0, tokens, 2)),
         _ => None,
     }
+}
+
+/// `周五`, `下周五`, `上上周五`; that of this week needs no word for it.
+fn day_of_week(tokens: &[Token]) -> Option<(usize, Vec<Quantity>)> {
+    let step = |token: &Token| match token.text.as_str() {
+        "下" | "下个" => Some(1.0),
+        "上" | "上个" => Some(-1.0),
+        "本" | "这" | "这个" => Some(0.0),
+        _ => None,
+    };
+    let steps: Vec<f64> = tokens.iter().take(2).map_while(step).collect();
+    let day = weekday(&tokens.get(steps.len())?.text)?;
+    let mut found = vec![Quantity::new(Class::Weekday, "", day)];
+    let weeks: f64 = steps.iter().sum();
+    if weeks != 0.0 {
+        found.push(Quantity::new(Class::Relative, "week", weeks));
+    }
+    Some((steps.len() + 1, found))
 }
 
 fn bare_hour(tokens: &[Token]) -> Option<(f64, usize)> {
