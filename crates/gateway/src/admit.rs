@@ -64,6 +64,10 @@ pub async fn admit(
 
 /// Once the call is shaped: gives back the tokens that it has put aside beyond what it now wants.
 pub fn weigh(route: &Route, client: &Client, ask: &Ask, trail: &mut Trail) {
+    if route.params.is_empty() && client.params.is_empty() && route.context.is_none() {
+        // Nothing shapes the call: it wants what it has put aside, and its body need not be gone through again.
+        return;
+    }
     if let Some(pass) = trail.pass.as_mut().filter(|pass| pass.aside() > 0) {
         pass.wants(tokens(ask, (route, client)));
     }
