@@ -17,6 +17,9 @@ pub fn compare(one: &Question, two: &Question) -> Result<(), Guard> {
     if one.words.is_empty() || two.words.is_empty() {
         return Err(Guard::Length);
     }
+    if one.signs != two.signs {
+        return Err(Guard::Entity);
+    }
     if one.words == two.words {
         return Ok(());
     }
@@ -40,6 +43,7 @@ pub fn differences(one: &Question, two: &Question) -> Vec<Guard> {
     match compare(one, two) {
         Ok(()) => Vec::new(),
         Err(Guard::Length) => vec![Guard::Length],
+        Err(found) if one.signs != two.signs => vec![found],
         Err(_) => CHECKS.iter().filter_map(|check| check(one, two).err()).collect(),
     }
 }
@@ -52,7 +56,7 @@ const CHECKS: [Check; 6] = [quantities, marks, persons, mood, kinds, terms];
 
 fn quantities(one: &Question, two: &Question) -> Result<(), Guard> {
     if one.quantities == two.quantities {
-        return Ok(());
+        return if one.sequence == two.sequence { Ok(()) } else { Err(Guard::Direction) };
     }
     let only =
         |one: &Question, two: &Question| one.quantities.iter().find(|found| !two.quantities.contains(found)).cloned();
@@ -167,7 +171,16 @@ fn same_marks(one: &Question, two: &Question) -> bool {
 /// Whether both speak of the same, in the same parts.
 fn terms(one: &Question, two: &Question) -> Result<(), Guard> {
     let matched = aligned(one, two)?;
+    restrictions(one, two, &matched)?;
     directions(one, two, &matched)
+}
+
+/// Whether «only» stands before the same: only managers can approve, managers can only approve.
+fn restrictions(one: &Question, two: &Question, matched: &Matched) -> Result<(), Guard> {
+    let (Some(here), Some(there)) = (one.only, two.only) else { return Ok(()) };
+    let ends = here.0 >= one.terms.len() || there.0 >= two.terms.len();
+    let is_like = here.1 == there.1 && (here.1 || ends || matched.contains(&(here.0, there.0)));
+    if is_like { Ok(()) } else { Err(Guard::Scope) }
 }
 
 /// Finds for each term of either question its like in the other.

@@ -66,7 +66,13 @@ fn digits(tokens: &[Token]) -> Option<(usize, Vec<Quantity>)> {
         let measured = unit(rest).map(|(class, name, factor)| Quantity::new(class, name, value * factor));
         return Some((1, vec![measured.unwrap_or_else(|| Quantity::written(Class::Number, &first.text))]));
     }
-    Some(with_unit(value, tokens, 1))
+    let found = with_unit(value, tokens, 1);
+    // A decimal that counts nothing may be a version: 3.10 is not 3.1.
+    let is_bare = found.0 == 1 && found.1.first().is_some_and(|quantity| quantity.class == Class::Number);
+    if is_bare && first.text.contains('.') {
+        return Some((1, vec![Quantity::written(Class::Version, &first.text.replace(',', ""))]));
+    }
+    Some(found)
 }
 
 /// `v1.2`, `version 2`, `release 3.1`

@@ -12,6 +12,7 @@ mod quantity;
 mod question;
 mod reader;
 mod settle;
+mod signs;
 mod term;
 mod time;
 mod token;

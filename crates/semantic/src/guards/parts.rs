@@ -141,7 +141,10 @@ fn agents(passive: &Question, active: &Question, matched: &Matched) -> bool {
             && !active.passive
             && part(passive, agent.0) == Some(Role::By)
             && part(active, agent.1) != Some(Role::By)
-            && matched.iter().any(|other| noun(other.0) && other.0 < agent.0 && other.1 < agent.1)
+            && (matched.iter().any(|other| noun(other.0) && other.0 < agent.0 && other.1 < agent.1)
+                || passive.persons.iter().any(|here| {
+                    here.3 <= agent.0 && active.persons.iter().any(|there| there.0 == here.0 && there.3 < agent.1)
+                }))
     };
     matched.iter().any(turned)
 }

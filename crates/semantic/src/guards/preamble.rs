@@ -6,6 +6,7 @@ use super::lexicon::{Lexicon, lexicon};
 use super::quantity::Class as Counted;
 use super::question::Question;
 use super::reader::read;
+use super::signs;
 use super::term::Class;
 use super::token::{Script, Token};
 
@@ -17,9 +18,11 @@ impl Question {
             return Self::default();
         }
         let lexicon = lexicon();
-        let mut tokens = fold::tokens(&fold::fold(text, lexicon), lexicon);
+        let folded = fold::fold(text, lexicon);
+        let mut tokens = fold::tokens(&folded, lexicon);
         rejoin(&mut tokens, lexicon);
         let mut question = read(&tokens, lexicon).question;
+        question.signs = signs::read(&folded);
         question.core = core(&tokens, lexicon).map(Box::new);
         question
     }

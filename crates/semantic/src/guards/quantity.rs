@@ -78,13 +78,17 @@ pub fn chinese_number(written: &str) -> Option<f64> {
         return row.parse().ok();
     }
     let (mut total, mut section, mut last) = (0.0_f64, 0.0_f64, None::<f64>);
+    // What a last digit counts without a word for it: 一百五 is 150, 一百零五 is 105.
+    let mut unsaid = 1.0_f64;
     for sign in written.chars() {
         match (sign, digit(sign)) {
+            (_, Some(0)) => unsaid = 1.0,
             (_, Some(digit)) => last = Some(f64::from(u8::try_from(digit).unwrap_or(0))),
             ('万' | '亿', _) => {
                 let place = if sign == '万' { 1e4 } else { 1e8 };
                 total = (total + section + last.take().unwrap_or(0.0)).max(1.0) * place;
                 section = 0.0;
+                unsaid = place / 10.0;
             }
             (place, _) => {
                 let place = match place {
@@ -93,10 +97,11 @@ pub fn chinese_number(written: &str) -> Option<f64> {
                     _ => 1000.0,
                 };
                 section += last.take().unwrap_or(1.0) * place;
+                unsaid = place / 10.0;
             }
         }
     }
-    Some(total + section + last.unwrap_or(0.0))
+    Some(total + section + last.unwrap_or(0.0) * unsaid)
 }
 
 /// Whether a character is a Chinese numeral.

@@ -14,12 +14,18 @@ pub type Spoken = (Person, Case, Option<Role>, usize);
 pub struct Question {
     /// Its words alone; empty where it is not compared.
     pub(super) words: Box<str>,
+    /// The signs that count, in their order.
+    pub(super) signs: Box<str>,
     /// What is asked, one bit for each [`Kind`].
     pub(super) kinds: u32,
     /// Whether it asks for what something is done to, not for who does it.
     pub(super) object: bool,
     pub(super) terms: Vec<Term>,
     pub(super) quantities: Vec<Quantity>,
+    /// The same quantities as they follow on each other, those of one kind together; coordinated ones sorted.
+    pub(super) sequence: Vec<Quantity>,
+    /// The place among the terms behind the last «only», and whether a person stands there.
+    pub(super) only: Option<(usize, bool)>,
     pub(super) marks: Vec<Mark>,
     /// Negators that belong to no term.
     pub(super) loose_not: bool,

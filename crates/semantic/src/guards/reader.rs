@@ -5,8 +5,9 @@ use smallvec::SmallVec;
 use super::closed::{Kind, Mark, Part, Role};
 use super::lexicon::{LONGEST_PHRASE, Lexicon, join};
 use super::measure;
+use super::quantity::Quantity;
 use super::question::{Question, bit};
-use super::settle::{Names, settle};
+use super::settle::{CONTACTS, Names, settle};
 use super::term::{Class, Term};
 use super::token::{Script, Token};
 
@@ -94,7 +95,7 @@ impl Reader<'_> {
         let measured_length = measured.as_ref().map_or(0, |(taken, _)| *taken);
         let is_name = first.upper && closed == 1;
         if let Some((taken, quantities)) = measured.filter(|_| measured_length >= closed.max(listed)) {
-            self.question.quantities.extend(quantities);
+            self.count(at, quantities);
             // «Within three days» is 三天内.
             if self.text(at + taken) == "内" {
                 self.question.marks.push(Mark::Under);
@@ -112,6 +113,21 @@ impl Reader<'_> {
         let taken = if taken == 1 { self.phrasal(at) } else { taken };
         self.term(at, taken);
         taken
+    }
+
+    /// Takes quantities in; the later of two that are coordinated may stand first.
+    fn count(&mut self, at: usize, quantities: Vec<Quantity>) {
+        let before = at.checked_sub(1).map_or("", |before| self.text(before));
+        let joined =
+            matches!(before, "and" | "or" | "和" | "与" | "跟" | "及" | "或" | "或者" | "还是" | "、" | "/" | "&");
+        for quantity in quantities {
+            let sequence = &mut self.question.sequence;
+            let place = sequence.len();
+            let earlier = place.checked_sub(1).filter(|_| joined);
+            let turns = earlier.and_then(|last| sequence.get(last)).is_some_and(|last| quantity < *last);
+            sequence.insert(earlier.filter(|_| turns).unwrap_or(place), quantity.clone());
+            self.question.quantities.push(quantity);
+        }
     }
 
     /// The longest phrase from here on that a list has, in tokens.
@@ -292,6 +308,9 @@ impl Reader<'_> {
                 if mark == Mark::Than {
                     self.next.role = Some(Role::Than);
                 }
+                if mark == Mark::Only {
+                    question.only = Some((question.terms.len(), false));
+                }
                 if mark != Mark::Any {
                     self.question.marks.push(mark);
                 }
@@ -315,6 +334,9 @@ impl Reader<'_> {
             Part::Person(person, case) => {
                 let role = self.next.role.take();
                 let place = self.question.terms.len();
+                if let Some(only) = self.question.only.as_mut().filter(|only| only.0 == place) {
+                    only.1 = true;
+                }
                 self.question.persons.push((person, case, role, place));
             }
             Part::Role(role) => {
@@ -340,10 +362,27 @@ impl Reader<'_> {
         if matches!(kind, Kind::Who | Kind::What) && !self.question.chinese {
             self.question.object |= (at + taken..at + taken + 3).any(|at| self.asks_for_object(at));
         }
+        if kind == Kind::Who && self.question.chinese {
+            self.question.object |= self.is_object(at, taken);
+        }
         if self.next.role.take() == Some(Role::By) {
             self.question.passive = true;
         }
         self.question.kinds |= bit(kind);
+    }
+
+    /// Whether a bare 谁 stands behind the verb that is done to it, and has no verb of its own: 张三批准谁的报销.
+    fn is_object(&self, at: usize, taken: usize) -> bool {
+        let is_bare = matches!(self.text(at), "谁" | "哪位" | "什么人" | "哪个人" | "何人" | "哪些人") && taken == 1;
+        let tag = |at: usize| self.tokens.get(at).map_or("", |token| token.tag);
+        let before =
+            at.checked_sub(1).filter(|before| !matches!(self.text(*before), "了" | "过")).or(at.checked_sub(2));
+        let is_verb = before.is_some_and(|before| tag(before).starts_with('v') && !self.is_closed(before));
+        let last = self.question.terms.last();
+        is_bare
+            && is_verb
+            && last.is_some_and(|term| term.class == Class::Verb && !term.is_one_of(CONTACTS))
+            && !tag(at + taken).starts_with('v')
     }
 
     /// Whether an auxiliary stands here with the one who does something behind it: «who did Maria replace».

@@ -22,6 +22,7 @@ pub fn settle(question: &mut Question, names: &Names, opener: &str, lexicon: &'s
     settle_optional(question);
     settle_periods(question);
     question.quantities.sort_unstable();
+    question.sequence.sort_by_key(|quantity| (quantity.class, quantity.unit));
     question.marks.sort_unstable();
 }
 
@@ -81,7 +82,7 @@ fn settle_periods(question: &mut Question) {
     if !measures.into_iter().any(|kind| question.asks(kind)) {
         return;
     }
-    for quantity in &mut question.quantities {
+    for quantity in question.quantities.iter_mut().chain(&mut question.sequence) {
         let unit = match (quantity.class, quantity.unit, quantity.value) {
             (Class::Span, "month", 12_000) => "year",
             (Class::Span, "month", 1000) => "month",
@@ -196,7 +197,7 @@ const COSTS: &[&str] = &["收", "收取", "花", "花费", "cost", "charge"];
 /// What «how long» says already.
 const LASTS: &[&str] = &["持续", "last"];
 /// What one does with whoever is asked for.
-const CONTACTS: &[&str] =
+pub const CONTACTS: &[&str] =
     &["contact", "ask", "talk to", "speak to", "talk", "speak", "联系", "咨询", "询问", "问", "找"];
 /// That somebody has it, where it is asked whether they may.
 const ENJOYS: &[&str] = &["享受", "享有", "拥有", "enjoy"];

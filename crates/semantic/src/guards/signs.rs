@@ -1,0 +1,53 @@
+//! Signs that are no words and yet decide: operators, arrows, ticks, pictures, and the case of a unit of one letter.
+
+use super::token::is_han;
+
+/// Signs of prose: they part words and clauses, or are read with the number that they stand beside.
+const PROSE: &str = ".,?!;:'\"()[]{}<>-/&~#…·•、。，？！；：“”《》〈〉「」『』【】〔〕％%$€£¥¢‰℃°™®©";
+
+/// The signs of a folded text that must agree, in their order. A sign that is not known for one of prose counts.
+pub fn read(text: &str) -> Box<str> {
+    let signs: Vec<char> = text.chars().collect();
+    let at = |place: Option<usize>| place.and_then(|place| signs.get(place)).copied().unwrap_or(' ');
+    let mut found = String::new();
+    for (place, &sign) in signs.iter().enumerate() {
+        let (before, after) = (at(place.checked_sub(1)), at(Some(place + 1)));
+        match sign {
+            '≠' => found.push_str("!="),
+            '≤' => found.push_str("<="),
+            '≥' => found.push_str(">="),
+            '<' | '>' => found.push(sign),
+            '!' if after == '=' => found.push(sign),
+            '-' if after == '>' || is_minus(before, after) => found.push(sign),
+            _ if is_unit(&signs, place) => found.push(sign),
+            // What chooses between two drawings of one sign.
+            '\u{fe0e}' | '\u{fe0f}' => {}
+            _ if sign.is_alphanumeric() || is_han(sign) || sign.is_whitespace() || PROSE.contains(sign) => {}
+            _ => found.push(sign),
+        }
+    }
+    found.into()
+}
+
+/// Whether a dash makes a number negative: it joins nothing before it, and has a number behind it.
+fn is_minus(before: char, after: char) -> bool {
+    let joins = before.is_ascii_alphanumeric() || matches!(before, '-' | ')' | '%' | '.' | '年' | '月' | '日' | '号');
+    !joins && (after.is_ascii_digit() || matches!(after, '$' | '€' | '£' | '¥'))
+}
+
+/// Whether a letter behind a number is a unit that its case decides: metres and millions, bits and bytes. Money counts
+/// its millions in either case.
+fn is_unit(signs: &[char], place: usize) -> bool {
+    let Some((before, rest)) = signs.split_at_checked(place) else { return false };
+    let is_letter = matches!(rest.first(), Some('m' | 'M' | 'g' | 'G' | 'b' | 'B'));
+    let ends = rest.get(1).is_none_or(|next| !next.is_ascii_alphanumeric() && *next != '\'');
+    if !is_letter || !ends {
+        return false;
+    }
+    let mut earlier = before.iter().rev().skip_while(|sign| **sign == ' ').peekable();
+    if !earlier.peek().is_some_and(|sign| sign.is_ascii_digit()) {
+        return false;
+    }
+    let mut earlier = earlier.skip_while(|sign| sign.is_ascii_digit() || matches!(sign, '.' | ','));
+    !matches!(earlier.find(|sign| **sign != ' '), Some('$' | '€' | '£' | '¥'))
+}
