@@ -223,6 +223,15 @@ impl Meanings {
         }
     }
 
+    /// A question has been answered anew, under this key where others may have the answer too: an older one is
+    /// found no more.
+    pub fn replaced(&self, asked: &Asked, route: &str, by: Option<&Key>) {
+        let Some(shelf) = self.of(route) else { return };
+        if let Some(known) = shelf.known(asked.place).filter(|known| by != Some(&known.answer)) {
+            self.forget(&shelf, asked.place, &known.answer);
+        }
+    }
+
     fn order(&self, order: Order) {
         let Some(clerk) = self.clerk.get() else { return clerk::carry_out(&*self.answers, order) };
         if let Err(TrySendError::Full(_) | TrySendError::Disconnected(_)) = clerk.try_send(order) {

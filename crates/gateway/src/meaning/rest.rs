@@ -23,7 +23,11 @@ struct Fortune {
 
 /// One look-up. Dropped without a word, it says nothing.
 #[derive(Debug)]
-pub struct Trial<'a>(&'a Rest);
+pub struct Trial<'a> {
+    rest: &'a Rest,
+    /// It is the one that finds out whether look-ups are well again.
+    is_probe: bool,
+}
 
 impl Rest {
     /// Begins a look-up; `None` while they rest.
@@ -35,7 +39,7 @@ impl Rest {
             }
             fortune.is_tried = true;
         }
-        Some(Trial(self))
+        Some(Trial { rest: self, is_probe: fortune.until.is_some() })
     }
 
     fn fortune(&self) -> MutexGuard<'_, Fortune> {
@@ -46,12 +50,16 @@ impl Rest {
 impl Trial<'_> {
     /// It came to an end.
     pub fn succeeded(self) {
-        *self.0.fortune() = Fortune::default();
+        *self.rest.fortune() = Fortune::default();
     }
 
     /// It failed, or took too long.
     pub fn failed(self, now: Instant) {
-        let mut fortune = self.0.fortune();
+        let mut fortune = self.rest.fortune();
+        if fortune.until.is_some() && !self.is_probe {
+            // It began before the rest, and fails of what the rest began for.
+            return;
+        }
         fortune.failures = fortune.failures.saturating_add(1);
         if let Some(beyond) = fortune.failures.checked_sub(FAILURES) {
             let rest = REST.0.saturating_mul(1 << beyond.min(8));
@@ -62,7 +70,9 @@ impl Trial<'_> {
 
 impl Drop for Trial<'_> {
     fn drop(&mut self) {
-        self.0.fortune().is_tried = false;
+        if self.is_probe {
+            self.rest.fortune().is_tried = false;
+        }
     }
 }
 
@@ -88,6 +98,21 @@ mod tests {
         rest.enter(at(15)).unwrap().succeeded();
         rest.enter(at(15)).unwrap().failed(at(15));
         assert!(rest.enter(at(15)).is_some(), "what was before is forgotten");
+    }
+
+    #[test]
+    fn look_ups_that_fail_together_are_one_failure_of_those_who_rest() {
+        let (rest, start) = (Rest::default(), Clock.now());
+        let at = |seconds: u64| start + Duration::from_secs(seconds);
+        let mut together: Vec<_> = (0..9).map(|_| rest.enter(at(0)).unwrap()).collect();
+        let late = together.pop().unwrap();
+        together.into_iter().for_each(|trial| trial.failed(at(0)));
+        assert!(rest.enter(at(4)).is_none());
+        let probe = rest.enter(at(5)).unwrap();
+        drop(late);
+        assert!(rest.enter(at(5)).is_none(), "who began before the rest does not end the trial");
+        probe.succeeded();
+        assert!(rest.enter(at(5)).is_some());
     }
 
     #[test]

@@ -7,6 +7,7 @@ use http::HeaderMap;
 use semantic::index::Partition;
 
 use super::{Wish, surroundings};
+use crate::consult;
 use crate::head;
 use crate::meaning::Asked;
 
@@ -22,7 +23,8 @@ pub fn asked(
 ) -> Result<Option<Asked>, Refusal> {
     let query = head::query(headers)?;
     let Some(terms) = route.cache.semantic.as_deref() else { return Ok(None) };
-    if !wish.may_look || ask.endpoint != Endpoint::Chat {
+    // Who asks anew looks for nothing, and yet the new answer takes the place of the old one.
+    if wish.names.answer.is_none() || ask.endpoint != Endpoint::Chat {
         return Ok(None);
     }
     let explicit = query.as_deref().or(ask.query.as_deref());
@@ -47,12 +49,16 @@ fn partition(
     let embedding = snapshot.routes.iter().find(|route| route.name == terms.route)?;
     let models: smallvec::SmallVec<[&[u8]; 4]> =
         embedding.upstreams.iter().map(|upstream| upstream.label.as_bytes()).collect();
-    // Vectors of two spaces are not to be compared.
+    // Vectors of two spaces are not to be compared, nor those of questions that are put in two ways: what the route
+    // makes of a question (`dimensions`, `input_type`) is in here too.
     let space = embedding.vector_space()?;
+    let put = consult::put(embedding, "").ok()?;
     surroundings("question", snapshot.general.environment.as_bytes(), route, wish, first)
         .part(embedding.name.as_bytes())
         .part(space.as_bytes())
         .list(models.into_iter())
+        .content(|sink| dialect::embeddings::deciding(&put, sink))
+        .ok()?
         .content(|sink| ask.around_question(question, sink))
         .ok()
         .map(|builder| Partition(builder.finish()))

@@ -52,10 +52,16 @@ impl Gathering<'_> {
         let (client, errands, _) = self.caller;
         let branch =
             errands.first.and_then(|first| route.upstreams.get(first)).map(|upstream| upstream.name.as_bytes());
+        // Across a reload a call goes with those alone whom the same upstreams will answer.
+        let upstream = |upstream: &std::sync::Arc<config::Upstream>| {
+            [upstream.label.to_string(), upstream.space.as_deref().unwrap_or_default().to_owned()]
+        };
+        let upstreams: Vec<String> = route.upstreams.iter().flat_map(upstream).collect();
         let builder = KeyBuilder::new("company")
             .part(running.snapshot.general.environment.as_bytes())
             .part(route.name.as_bytes())
             .option(branch)
+            .list(upstreams.iter().map(String::as_bytes))
             // Batch waits longer for its place at an upstream: online calls would wait with it.
             .part(client.class.as_str().as_bytes())
             .content(|sink| embeddings::company(ask, sink));

@@ -68,8 +68,15 @@ pub fn answer(keeper: &Keeper<'_>, complete: Complete) -> Landed {
         let body = kept::write(&whole.body, &Facts { content_type: JSON, ..facts.clone() });
         let stored = Arc::new(keeper.stored(keeper.wish.kind, body));
         keeper.live.answers.put(key, stored.clone());
-        if let Some(asked) = keeper.asked.filter(|_| !whole.has_tool_calls) {
-            keeper.live.meanings.keep(asked, (key, &stored));
+        if let Some(asked) = keeper.asked {
+            if whole.has_tool_calls {
+                // For this very call alone, and what the question was answered before stands no more.
+                keeper.live.meanings.replaced(asked, &stored.route, None);
+            } else if asked.vector.is_some() {
+                keeper.live.meanings.keep(asked, (key, &stored));
+            } else {
+                keeper.live.meanings.replaced(asked, &stored.route, Some(&key));
+            }
         }
     }
     let leads_stream = matches!(keeper.flight.leader.form, Form::Stream { .. });

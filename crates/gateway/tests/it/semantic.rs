@@ -389,6 +389,63 @@ fn answers_that_call_tools_are_for_the_very_call_alone() {
 }
 
 #[test]
+fn an_answer_that_calls_tools_ends_what_its_question_was_answered_before() {
+    story(async {
+        let ttl = config("", "").replace("mode: semantic,", "mode: semantic, ttl: 60s,");
+        let stage = Stage::set(&ttl);
+        let a = stage.host("a", pleasant());
+        stage.host("e", indifferent());
+        stage.ask(ask(ASKED)).await;
+        tokio::time::sleep(Duration::from_secs(61)).await;
+        a.play(Reply::json(
+            json!({"model": "model-a", "choices": [{"index": 0, "finish_reason": "tool_calls", "message": {
+                "role": "assistant", "content": null,
+                "tool_calls": [{"id": "c", "type": "function", "function": {"name": "f", "arguments": "{}"}}],
+            }}]}),
+        ));
+        assert_eq!(caches(&stage, ask(ASKED)).await, "miss");
+        assert_eq!(caches(&stage, ask(AGAIN)).await, "miss", "the same key, and yet not for others");
+    });
+}
+
+#[test]
+fn who_asks_anew_replaces_what_others_are_given() {
+    story(async {
+        let (stage, a, _) = stage("");
+        let found = |passage: &str| {
+            let prompt = format!("{passage} {ASKED}");
+            chat("chat").system("Be brief.").user(&prompt).with("mai", json!({ "query": ASKED }))
+        };
+        stage.ask(found("The old way.")).await;
+        assert_eq!(caches(&stage, ask(ASKED).header("cache-control", "no-cache")).await, "bypass");
+        let anew = found("The new way.").header("cache-control", "no-cache");
+        assert_eq!(caches(&stage, anew).await, "bypass");
+        let calls = a.calls().len();
+        assert_eq!(
+            caches(&stage, found("Another way.").header("x-request-id", "r")).await,
+            "miss",
+            "the old answer is gone"
+        );
+        assert_eq!(a.calls().len(), calls + 1);
+        assert_eq!(caches(&stage, found("A last way.")).await, "semantic", "the newest is found");
+    });
+}
+
+#[test]
+fn a_question_that_is_put_in_another_way_never_meets_the_old_vectors() {
+    story(async {
+        let (stage, _, _) = stage("");
+        stage.ask(ask(ASKED)).await;
+        let forced =
+            config("", "").replace("model: embed }] }", "model: embed }], params: { force: { input_type: query } } }");
+        assert!(forced.contains("input_type"));
+        stage.reload(&forced);
+        assert_eq!(caches(&stage, ask(AGAIN)).await, "miss");
+        assert_eq!(caches(&stage, ask("How could I reset my password?")).await, "semantic");
+    });
+}
+
+#[test]
 fn calls_that_are_not_to_be_matched_are_not() {
     story(async {
         let (stage, _, e) = stage("");
