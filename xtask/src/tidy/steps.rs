@@ -57,7 +57,7 @@ const STEPS: &[(&str, &[(&str, &str)])] = &[
     ("shape", &[]),
     ("models", &[]),
     ("admit", &[]),
-    ("recall", &[]),
+    ("recall", &[("consult", "how a question is put to an embeddings route decides what it may be compared with")]),
     ("inputs", &[]),
     (
         "consult",
