@@ -133,7 +133,8 @@ impl Gathering<'_> {
                 if recall::is_leaders_own(&refusal, &leader, passenger) {
                     return self.alone(sent, trail).await;
                 }
-                Err((*refusal).clone())
+                let is_of_one_client = leader.client == passenger.client;
+                Err(if is_of_one_client { (*refusal).clone() } else { in_own_words(&refusal) })
             }
             Some(Word::Apart(attempts)) => {
                 trail.tries.share(&attempts);
@@ -165,6 +166,12 @@ impl Gathering<'_> {
             }
         }
     }
+}
+
+/// A failure as another client may hear of it: an upstream's words may hold what the leader, or a third, has asked.
+fn in_own_words(refusal: &Refusal) -> Refusal {
+    let message = "no upstream has answered this call, which went as one with others; send it again";
+    Refusal { retry_after: refusal.retry_after, ..Refusal::new(refusal.code, message) }
 }
 
 /// Tells each member; one who has left needs no word.

@@ -420,3 +420,40 @@ fn every_text_gets_its_own_vector_whatever_happens() {
         });
     }
 }
+
+#[test]
+fn nobody_joins_those_of_another_configuration() {
+    let before = config("cache: { mode: exact }");
+    let after = before.replace("model: embed", "model: other");
+    let elsewhere = before.replace("model: embed", "model: embed, space: other");
+    for after in [after, elsewhere] {
+        story(async {
+            let stage = Stage::set(&before);
+            let a = stage.host("a", Script::by(own));
+            let old = begun(&stage, ask("sk-app", "one")).await;
+            stage.reload(&after);
+            let new = begun(&stage, ask("sk-app", "two")).await;
+            let answers = answers(vec![old, new]).await;
+            assert_eq!((vectors(&answers[0]), vectors(&answers[1])), (vec![vector("one")], vec![vector("two")]));
+            assert_eq!(inputs(&a), [json!("one"), json!("two")]);
+            rests(&stage, &a).await;
+        });
+    }
+}
+
+#[test]
+fn no_other_client_hears_what_an_upstream_said_of_a_callers_input() {
+    story(async {
+        let stage = stage();
+        let words = "cannot embed `one of my secrets`";
+        let error = json!({"error": {"message": words, "type": "server_error"}});
+        let failing = Reply { status: Some(500), ..Reply::json(error) };
+        let a = stage.host("a", failing);
+        let answers = all(&stage, [ask("sk-app", "one"), ask("sk-other", "two"), ask("sk-app", "three")]).await;
+        assert_eq!(a.calls().len(), 1);
+        assert!(answers.iter().all(|answer| answer.status == answers[0].status), "{}", answers[1].text());
+        assert!(answers.iter().all(|answer| answer.code() == answers[0].code()));
+        assert!(answers[1].text().contains("went as one with others"), "{}", answers[1].text());
+        assert_eq!(answers[2].text(), answers[0].text(), "its own client's");
+    });
+}
