@@ -50,7 +50,11 @@ impl Rest {
 impl Trial<'_> {
     /// It came to an end.
     pub fn succeeded(self) {
-        *self.rest.fortune() = Fortune::default();
+        let mut fortune = self.rest.fortune();
+        // One that began before the rest says nothing of those who fail now, and is not to end the trial.
+        if self.is_probe || fortune.until.is_none() {
+            *fortune = Fortune::default();
+        }
     }
 
     /// It failed, or took too long.
@@ -105,11 +109,12 @@ mod tests {
         let (rest, start) = (Rest::default(), Clock.now());
         let at = |seconds: u64| start + Duration::from_secs(seconds);
         let mut together: Vec<_> = (0..9).map(|_| rest.enter(at(0)).unwrap()).collect();
-        let late = together.pop().unwrap();
+        let [late, well] = [together.pop().unwrap(), together.pop().unwrap()];
         together.into_iter().for_each(|trial| trial.failed(at(0)));
         assert!(rest.enter(at(4)).is_none());
         let probe = rest.enter(at(5)).unwrap();
         drop(late);
+        well.succeeded();
         assert!(rest.enter(at(5)).is_none(), "who began before the rest does not end the trial");
         probe.succeeded();
         assert!(rest.enter(at(5)).is_some());
