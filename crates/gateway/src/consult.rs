@@ -18,6 +18,7 @@ use state::answers::Stored;
 use crate::attempt::{Errand, Landed};
 use crate::held::{Held, How};
 use crate::inputs::{self, Basket};
+use crate::live::Live;
 use crate::meaning::{Asked, Candidate, Match, Shelf, judge};
 use crate::plan::plan;
 use crate::pursue::{Call, pursue};
@@ -252,19 +253,30 @@ impl Consult<'_> {
             deadline,
         };
         let plan = plan(call.route, (None, &[]), live.clock.now(), &self.worker.dice);
-        let mut tries = Tries::new(live.clock);
-        let won = pursue(&call, plan, &mut tries).await;
-        let won = won.map(|won| match won.landed {
-            Landed::Whole(answer, _) => {
-                tries.end(AttemptOutcome::Ok, Some(200));
-                tries.spend(&won.upstream, ask.used(&answer));
-                Some((answer, won.upstream))
-            }
-            Landed::Stream(_) => None,
-        });
+        let home = &self.running.snapshot.currency;
+        let mut account = Account { live, route: &route.name, home, tries: Tries::new(live.clock) };
+        let won = pursue(&call, plan, &mut account.tries).await?;
+        let Landed::Whole(answer, _) = won.landed else { return Err(unfit()) };
+        account.tries.end(AttemptOutcome::Ok, Some(200));
+        account.tries.spend(&won.upstream, ask.used(&answer));
+        Ok((answer, won.upstream))
+    }
+}
+
+/// The tries of a call of the gateway's own. They are booked when it is over, also where nobody waited for its end.
+struct Account<'a> {
+    live: &'a Live,
+    route: &'a Arc<str>,
+    home: &'a str,
+    tries: Tries,
+}
+
+impl Drop for Account<'_> {
+    fn drop(&mut self) {
+        let mut tries = std::mem::replace(&mut self.tries, Tries::new(self.live.clock));
+        tries.end(AttemptOutcome::Cancelled, None);
         let (attempts, spending) = tries.into_parts();
-        live.book_own(&route.name, (&attempts, spending), &self.running.snapshot.currency);
-        won?.ok_or_else(unfit)
+        self.live.book_own(self.route, (&attempts, spending), self.home);
     }
 }
 

@@ -329,6 +329,65 @@ fn a_sick_embedder_costs_no_more_than_the_timeout_and_nothing_for_long() {
 }
 
 #[test]
+fn a_stall_that_many_wait_through_is_one_stall() {
+    story(async {
+        let (stage, _, e) = stage("");
+        e.play(Reply::hang());
+        let mut callers = Vec::new();
+        for round in 0..7 {
+            let mut caller = stage.caller();
+            caller.begin(&ask(&format!("How do I reset password {round}?")).key("sk-app")).await;
+            callers.push(caller);
+        }
+        for caller in &mut callers {
+            assert_eq!(caller.answer().await.unwrap().status, 200);
+        }
+        e.play(indifferent());
+        tokio::time::sleep(Duration::from_secs(5)).await;
+        stage.ask(ask(ASKED)).await;
+        assert_eq!(caches(&stage, ask(AGAIN)).await, "semantic", "well again");
+    });
+}
+
+#[test]
+fn a_look_up_that_nobody_waits_for_to_its_end_is_booked_all_the_same() {
+    story(async {
+        let (stage, _, e) = stage("");
+        let tries = |outcome: &str| {
+            let labels = format!(r#"outcome="{outcome}",route="emb",upstream="e/embed""#);
+            stage.metric(&format!("mai_upstream_attempts_total{{{labels}}}"))
+        };
+        e.play(Reply::hang());
+        stage.ask(ask(ASKED)).await;
+        assert_eq!(tries("timeout") + tries("cancelled"), 1.0, "it took too long");
+        let mut caller = stage.caller();
+        caller.begin(&ask(AGAIN).key("sk-app")).await;
+        e.has_calls(2).await;
+        drop(caller);
+        stage.comes_to_rest().await;
+        assert_eq!(tries("timeout") + tries("cancelled"), 2.0, "its caller left");
+    });
+}
+
+#[test]
+fn a_judge_who_says_nothing_has_not_said_yes() {
+    for content in [Value::Null, json!("")] {
+        story(async {
+            let (stage, _, _) = stage(", verify: { route: judge }");
+            let message = json!({"role": "assistant", "content": content, "reasoning_content": "Let me see"});
+            let choices = json!([{"index": 0, "finish_reason": "length", "message": message}]);
+            stage.host("j", Reply::json(json!({"model": "small", "choices": choices})));
+            stage.ask(ask(ASKED)).await;
+            for round in 0..5 {
+                assert_eq!(caches(&stage, ask(AGAIN).header("x-mai-kb-version", round.to_string())).await, "miss");
+                assert_eq!(caches(&stage, ask(ASKED).header("x-mai-kb-version", round.to_string())).await, "miss");
+            }
+            assert_eq!((looked_up(&stage, "error"), refused(&stage, "verify")), (0.0, 5.0), "that is no fault");
+        });
+    }
+}
+
+#[test]
 fn a_caller_in_a_hurry_waits_no_longer_than_it_may() {
     story(async {
         let (stage, _, e) = stage("");
