@@ -113,8 +113,8 @@ pub(crate) async fn purge(State(desk): State<Desk>, headers: HeaderMap, body: By
         Ok(which) => which,
         Err((status, wrong)) => return told(status, &wrong),
     };
-    let (answers, these) = (desk.live.answers.clone(), which.clone());
-    let Ok(purging) = tokio::task::spawn_blocking(move || answers.purge(&these)).await else {
+    let (live, these) = (desk.live.clone(), which.clone());
+    let Ok(purging) = tokio::task::spawn_blocking(move || live.purge(&these)).await else {
         return unavailable("the cache cannot be looked through; please report this");
     };
     match within(purging).await {

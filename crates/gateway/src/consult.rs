@@ -186,7 +186,7 @@ impl Consult<'_> {
                 return Ok(numbers(&held.numbers));
             }
         }
-        let began = live.clock.now();
+        let (began, purges) = (live.clock.now(), live.purges.count());
         let (answer, upstream) = self.send(route, &ask, until).await?;
         let View::Embeddings(view) = &ask.view else { return Err(unfit()) };
         let vectors = embeddings::vectors(view, &answer).ok_or_else(unfit)?;
@@ -201,7 +201,7 @@ impl Consult<'_> {
                 age: Duration::ZERO,
                 how: How::Brought,
             };
-            inputs::Shelf { live, snapshot, route, wish }.keep(0, &held);
+            inputs::Shelf { live, snapshot, route, wish, purges }.keep(0, &held);
         }
         Ok(numbers(vector))
     }

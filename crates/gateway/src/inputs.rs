@@ -136,6 +136,8 @@ pub struct Shelf<'a> {
     pub route: &'a Route,
     /// What the call wants.
     pub wish: &'a Wish,
+    /// Purges there had been when the vectors were asked for.
+    pub purges: u64,
 }
 
 impl Shelf<'_> {
@@ -154,7 +156,7 @@ impl Shelf<'_> {
             keep_until: kept::until(self.snapshot, self.route, expires),
             body: held.write(),
         };
-        self.live.answers.put(key, Arc::new(stored));
+        self.live.store(key, Arc::new(stored), self.purges);
     }
 }
 

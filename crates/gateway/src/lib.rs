@@ -62,6 +62,7 @@ pub mod pass;
 pub mod patience;
 pub mod plan;
 pub mod probe;
+pub mod purges;
 pub mod purse;
 pub mod pursue;
 pub mod raw;

@@ -9,8 +9,8 @@ use arc_swap::ArcSwap;
 use base::{Attempt, Clock, Dice, Record, Spending};
 use config::Snapshot;
 use rules::shares::Class;
-use state::Answers;
-use state::answers::Bounds;
+use state::answers::{Bounds, Key, Stored, Which};
+use state::{Answer, Answers, Unreadable};
 use tokio::sync::Notify;
 
 use crate::alerts::Alerts;
@@ -23,6 +23,7 @@ use crate::loads::Loads;
 use crate::log::AccessLog;
 use crate::meaning::{self, Meanings};
 use crate::metrics::Metrics;
+use crate::purges::Purges;
 use crate::purse::KeptPurses;
 use crate::running::{Counts, Kept, Running};
 use crate::seat::Seat;
@@ -62,6 +63,8 @@ pub struct Live {
     pub answers: Arc<dyn Answers>,
     /// Questions that were answered before.
     pub meanings: Meanings,
+    /// What was purged lately.
+    pub purges: Arc<Purges>,
     /// Calls that others may wait for too.
     pub flights: Flights,
     /// Digits of vectors that were written lately.
@@ -118,7 +121,8 @@ impl Live {
         let kb_versions = Arc::new(KbVersions::new(stores.versions, &dice));
         books.open(kept.purses.unknown(&running.snapshot, Clock.wall()));
         stores.answers.bound(bounds(&running.snapshot));
-        let meanings = Meanings::new(stores.answers.clone());
+        let purges = Arc::<Purges>::default();
+        let meanings = Meanings::new(stores.answers.clone(), purges.clone());
         meanings.bind(&running.snapshot);
         Ok(Arc::new(Self {
             clock: Clock,
@@ -130,6 +134,7 @@ impl Live {
             books,
             answers: stores.answers,
             meanings,
+            purges,
             flights: Flights::default(),
             spelled: Spelled::default(),
             companies: Companies::default(),
@@ -191,6 +196,28 @@ impl Live {
     #[must_use]
     pub fn running(&self) -> Arc<Running> {
         self.running.load_full()
+    }
+
+    /// Drops what is cached, and what of it calls under way would store. Says how much was stored. It looks at
+    /// everything: not for workers.
+    pub fn purge(&self, which: &Which) -> Answer<Result<u64, Unreadable>> {
+        // First, so that whoever stores something meanwhile either finds this out or is found below.
+        self.purges.note(which);
+        self.meanings.purge(which);
+        self.answers.purge(which)
+    }
+
+    /// Stores something that was asked for after so many purges; false where it has been purged since.
+    pub fn store(&self, key: Key, stored: Arc<Stored>, purges: u64) -> bool {
+        if !self.purges.spare(&stored, purges) {
+            return false;
+        }
+        self.answers.put(key, stored.clone());
+        let is_spared = self.purges.spare(&stored, purges);
+        if !is_spared {
+            drop(self.answers.remove(&key));
+        }
+        is_spared
     }
 
     /// New calls are refused from now on.

@@ -20,13 +20,15 @@ use foldhash::HashMap;
 use rules::cache_key::KeyBuilder;
 use semantic::index::Partition;
 use state::Answers;
-use state::answers::{Key, Kind, Stored};
+use state::answers::{Key, Kind, Stored, Which};
 use tokio::sync::Notify;
 
-use clerk::{Order, WAITING};
+use clerk::{Clerk, Order, WAITING};
 pub use judge::{Judged, judge};
 pub use rest::{Rest, Trial};
 pub use shelf::{Candidate, Entry, Place, Shelf};
+
+use crate::purges::Purges;
 
 /// What a call asks, and what may be stored with its answer.
 #[derive(Clone, Debug)]
@@ -70,23 +72,26 @@ const MOST_TRIES: u32 = 60;
 #[derive(Debug)]
 pub struct Meanings {
     answers: Arc<dyn Answers>,
+    purges: Arc<Purges>,
     shelves: ArcSwap<HashMap<Arc<str>, Arc<Shelf>>>,
-    clerk: OnceLock<SyncSender<Order>>,
+    clerk: Arc<Clerk>,
+    orders: OnceLock<SyncSender<Order>>,
     /// The words that questions are compared by are at hand.
     is_ready: Arc<AtomicBool>,
-    lost: AtomicU64,
     /// A route has begun to match by meaning.
     news: Notify,
 }
 
 impl Meanings {
-    pub(crate) fn new(answers: Arc<dyn Answers>) -> Self {
+    pub(crate) fn new(answers: Arc<dyn Answers>, purges: Arc<Purges>) -> Self {
+        let clerk = Clerk { answers: answers.clone(), purges: purges.clone(), lost: AtomicU64::new(0) };
         Self {
             answers,
+            purges,
             shelves: ArcSwap::default(),
-            clerk: OnceLock::new(),
+            clerk: Arc::new(clerk),
+            orders: OnceLock::new(),
             is_ready: Arc::new(AtomicBool::new(true)),
-            lost: AtomicU64::new(0),
             news: Notify::new(),
         }
     }
@@ -108,9 +113,9 @@ impl Meanings {
         if has_news {
             self.news.notify_one();
         }
-        if let (true, Some(clerk)) = (is_wanted, self.clerk.get()) {
+        if let (true, Some(orders)) = (is_wanted, self.orders.get()) {
             // With a full queue there is work that needs them too.
-            let _ = clerk.try_send(Order::Warm);
+            let _ = orders.try_send(Order::Warm);
         }
     }
 
@@ -132,10 +137,11 @@ impl Meanings {
         self.shelves.load().get(route).map(|shelf| shelf.count())
     }
 
-    /// Questions that were not kept, since more came than could be put among the others.
+    /// Questions that were not kept, since more came than could be put among the others, or since their vectors cannot
+    /// be compared with those of the others.
     #[must_use]
     pub fn lost(&self) -> u64 {
-        self.lost.load(Relaxed)
+        self.clerk.lost.load(Relaxed)
     }
 
     /// From now on a thread of its own keeps what is to be kept.
@@ -145,25 +151,27 @@ impl Meanings {
     pub fn employ(&self) -> std::io::Result<()> {
         let (orders, work) = std::sync::mpsc::sync_channel(WAITING);
         self.is_ready.store(false, Relaxed);
-        let (answers, is_ready) = (self.answers.clone(), self.is_ready.clone());
+        let (clerk, is_ready) = (self.clerk.clone(), self.is_ready.clone());
         let thread = std::thread::Builder::new().name("questions".to_owned());
-        thread.spawn(move || clerk::work(&answers, &is_ready, &work))?;
+        thread.spawn(move || clerk.work(&is_ready, &work))?;
         if !self.shelves.load().is_empty() {
             // The queue is new.
             let _ = orders.try_send(Order::Warm);
         }
         // Only once in the process.
-        let _ = self.clerk.set(orders);
+        let _ = self.orders.set(orders);
         Ok(())
     }
 
-    /// Keeps a question of a route, whose answer has been stored under a key.
-    pub fn keep(&self, asked: &Asked, answer: (Key, &Stored)) {
+    /// Keeps a question of a route, whose answer has been stored under a key, and was asked for after so many purges.
+    pub fn keep(&self, asked: &Asked, answer: (Key, &Stored), purges: u64) {
         let (Some(vector), (key, stored)) = (&asked.vector, answer) else { return };
         let Some(shelf) = self.shelves.load().get(&stored.route).cloned() else { return };
-        let entry = Entry { text: asked.text.clone(), answer: key, expires: stored.expires };
-        let row = Some(row::stored(asked.place, (&entry, vector), stored));
-        self.order(Order::Keep { shelf, place: asked.place, entry, vector: vector.clone(), row });
+        let (text, client) = (asked.text.clone(), stored.client.clone());
+        let entry = Entry { text, answer: key, client, expires: stored.expires };
+        let row = row::stored(asked.place, (&entry, vector), stored);
+        let (place, vector, is_stored) = (asked.place, vector.clone(), false);
+        self.order(Order::Keep { shelf, place, entry, vector, row, is_stored, purges });
     }
 
     /// Takes up what was kept before, at the start and whenever a route begins to match by meaning, for ever.
@@ -178,13 +186,14 @@ impl Meanings {
     async fn take_all_up(&self) {
         let (mut from, mut tries) = (None, 0);
         while tries < MOST_TRIES {
+            let purges = self.purges.count();
             let Some(page) = self.answers.scan(Kind::Question, from).await else {
                 tries += 1;
                 tokio::time::sleep(AGAIN).await;
                 continue;
             };
             for (key, stored) in &page.found {
-                self.take_up(*key, stored).await;
+                self.take_up(*key, stored, purges).await;
             }
             from = page.next;
             if from.is_none() {
@@ -194,7 +203,7 @@ impl Meanings {
         tracing::warn!("what was asked before the start is not matched: the cache on disk cannot be read");
     }
 
-    async fn take_up(&self, key: Key, stored: &Stored) {
+    async fn take_up(&self, key: Key, stored: &Arc<Stored>, purges: u64) {
         let Some(shelf) = self.shelves.load().get(&stored.route).cloned() else { return };
         let Some((place, entry, vector)) = row::read(stored).filter(|(place, ..)| row::key(*place) == key) else {
             return;
@@ -203,10 +212,11 @@ impl Meanings {
         if shelf.known(place).is_some() {
             return;
         }
-        let mut order = Order::Keep { shelf, place, entry, vector: vector.into(), row: None };
+        let (vector, row, is_stored) = (vector.into(), stored.clone(), true);
+        let mut order = Order::Keep { shelf, place, entry, vector, row, is_stored, purges };
         loop {
-            let Some(clerk) = self.clerk.get() else { return clerk::carry_out(&*self.answers, order) };
-            match clerk.try_send(order) {
+            let Some(orders) = self.orders.get() else { return self.clerk.carry_out(order) };
+            match orders.try_send(order) {
                 Err(TrySendError::Full(again)) => order = again,
                 Ok(()) | Err(TrySendError::Disconnected(_)) => return,
             }
@@ -232,10 +242,23 @@ impl Meanings {
         }
     }
 
+    /// Forgets the questions that are to be purged. What waits to be put among them is found out by its count of
+    /// purges. It looks at every question: not for workers.
+    pub(crate) fn purge(&self, which: &Which) {
+        if which.kind.is_some_and(|kind| kind != Kind::Question) {
+            return;
+        }
+        for (route, shelf) in &**self.shelves.load() {
+            if which.route.as_ref().is_none_or(|only| only == route) {
+                shelf.purge(which.client.as_ref());
+            }
+        }
+    }
+
     fn order(&self, order: Order) {
-        let Some(clerk) = self.clerk.get() else { return clerk::carry_out(&*self.answers, order) };
-        if let Err(TrySendError::Full(_) | TrySendError::Disconnected(_)) = clerk.try_send(order) {
-            self.lost.fetch_add(1, Relaxed);
+        let Some(orders) = self.orders.get() else { return self.clerk.carry_out(order) };
+        if let Err(TrySendError::Full(_) | TrySendError::Disconnected(_)) = orders.try_send(order) {
+            self.clerk.lost.fetch_add(1, Relaxed);
         }
     }
 }

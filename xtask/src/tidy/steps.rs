@@ -34,6 +34,7 @@ const SUPPORT: &[&str] = &[
     "outbox",
     "pass",
     "patience",
+    "purges",
     "purse",
     "raw",
     "ride",

@@ -55,7 +55,7 @@ pub fn read(stored: &Stored) -> Option<(Place, Entry, Vec<f32>)> {
     let (numbers, _) = numbers.as_chunks::<4>();
     let place = Place { partition: Partition(*partition), id: u128::from_le_bytes(*id) };
     let text = std::str::from_utf8(text).ok()?.into();
-    let entry = Entry { text, answer: Key(*answer), expires: stored.expires };
+    let entry = Entry { text, answer: Key(*answer), client: stored.client.clone(), expires: stored.expires };
     Some((place, entry, numbers.iter().map(|number| f32::from_le_bytes(*number)).collect()))
 }
 
@@ -81,7 +81,12 @@ mod tests {
     #[test]
     fn a_question_is_read_as_it_was_written() {
         let place = Place { partition: Partition([3; 32]), id: 1 << 100 };
-        let entry = Entry { text: "为什么?".into(), answer: Key([4; 32]), expires: Duration::from_secs(2) };
+        let entry = Entry {
+            text: "为什么?".into(),
+            answer: Key([4; 32]),
+            client: Some("app".into()),
+            expires: Duration::from_secs(2),
+        };
         let written = stored(place, (&entry, &[0.5, -1.0]), &answer());
         assert_eq!(read(&written), Some((place, entry, vec![0.5, -1.0])));
         assert_eq!((written.kind, written.client.as_deref()), (Kind::Question, Some("app")));
@@ -90,7 +95,7 @@ mod tests {
     #[test]
     fn what_is_no_question_is_not_read() {
         let place = Place { partition: Partition([3; 32]), id: 7 };
-        let entry = Entry { text: "a".into(), answer: Key([4; 32]), expires: Duration::from_secs(2) };
+        let entry = Entry { text: "a".into(), answer: Key([4; 32]), client: None, expires: Duration::from_secs(2) };
         let written = stored(place, (&entry, &[0.5]), &answer());
         for length in 0..written.body.len() - 1 {
             let cut = Stored { body: written.body[..length].into(), ..(*written).clone() };

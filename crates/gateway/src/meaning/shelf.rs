@@ -17,7 +17,7 @@ const MOST: u64 = 100_000;
 /// So many of the nearest are looked at: where as many stand within the margin, more would hardly say anything else.
 const NEAREST: usize = 32;
 /// What a question takes beside its text and what the index counts: its entry, its turn, the tables' share of both.
-const ENTRY: u64 = 320;
+const ENTRY: u64 = 352;
 
 /// Where a question stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -35,6 +35,8 @@ pub struct Entry {
     pub text: Arc<str>,
     /// Where its answer is.
     pub answer: Key,
+    /// Whom it is kept for; `None` where the route's callers share it.
+    pub client: Option<Arc<str>>,
     /// The answer is served until then.
     pub expires: Duration,
 }
@@ -158,6 +160,20 @@ impl Shelf {
         true
     }
 
+    /// Removes the questions that are kept for a client; without one, all of them.
+    pub(super) fn purge(&self, client: Option<&Arc<str>>) {
+        let is_one = |entry: &Entry| client.is_none_or(|client| Some(client) == entry.client.as_ref());
+        // The desk is wanted by those who ask: it is locked for looking, and then once for each that goes.
+        let found: Vec<(Place, Key)> = {
+            let desk = self.desk();
+            let all = desk.entries.iter().filter(|(_, (entry, _))| is_one(entry));
+            all.map(|(place, (entry, _))| (*place, entry.answer)).collect()
+        };
+        for (place, answer) in found {
+            self.remove(place, &answer);
+        }
+    }
+
     /// How many questions there are.
     #[must_use]
     pub fn count(&self) -> usize {
@@ -209,7 +225,7 @@ mod tests {
     }
 
     fn entry(text: &str) -> Entry {
-        Entry { text: text.into(), answer: Key([9; 32]), expires: Duration::from_secs(60) }
+        Entry { text: text.into(), answer: Key([9; 32]), client: None, expires: Duration::from_secs(60) }
     }
 
     #[test]
@@ -225,6 +241,20 @@ mod tests {
         let near = shelf.nearest(&Partition([1; 32]), &[0.0, 1.0], 0.5);
         assert_eq!(near.iter().map(|near| &*near.text).collect::<Vec<_>>(), ["six"]);
         assert!(shelf.known(place(1)).is_some());
+    }
+
+    #[test]
+    fn what_is_purged_of_one_client_leaves_the_others() {
+        let shelf = Shelf::default();
+        shelf.hold_within(u64::MAX);
+        let of = |client: &str| Entry { client: Some(client.into()), ..entry("one") };
+        shelf.insert(place(1), &[1.0], of("app")).unwrap();
+        shelf.insert(place(2), &[1.0], of("other")).unwrap();
+        shelf.insert(place(3), &[1.0], entry("all")).unwrap();
+        shelf.purge(Some(&"app".into()));
+        assert_eq!((shelf.known(place(1)), shelf.count()), (None, 2));
+        shelf.purge(None);
+        assert_eq!((shelf.count(), shelf.bytes()), (0, 0));
     }
 
     #[test]

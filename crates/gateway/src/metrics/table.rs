@@ -81,7 +81,7 @@ metrics! {
     QUESTIONS: "gauge" "mai_cache_questions" ["route"]
         "Questions that the semantic cache searches among.";
     QUESTIONS_LOST: "counter" "mai_cache_questions_lost_total" []
-        "Questions that were not kept, since more came at a time than could be put among the others.";
+        "Questions that were not kept: more came at a time than could be put among the others, or their vectors could not be compared.";
     TOKENS_SAVED: "counter" "mai_tokens_saved_total" ["route", "client"]
         "Tokens that answers from caches, and answers shared with another call, would have used.";
     COST_SAVED: "counter" "mai_cost_saved_total" ["route", "client"]

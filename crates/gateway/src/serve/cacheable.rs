@@ -48,9 +48,20 @@ impl Cacheable {
             Recalled::Leads(rider) => {
                 let Self { running, route, client, shaped, errands, deadline, wish, asked } = self;
                 let worker = connection.worker.clone();
-                let lead =
-                    lead::Lead { worker, running, client, route, shaped, errands, deadline, wish, asked, stale, rider };
-                return Ok(Told::Leads(Box::new(lead)));
+                return Ok(Told::Leads(Box::new(lead::Lead {
+                    purges: worker.live.purges.count(),
+                    worker,
+                    running,
+                    client,
+                    route,
+                    shaped,
+                    errands,
+                    deadline,
+                    wish,
+                    asked,
+                    stale,
+                    rider,
+                })));
             }
             Recalled::Failed(refusal) => refusal,
             Recalled::Alone => {

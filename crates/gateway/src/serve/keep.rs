@@ -33,6 +33,8 @@ pub struct Keeper<'a> {
     pub flight: &'a Flight,
     /// The upstream that the route's split has chosen.
     pub first: Option<usize>,
+    /// Purges there had been when the flight began.
+    pub purges: u64,
 }
 
 /// A complete answer, and what is told with it.
@@ -67,13 +69,13 @@ pub fn answer(keeper: &Keeper<'_>, complete: Complete) -> Landed {
     if let (Some(key), Some(whole)) = (key, whole.as_ref().filter(|whole| whole.may_store && in_one(&whole.body))) {
         let body = kept::write(&whole.body, &Facts { content_type: JSON, ..facts.clone() });
         let stored = Arc::new(keeper.stored(keeper.wish.kind, body));
-        keeper.live.answers.put(key, stored.clone());
-        if let Some(asked) = keeper.asked {
+        let is_stored = keeper.live.store(key, stored.clone(), keeper.purges);
+        if let Some(asked) = keeper.asked.filter(|_| is_stored) {
             if whole.has_tool_calls {
                 // For this very call alone, and what the question was answered before stands no more.
                 keeper.live.meanings.replaced(asked, &stored.route, None);
             } else if asked.vector.is_some() {
-                keeper.live.meanings.keep(asked, (key, &stored));
+                keeper.live.meanings.keep(asked, (key, &stored), keeper.purges);
             } else {
                 keeper.live.meanings.replaced(asked, &stored.route, Some(&key));
             }
@@ -98,7 +100,8 @@ pub fn answer(keeper: &Keeper<'_>, complete: Complete) -> Landed {
         let Some((body, is_stream, content_type)) = same.or_else(other).filter(|(body, ..)| in_one(body)) else {
             continue;
         };
-        replay(keeper.live, keeper.route, &promise, &body, Facts { is_stream, content_type, ..facts.clone() });
+        let facts = Facts { is_stream, content_type, ..facts.clone() };
+        replay((keeper.live, keeper.purges), keeper.route, &promise, &body, facts);
     }
     let body = whole.map(|whole| whole.body);
     // What is no text of ours has one form.
@@ -123,7 +126,7 @@ pub fn refusal(keeper: &Keeper<'_>, refusal: &Refusal) {
     let told = refusal.told.as_ref().and_then(|told| told.code.as_deref());
     let facts = Facts { status: refusal.status(), content_type: JSON, code: told, ..Facts::default() };
     for Promised { promise, .. } in promises {
-        replay(keeper.live, keeper.route, &promise, &body, facts.clone());
+        replay((keeper.live, keeper.purges), keeper.route, &promise, &body, facts.clone());
     }
 }
 
@@ -154,11 +157,12 @@ impl Keeper<'_> {
 pub fn served(live: &Live, route: &Route, promise: &Promise, found: &Found) {
     let Some((_, facts)) = kept::read(&found.stored.body) else { return };
     let content_type = if found.is_stream { EVENTS } else { facts.content_type };
-    replay(live, route, promise, &found.body, Facts { is_stream: found.is_stream, content_type, ..facts });
+    let facts = Facts { is_stream: found.is_stream, content_type, ..facts };
+    replay((live, live.purges.count()), route, promise, &found.body, facts);
 }
 
 /// Keeps an answer for an idempotency key.
-fn replay(live: &Live, route: &Route, promise: &Promise, body: &[u8], facts: Facts<'_>) {
+fn replay((live, purges): (&Live, u64), route: &Route, promise: &Promise, body: &[u8], facts: Facts<'_>) {
     let now = live.wall();
     let stored = Stored {
         kind: Kind::Replay,
@@ -170,5 +174,5 @@ fn replay(live: &Live, route: &Route, promise: &Promise, body: &[u8], facts: Fac
         keep_until: now + REPLAYED,
         body: kept::write(body, &Facts { fingerprint: Some(promise.fingerprint), ..facts }),
     };
-    live.answers.put(promise.key, Arc::new(stored));
+    live.store(promise.key, Arc::new(stored), purges);
 }

@@ -44,6 +44,8 @@ pub struct Lead {
     /// An expired answer, for the case that the upstreams fail.
     pub stale: Option<Arc<Stored>>,
     pub rider: Rider,
+    /// Purges there had been when it began.
+    pub purges: u64,
 }
 
 /// What the leader gets.
@@ -55,7 +57,7 @@ enum Answer {
 
 /// Leads a flight: sends it on its way, and waits for the leader's own answer.
 pub async fn lead(connection: &Connection, lead: Lead, mut trail: Trail) -> Result<Response<Reply>, Gone> {
-    let Lead { worker, running, client, route, shaped, errands, deadline, wish, asked, stale, rider } = lead;
+    let Lead { worker, running, client, route, shaped, errands, deadline, wish, asked, stale, rider, purges } = lead;
     trail.departed = Some(rider.flight.departed.clone());
     let (tell, told) = oneshot::channel();
     let flight = Flight {
@@ -70,6 +72,7 @@ pub async fn lead(connection: &Connection, lead: Lead, mut trail: Trail) -> Resu
         asked,
         stale,
         flight: rider.flight.clone(),
+        purges,
     };
     spawn(async move {
         let underway = flight.flight.clone();
@@ -109,6 +112,7 @@ struct Flight {
     asked: Option<Asked>,
     stale: Option<Arc<Stored>>,
     flight: Arc<crate::flights::Flight>,
+    purges: u64,
 }
 
 /// Whatever becomes of the task, nobody waits for ever.
@@ -287,6 +291,7 @@ impl Flight {
             asked: self.asked.as_ref(),
             flight: &self.flight,
             first: self.errands.first,
+            purges: self.purges,
         }
     }
 }

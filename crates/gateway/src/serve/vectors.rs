@@ -287,7 +287,7 @@ impl Gathering<'_> {
             }
         };
         let sent = part.as_ref().unwrap_or(self.shaped);
-        let began = self.worker.live.clock.now();
+        let (began, purges) = (self.worker.live.clock.now(), self.worker.live.purges.count());
         let won = match self.bring_with_others(sent, trail).await {
             Ok(won) => won,
             Err(refusal) => {
@@ -303,6 +303,7 @@ impl Gathering<'_> {
             snapshot: &self.route.0.snapshot,
             route: self.route.1,
             wish: &basket.wish().clone(),
+            purges,
         };
         for (place, held) in places.iter().zip(vectors.iter().flatten()) {
             shelf.keep(*place, held);

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use base::Clock;
 use serde_json::{Value, json};
+use state::answers::{Kind, Which};
 use testkit::{Answer, Ask, Host, Reply, Script, chat, embeddings, story};
 
 use crate::stage::{Stage, pleasant};
@@ -417,6 +418,65 @@ fn answers_that_are_gone_are_matched_no_more() {
         assert_eq!(caches(&stage, ask("How should I reset my password?")).await, "miss", "another knowledge base");
         assert_eq!(caches(&stage, ask("How could I reset my password?")).await, "semantic");
         assert_eq!(a.calls().len(), 4);
+    });
+}
+
+#[test]
+fn questions_that_are_purged_are_matched_no_more() {
+    for which in [
+        Which::default(),
+        Which { kind: Some(Kind::Question), ..Which::default() },
+        Which { route: Some("chat".into()), client: Some("app".into()), kind: Some(Kind::Question) },
+    ] {
+        story(async {
+            let shared = config("", "").replace("mode: semantic,", "mode: semantic, scope: client,");
+            let stage = Stage::set(&shared);
+            stage.host("a", pleasant());
+            stage.host("e", indifferent());
+            let others = |question: &str| ask(question).key("sk-other");
+            stage.ask(ask(ASKED)).await;
+            stage.caller().ask(&others(ASKED)).await;
+            assert_eq!(stage.live.meanings.count("chat"), Some(2));
+            assert!(stage.live.purge(&which).await.is_ok());
+            let left = u8::from(which.client.is_some());
+            assert_eq!(stage.live.meanings.count("chat"), Some(left.into()), "{which:?}");
+            assert_eq!(caches(&stage, ask(AGAIN)).await, "miss", "{which:?}");
+            let other = stage.caller().ask(&others(AGAIN)).await;
+            assert_eq!(cache(&other), if left == 1 { "semantic" } else { "miss" }, "{which:?}");
+            let very = if which.kind.is_none() { "semantic" } else { "hit" };
+            assert_eq!(caches(&stage, ask(ASKED)).await, very, "{which:?}");
+        });
+    }
+}
+
+#[test]
+fn what_was_asked_before_a_purge_is_not_stored_after_it() {
+    story(async {
+        let (stage, a, _) = stage("");
+        a.play(Reply::say(["old"]).after(Duration::from_secs(1)));
+        let mut caller = stage.caller();
+        caller.begin(&ask(ASKED).key("sk-app")).await;
+        a.has_calls(1).await;
+        let of_other = Which { route: Some("emb".into()), ..Which::default() };
+        assert!(stage.live.purge(&Which { client: Some("app".into()), ..of_other }).await.is_ok());
+        assert!(stage.live.purge(&Which { route: Some("chat".into()), ..Which::default() }).await.is_ok());
+        assert_eq!(caller.answer().await.unwrap().said(), "old");
+        a.play(Reply::say(["new"]));
+        assert_eq!(stage.live.meanings.count("chat"), Some(0));
+        assert_eq!(caches(&stage, ask(ASKED)).await, "miss");
+        assert_eq!(caches(&stage, ask(AGAIN)).await, "semantic");
+    });
+}
+
+#[test]
+fn questions_whose_vectors_cannot_be_compared_are_counted_as_lost() {
+    story(async {
+        let (stage, _, e) = stage("");
+        e.play(vector(&[0.0, 0.0]));
+        stage.ask(ask(ASKED)).await;
+        stage.ask(ask(AGAIN)).await;
+        assert_eq!((stage.live.meanings.count("chat"), stage.live.meanings.lost()), (Some(0), 2));
+        assert_eq!(stage.metric("mai_cache_questions_lost_total"), 2.0);
     });
 }
 

@@ -670,3 +670,19 @@ fn packed(vector: &Value) -> Value {
         vector.as_array().unwrap().iter().flat_map(|number| (number.as_f64().unwrap() as f32).to_le_bytes()).collect();
     json!(base64::engine::general_purpose::STANDARD.encode(bytes))
 }
+
+#[test]
+fn vectors_that_were_asked_for_before_a_purge_are_not_stored_after_it() {
+    story(async {
+        let stage = stage();
+        let a = stage.host("a", pleasant());
+        a.play(Script::by(|_| Reply::default().after(Duration::from_secs(1))));
+        let caller = begun(&stage, ask("one")).await;
+        a.has_calls(1).await;
+        let kind = Some(state::answers::Kind::Vector);
+        assert!(stage.live.purge(&state::answers::Which { kind, ..Default::default() }).await.is_ok());
+        assert_eq!(answers(vec![caller]).await[0].status, 200);
+        assert_eq!(cache(&stage.ask(ask("one")).await), "miss");
+        assert_eq!(cache(&stage.ask(ask("one")).await), "hit");
+    });
+}
