@@ -4,11 +4,12 @@ use std::future::Future;
 use std::pin::pin;
 use std::task::{Context, Poll, ready};
 
-use base::{Outcome, Saved};
+use base::{Code, Outcome, Refusal, Saved};
 use bytes::Bytes;
+use dialect::sse::error_event;
 
 use crate::caller_io::Presence;
-use crate::flights::{End, Landed, Next, Rider};
+use crate::flights::{End, Landed, Next, Rider, broken_off};
 use crate::trail::Trail;
 
 /// An answer on its way from a flight to one caller. Dropped before its end, the caller has left.
@@ -45,12 +46,16 @@ impl Ride {
         match self.rider.poll_next(cx) {
             Poll::Ready(Next::Frame(frame)) => Poll::Ready(Some(Ok(frame))),
             Poll::Ready(Next::End(end)) => {
-                let is_broken = !matches!(end, End::Landed(_));
                 self.end(&end);
-                if is_broken && !self.is_events {
-                    return Poll::Ready(Some(Err(std::io::Error::other("the upstream's answer broke off"))));
+                match end {
+                    End::Landed(_) => Poll::Ready(None),
+                    _ if !self.is_events => {
+                        Poll::Ready(Some(Err(std::io::Error::other("the upstream's answer broke off"))))
+                    }
+                    // Its last piece has said so.
+                    End::Broken(_) => Poll::Ready(None),
+                    End::Refused(_) | End::PassedOn => Poll::Ready(Some(Ok(error_event(&unfinished())))),
                 }
-                Poll::Ready(None)
             }
             Poll::Pending if !self.has_probed && self.is_events && self.presence.has_stopped_sending() => {
                 // A comment is nothing to a caller who still reads, and finds out one who left.
@@ -76,10 +81,18 @@ impl Ride {
                 trail.record.code = Some(broken.refusal.code.row().code.into());
                 trail.end(broken.outcome);
             }
-            // Not of a flight whose answer has begun.
-            End::Refused(_) | End::PassedOn => trail.end(Outcome::GatewayFailed),
+            // Of a flight whose answer has begun, only where its task was lost.
+            End::Refused(_) | End::PassedOn => {
+                trail.record.code = Some(unfinished().code.row().code.into());
+                trail.end(Outcome::GatewayFailed);
+            }
         }
     }
+}
+
+/// An answer that has begun, and that nobody will end.
+fn unfinished() -> Refusal {
+    broken_off(Code::InternalError)
 }
 
 /// What one who follows has saved.
@@ -95,5 +108,51 @@ impl Drop for Ride {
         if let Some(end) = self.rider.end() {
             self.end(&end);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::poll_fn;
+    use std::time::Duration;
+
+    use http::HeaderValue;
+    use rules::shares::Class;
+    use state::answers::Key;
+
+    use super::*;
+    use crate::flights::{Boarded, Flights, Form, Head, Names, Passenger};
+
+    async fn taken(is_events: bool) -> Vec<std::io::Result<Bytes>> {
+        let passenger = Passenger {
+            client: "app".into(),
+            class: Class::Online,
+            form: Form::Stream { shows_usage: false },
+            allotted: Duration::from_secs(60),
+            is_idempotent: true,
+            body: Bytes::new(),
+        };
+        let names = Names { answer: Some(Key([1; 32])), replay: None };
+        let Boarded::Leads(rider) = Flights::default().board(&names, &passenger, false) else { panic!("it leads") };
+        let content_type = HeaderValue::from_static("text/event-stream");
+        rider.flight.begin(Head { shown: HeaderValue::from_static("a/model-a"), content_type, is_events });
+        rider.flight.push(b"data: {}\n\n");
+        rider.flight.land(End::PassedOn);
+        let mut ride = Ride::new(rider, None, Presence::default(), is_events);
+        let mut taken = Vec::new();
+        while let Some(piece) = poll_fn(|cx| ride.poll_bytes(cx)).await {
+            taken.push(piece);
+        }
+        taken
+    }
+
+    #[tokio::test]
+    async fn a_stream_whose_flight_is_lost_does_not_end_as_if_it_were_whole() {
+        let pieces: Vec<Bytes> = taken(true).await.into_iter().map(Result::unwrap).collect();
+        let [first, last] = &pieces[..] else { panic!("{pieces:?}") };
+        assert_eq!(first, "data: {}\n\n");
+        let last = std::str::from_utf8(last).unwrap();
+        assert!(last.starts_with("data: ") && last.contains("internal_error") && last.ends_with("\n\n"), "{last}");
+        assert!(taken(false).await.last().unwrap().is_err());
     }
 }
