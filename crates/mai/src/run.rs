@@ -31,11 +31,24 @@ pub fn serve(flags: ServeFlags) -> ExitCode {
         Err(error) => return failed(&format!("no runtime: {error}")),
     };
     runtime.block_on(async {
+        // Before anything is written.
+        if let Err(error) = outlive_file_limits() {
+            return failed(&format!("signals cannot be watched for: {error}"));
+        }
         match start(flags).await {
             Ok(gateway) => gateway.run().await,
             Err(message) => failed(&message),
         }
     })
+}
+
+/// Whoever writes beyond a limit on the size of files (`ulimit -f`) is sent SIGXFSZ, which ends a process that
+/// has not asked for it. Once asked for it never does so again, and the write fails with EFBIG, as on a full disk:
+/// that costs what was to be written, and no call.
+fn outlive_file_limits() -> io::Result<()> {
+    /// Alike on Linux (signal(7)) and macOS, except on MIPS.
+    const SIGXFSZ: i32 = 25;
+    signal(SignalKind::from_raw(SIGXFSZ)).map(drop)
 }
 
 fn failed(message: &str) -> ExitCode {

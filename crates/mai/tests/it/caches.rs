@@ -1,9 +1,12 @@
 //! Levers over what is cached, and what of them a restart keeps.
 
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
 use serde_json::{Value, json};
 use testkit::{Answer, Ask, get};
 
-use crate::process::{ADMIN, Dir, Gateway, KEY, VIEWER, chat, upstream, usual};
+use crate::process::{ADMIN, Dir, Gateway, KEY, VIEWER, chat, program, soon, upstream, usual};
 
 fn lever(method: &'static str, path: &str, token: &str, body: &Value) -> Ask {
     get(path).method(method).key(token).body(body.to_string())
@@ -170,4 +173,40 @@ async fn an_idempotency_key_stands_for_its_answer_over_a_restart_and_without_a_c
     let again = gateway.ask(&ask()).await;
     assert_eq!((again.header("x-mai-cache"), &again.body), (Some("replay"), &first.body));
     is_refused(&gateway.ask(&ask().user("more")).await, 422, "idempotency_conflict");
+}
+
+/// What the admin port says of the cache on disk, once it says that.
+async fn cache_is(gateway: &Gateway, status: &str) -> Value {
+    let mut health = Value::Null;
+    let waiting = async {
+        while health["status"] != status {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+            health = gateway.ask_admin(&get("/readyz")).await.json()["cache"].take();
+        }
+    };
+    soon("the cache on disk is as expected", waiting).await;
+    health
+}
+
+#[tokio::test]
+async fn a_limit_on_the_size_of_files_costs_the_cache_on_disk_and_never_the_process() {
+    let up = upstream("").await;
+    let dir = Dir::new();
+    let file = usual(&up.url()).replace("{ name: chat,", "{ name: chat, cache: { mode: exact },");
+    let config = dir.write("gateway.yaml", file);
+    // The default action of the signal, even if whoever runs the tests ignores it.
+    let mut limited = Command::new("/usr/bin/env");
+    limited.env_clear().stdin(Stdio::null());
+    limited
+        .args(["--default-signal=XFSZ", "/bin/sh", "-c", "ulimit -f 8 && exec \"$@\"", "sh"])
+        .arg(program().get_program());
+    limited.arg("serve").arg("--config").arg(config);
+    limited.args(["--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0", "--workers", "2"]);
+    let gateway = Gateway::start(dir, &mut limited).await;
+    assert_eq!(gateway.ask(&chat()).await.status, 200);
+    let health = cache_is(&gateway, "out").await;
+    assert!(health["why"].is_string(), "{health}");
+    let again = gateway.ask(&chat()).await;
+    assert_eq!((again.status, again.header("x-mai-cache")), (200, Some("hit")), "memory has it");
+    assert_eq!(gateway.ask(&chat().user("more")).await.status, 200);
 }
