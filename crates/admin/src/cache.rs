@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use axum::Json;
 use axum::body::Bytes;
+use axum::extract::rejection::{BytesRejection, PathRejection};
 use axum::extract::{Path, State};
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
@@ -15,8 +16,9 @@ use state::{Answer, Trouble, Unreadable};
 
 use crate::{Desk, authorize, refused};
 
-/// How long the disk may take: hundreds of thousands of rows are purged in some seconds.
-const PATIENCE: Duration = Duration::from_secs(30);
+/// How long a caller waits for the disk: less than many a client waits at all, which would not hear then that what
+/// it asked for is on its way.
+const PATIENCE: Duration = Duration::from_secs(5);
 /// Letters of a `kb_version` at most.
 const LONGEST_VERSION: usize = 200;
 
@@ -104,12 +106,12 @@ fn shown(desk: &Desk, route: &Route) -> Value {
 }
 
 /// `POST /admin/v1/cache/purge`
-pub(crate) async fn purge(State(desk): State<Desk>, headers: HeaderMap, body: Bytes) -> Response {
+pub(crate) async fn purge(State(desk): State<Desk>, headers: HeaderMap, body: ReadBody) -> Response {
     let operator = match authorize(&desk, &headers, Role::Operator) {
         Ok(operator) => operator,
         Err(denied) => return denied.into_response(),
     };
-    let which = match which(&body) {
+    let which = match read(body).and_then(|body| which(&body)) {
         Ok(which) => which,
         Err((status, wrong)) => return told(status, &wrong),
     };
@@ -127,6 +129,23 @@ pub(crate) async fn purge(State(desk): State<Desk>, headers: HeaderMap, body: By
 }
 
 type Wrong = (StatusCode, String);
+type ReadBody = Result<Bytes, BytesRejection>;
+type Segment = Result<Path<String>, PathRejection>;
+
+/// A body, or why there is none in words of ours: in the form of every error of this port.
+fn read(body: ReadBody) -> Result<Bytes, Wrong> {
+    body.map_err(|rejection| {
+        let status = rejection.status();
+        let why = if status == StatusCode::PAYLOAD_TOO_LARGE { "the body is too large" } else { "the body broke off" };
+        (status, why.to_owned())
+    })
+}
+
+/// What stands in the path, decoded.
+fn segment(path: Segment) -> Result<String, Wrong> {
+    let wrong = |_| (StatusCode::BAD_REQUEST, "the path is not UTF-8 once its percent-encoding is undone".to_owned());
+    path.map(|Path(segment)| segment).map_err(wrong)
+}
 
 /// What a body narrows it down to; one that is empty, to nothing. Routes and clients need not be configured: what was
 /// kept for one that is there no more is to be had out of the cache too.
@@ -164,10 +183,14 @@ fn route(desk: &Desk, name: &str) -> Result<Arc<Route>, Wrong> {
 }
 
 /// `DELETE /admin/v1/cache/entries/{id}`
-pub(crate) async fn remove(State(desk): State<Desk>, Path(id): Path<String>, headers: HeaderMap) -> Response {
+pub(crate) async fn remove(State(desk): State<Desk>, id: Segment, headers: HeaderMap) -> Response {
     let operator = match authorize(&desk, &headers, Role::Operator) {
         Ok(operator) => operator,
         Err(denied) => return denied.into_response(),
+    };
+    let id = match segment(id) {
+        Ok(id) => id,
+        Err((status, wrong)) => return told(status, &wrong),
     };
     let nothing = || told(StatusCode::NOT_FOUND, "nothing is cached under this id");
     let Ok(key) = id.parse::<Key>() else { return nothing() };
@@ -184,15 +207,15 @@ pub(crate) async fn remove(State(desk): State<Desk>, Path(id): Path<String>, hea
 /// `PUT /admin/v1/cache/routes/{name}/kb-version`
 pub(crate) async fn set_kb_version(
     State(desk): State<Desk>,
-    Path(name): Path<String>,
+    name: Segment,
     headers: HeaderMap,
-    body: Bytes,
+    body: ReadBody,
 ) -> Response {
     let operator = match authorize(&desk, &headers, Role::Operator) {
         Ok(operator) => operator,
         Err(denied) => return denied.into_response(),
     };
-    let asked = route(&desk, &name).and_then(|route| Ok((route, version(&body)?)));
+    let asked = segment(name).and_then(|name| Ok((route(&desk, &name)?, version(&read(body)?)?)));
     let (route, version) = match asked {
         Ok(asked) => asked,
         Err((status, wrong)) => return told(status, &wrong),
@@ -230,12 +253,14 @@ fn version(body: &[u8]) -> Result<Option<Arc<str>>, Wrong> {
     }
 }
 
-/// What the store says, if it says it in time.
+/// What the store says of a removal, if it says it in time. Memory has let go of it by now in any case.
 async fn within<T: Unpin>(answer: Answer<Result<T, Unreadable>>) -> Result<T, String> {
     match tokio::time::timeout(PATIENCE, answer.into_future()).await {
-        Ok(said) => said.map_err(|error| error.0),
+        Ok(Ok(said)) => Ok(said),
+        Ok(Err(error)) => Err(format!("it is gone from memory, but not from the disk: {}", error.0)),
         Err(_) => {
-            Err("the disk is slow or out; nothing of it is served any more, and it is removed as soon as that can be"
+            Err("it is gone from memory, but the disk is slow or out: nothing of it is served any more, and the \
+                       disk is rid of it as soon as that can be"
                 .to_owned())
         }
     }
@@ -246,6 +271,23 @@ fn unavailable(why: &str) -> Response {
 }
 
 fn told(status: StatusCode, why: &str) -> Response {
-    let code = if status == StatusCode::NOT_FOUND { "not_found" } else { "invalid_request" };
+    let code = match status {
+        StatusCode::NOT_FOUND => "not_found",
+        StatusCode::PAYLOAD_TOO_LARGE => "request_too_large",
+        _ => "invalid_request",
+    };
     refused(status, code, why)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn who_purges_hears_within_five_seconds_of_a_disk_that_does_not_answer() {
+        let began = base::Clock.now();
+        let told = within::<u64>(Answer::Later(Box::pin(std::future::pending()))).await;
+        assert_eq!(base::Clock.now().duration_since(began), Duration::from_secs(5));
+        assert!(told.unwrap_err().contains("gone from memory"));
+    }
 }
