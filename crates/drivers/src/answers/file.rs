@@ -90,8 +90,8 @@ pub(super) struct Changes {
 pub(super) struct File {
     connection: Connection,
     path: PathBuf,
-    /// Device and inode.
-    identity: Option<(u64, u64)>,
+    /// Device and inode, of each part.
+    identities: [Option<(u64, u64)>; PARTS.len()],
 }
 
 impl File {
@@ -127,12 +127,25 @@ impl File {
             transaction.pragma_update(None, "user_version", VERSION)?;
         }
         transaction.commit()?;
-        Ok(Self { connection, path: path.to_owned(), identity: identity(path) })
+        Ok(Self { connection, path: path.to_owned(), identities: identities(path) })
     }
 
     /// Whether it still is the file of that name.
     pub fn is_there(&self) -> bool {
-        self.identity.is_some() && self.identity == identity(&self.path)
+        let [own, ..] = self.identities;
+        own.is_some() && own == identity(&self.path)
+    }
+
+    /// Closes it once it is there no more, and takes its log and the log's index along: whatever stands in its place
+    /// must not be read by them, nor by who still reads the old one.
+    pub fn leave(self) {
+        for (part, own) in PARTS.into_iter().zip(self.identities).skip(1) {
+            let path = with_suffix(&self.path, part);
+            // What another file has brought along stays.
+            if own.is_some() && own == identity(&path) {
+                let _ = std::fs::remove_file(path);
+            }
+        }
     }
 
     /// The file has so many pages at most, and writes its log back when that has so many.
@@ -353,6 +366,10 @@ pub(super) fn open_to_read(path: &Path) -> Result<Connection, Failure> {
 
 fn identity(path: &Path) -> Option<(u64, u64)> {
     std::fs::metadata(path).ok().map(|file| (file.dev(), file.ino()))
+}
+
+fn identities(path: &Path) -> [Option<(u64, u64)>; PARTS.len()] {
+    PARTS.map(|part| identity(&with_suffix(path, part)))
 }
 
 fn with_suffix(path: &Path, suffix: &str) -> PathBuf {

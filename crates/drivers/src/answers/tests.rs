@@ -473,6 +473,79 @@ async fn a_file_that_somebody_removed_is_made_again() {
     assert_eq!(there(&open_wholly(&folder.file(), bounds(1, 64)).await, 0..3, 100).await, [2]);
 }
 
+/// Waits until that is so.
+async fn comes(what: &str, is_so: impl Fn() -> bool) {
+    let began = base::Clock.now();
+    while !is_so() {
+        assert!(began.elapsed() < PATIENCE, "never so: {what}");
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+}
+
+#[tokio::test]
+async fn a_file_that_goes_is_missed_though_nothing_is_asked_and_made_again_without_what_is_left_of_it() {
+    let folder = Folder::new();
+    let answers = open(&folder.file(), bounds(1, 64));
+    for number in 0..100 {
+        answers.put(key(number), stored(number, 1_000));
+    }
+    assert!(answers.flush(PATIENCE));
+    for is_emptied in [false, true] {
+        if is_emptied {
+            assert_eq!(answers.remove(&key(100)).await, Ok(true));
+            assert_eq!(disk(&answers).entries, 0);
+        }
+        std::fs::remove_file(folder.file()).unwrap();
+        comes("another file", || folder.file().exists()).await;
+        comes("all is well", || disk(&answers).trouble.is_none()).await;
+        assert_eq!(disk(&answers).entries, 0, "nothing of the old one is in it");
+        answers.put(key(100), stored(100, 100));
+        assert!(answers.flush(PATIENCE));
+    }
+    close(answers);
+    assert_eq!(there(&open_wholly(&folder.file(), bounds(1, 64)).await, 0..101, 100).await, [100]);
+    assert_eq!(folder.names().iter().filter(|name| name.contains("damaged")).count(), 0);
+}
+
+#[tokio::test]
+async fn while_a_file_that_went_cannot_be_made_again_the_disk_is_out() {
+    let folder = Folder::new();
+    let inner = folder.0.join("inner");
+    let path = inner.join("cache.db");
+    let answers = open(&path, bounds(1, 64));
+    answers.put(key(1), stored(1, 100));
+    assert!(answers.flush(PATIENCE));
+    std::fs::remove_dir_all(&inner).unwrap();
+    std::fs::write(&inner, "a file where the folder was").unwrap();
+    comes("the disk is out", || disk(&answers).trouble.is_some()).await;
+    assert_eq!(get(&answers, 1).await.unwrap().body, stored(1, 100).body, "memory has it");
+    std::fs::remove_file(&inner).unwrap();
+    comes("all is well", || disk(&answers).trouble.is_none()).await;
+    assert!(path.exists());
+    std::fs::remove_dir_all(&inner).unwrap();
+    drop(answers);
+}
+
+#[tokio::test]
+async fn a_file_that_takes_the_place_of_another_is_read_as_it_is() {
+    let (folder, elsewhere) = (Folder::new(), Folder::new());
+    let answers = open(&elsewhere.file(), bounds(1, 64));
+    answers.put(key(1), stored(1, 100));
+    close(answers);
+    let answers = open(&folder.file(), bounds(1, 64));
+    for number in 2..100 {
+        answers.put(key(number), stored(number, 1_000));
+    }
+    assert!(answers.flush(PATIENCE));
+    // Closed by its last connection, the other is in one piece.
+    comes("one piece", || elsewhere.names() == ["cache.db"]).await;
+    std::fs::rename(elsewhere.file(), folder.file()).unwrap();
+    comes("the other is read", || disk(&answers).entries == 1).await;
+    comes("all is well", || disk(&answers).trouble.is_none()).await;
+    assert_eq!(get(&answers, 1).await.unwrap().body, stored(1, 100).body);
+    assert_eq!(disk(&answers).damaged, 0);
+}
+
 #[tokio::test]
 async fn what_is_too_large_for_the_disk_is_in_memory_alone() {
     let folder = Folder::new();

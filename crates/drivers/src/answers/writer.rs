@@ -131,7 +131,8 @@ impl Writer<'_> {
         if self.has_more_to_do {
             return Some(BREATH);
         }
-        (self.desk.index.len() > 0).then_some(TICK)
+        // A file may go at any time, an empty one too.
+        (self.file.is_some() || self.desk.index.len() > 0).then_some(TICK)
     }
 
     fn turn(&mut self) {
@@ -152,12 +153,13 @@ impl Writer<'_> {
         if let Some(why) = self.desk.take_damage() {
             return Err(Failure::Damaged(why));
         }
-        if self.file.as_ref().is_some_and(|file| !file.is_there()) {
-            self.forget_the_file();
+        if let Some(lost) = self.file.take_if(|file| !file.is_there()) {
+            self.lose(lost);
         }
         if self.file.is_none() {
             let has_puts = self.held.iter().any(|order| matches!(order, Order::Put(..)));
-            if !has_puts && !self.path.exists() {
+            // While something is wrong, only a file that opens shows that it is over.
+            if !has_puts && self.failing.is_none() && !self.path.exists() {
                 return self.do_without_a_file();
             }
             self.open()?;
@@ -395,6 +397,17 @@ impl Writer<'_> {
         self.tally().clear();
         self.desk.counts.bytes.store(0, Relaxed);
         self.desk.is_another_file();
+    }
+
+    /// Somebody has removed the file, or put another in its place: it is out until one is open again.
+    fn lose(&mut self, file: File) {
+        let what = "the file was removed or replaced while it was in use";
+        tracing::warn!(file = %self.path.display(), "the cache on disk begins anew: {what}");
+        file.leave();
+        self.forget_the_file();
+        let (now, since_wall) = (Clock.now(), Clock.wall());
+        self.failing.get_or_insert(Failing { since: now, since_wall, wait: RETRY.0 / 2, again: now, told: true });
+        self.desk.set_trouble(Some(Trouble { since: since_wall, what: what.to_owned() }));
     }
 
     /// A damaged file is set aside. What waits is written into the next one.
