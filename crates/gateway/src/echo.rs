@@ -7,7 +7,7 @@
 use std::hash::{BuildHasher as _, Hasher as _};
 use std::time::Duration;
 
-use base::{Endpoint, Record};
+use base::{Cached, Endpoint, Record};
 use foldhash::quality::RandomState;
 use rules::repeats::{Repeats, Told};
 
@@ -71,6 +71,9 @@ impl Echoes {
     /// when the request came, by a clock that nobody sets.
     pub fn note(&mut self, record: &Record, at: Duration, metrics: &Metrics) {
         let Some(client) = &record.client else { return };
+        if record.cache.is_some_and(is_anybodys) {
+            return;
+        }
         let mut again = false;
         for call in record.fingerprints.into_iter().filter(|call| *call != 0) {
             again |= self.repeats.seen(self.fingerprints.of_client(client, call), at);
@@ -87,6 +90,16 @@ impl Echoes {
                  already, so switch its SDK's retries off (mai_repeated_requests_total counts them)"
             );
         }
+    }
+}
+
+/// Whether a call that ended so says nothing of who sent it. Many ask the same of an application, which is what its
+/// cache is for; their calls took nothing of an upstream. A replay was asked for under the key of the very call, and
+/// `partial` and `stale` went upstream: these count, as what no cache has answered.
+const fn is_anybodys(cached: Cached) -> bool {
+    match cached {
+        Cached::Hit | Cached::Semantic | Cached::Shared => true,
+        Cached::Partial | Cached::Stale | Cached::Replay | Cached::Miss | Cached::Bypass => false,
     }
 }
 

@@ -132,6 +132,52 @@ fn callers_who_leave_and_failed_calls_count_as_seen() {
 }
 
 #[test]
+fn what_a_cache_answers_again_is_no_repeat() {
+    story(async {
+        let cached = CONFIG
+            .replace("{ name: chat,", "{ name: chat, cache: { mode: exact },")
+            .replace("{ name: embedding,", "{ name: embedding, cache: { mode: exact },");
+        let stage = Stage::set(&cached);
+        let a = stage.host("a", pleasant());
+        for _ in 0..3 {
+            // Others ask the same; one conversation has one id.
+            send(&stage, ask("one").header("x-request-id", "r-1")).await;
+            send(&stage, embeddings("embedding", "one")).await;
+        }
+        assert_eq!((a.calls().len(), repeats(&stage, "app")), (2, 0.0));
+        a.play(Reply::say(["w"; 5]).every(Duration::from_secs(1)));
+        let (mut first, mut second) = (stage.caller(), stage.caller());
+        first.begin(&ask("two").stream().key("sk-app")).await;
+        a.has_calls(3).await;
+        second.begin(&ask("two").stream().key("sk-app")).await;
+        drop((first.answer().await.unwrap(), second.answer().await.unwrap()));
+        stage.comes_to_rest().await;
+        assert_eq!(a.calls().len(), 3);
+        assert_eq!(repeats(&stage, "app"), 0.0, "who joins a call that is under way takes nothing either");
+    });
+}
+
+#[test]
+fn what_went_upstream_again_beside_a_cache_is_a_repeat_and_so_is_a_replay() {
+    story(async {
+        let stage = Stage::set(&CONFIG.replace("{ name: chat,", "{ name: chat, cache: { mode: exact },"));
+        let a = stage.host("a", Reply::hang());
+        let mut caller = stage.caller();
+        caller.begin(&ask("one").key("sk-app")).await;
+        a.has_calls(1).await;
+        drop(caller);
+        stage.comes_to_rest().await;
+        a.play(pleasant());
+        send(&stage, ask("one")).await;
+        assert_eq!(repeats(&stage, "app"), 1.0, "a client's own timeout, and its next attempt");
+        for _ in 0..2 {
+            send(&stage, chat("other").user("two").header("idempotency-key", "k-1")).await;
+        }
+        assert_eq!(repeats(&stage, "app"), 2.0, "the key says that it is the same call");
+    });
+}
+
+#[test]
 fn a_client_that_repeats_is_named_once() {
     let told = Told::default();
     // Where there is but one listener, tracing asks the thread that comes first whether it listens.
