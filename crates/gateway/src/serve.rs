@@ -242,7 +242,7 @@ async fn tell(connection: &Connection, parts: &Parts, mut body: Incoming, trail:
         }
     }
     if endpoint.is_none() {
-        return Err(cacheable::miss().into());
+        return Err(cacheable::miss(&route).into());
     }
     let caller = (&*client, &errands, deadline);
     match seek(&connection.worker, (&running, &route, state), caller, &shaped, trail).await {

@@ -17,8 +17,15 @@ use crate::shape::Shaped;
 use crate::trail::Trail;
 
 /// What a look-up is told that finds nothing.
-pub fn miss() -> Refusal {
-    Refusal::new(Code::CacheMiss, "nothing is stored that answers this question; make the call")
+pub fn miss(route: &Route) -> Refusal {
+    if route.cache.is_on() {
+        return Refusal::new(Code::CacheMiss, "nothing is stored that answers this question; make the call");
+    }
+    let why = format!(
+        "the route `{}` has no cache (`cache.mode` is off), so nothing is ever found; make the call",
+        route.name
+    );
+    Refusal::new(Code::CacheMiss, why)
 }
 
 /// All that is known of it.
@@ -112,7 +119,7 @@ impl Cacheable {
             asked.as_mut().map(|asked| -> ByMeaning<'_> { Box::pin(consult::look(&consult, route, asked)) });
         match recall::lookup(&worker.live, wish, by_meaning, trail).await {
             Some(found) => Ok(self.found(connection, found)),
-            None => Err(miss().into()),
+            None => Err(miss(route).into()),
         }
     }
 

@@ -693,6 +693,16 @@ fn look_ups_are_refused_as_calls_are() {
         let stage = Stage::set(&plain);
         stage.host("a", pleasant());
         stage.ask(ask(ASKED)).await;
-        assert_eq!(stage.ask(lookup(AGAIN)).await.status, 404, "without matching by meaning");
+        let missed = stage.ask(lookup(AGAIN)).await;
+        assert_eq!(missed.status, 404, "without matching by meaning");
+        assert!(!missed.text().contains("has no cache"), "{}", missed.text());
+    });
+    story(async {
+        let stage = Stage::set(&config("", "").replace("cache: { mode: semantic", "cache: { mode: off"));
+        for ask in [lookup(ASKED), lookup(ASKED).header("idempotency-key", "k-1")] {
+            let missed = stage.ask(ask).await;
+            assert_eq!((missed.status, missed.code().as_deref()), (404, Some("cache_miss")));
+            assert!(missed.text().contains("route `chat` has no cache"), "{}", missed.text());
+        }
     });
 }
