@@ -49,7 +49,7 @@ pub enum Command {
     /// paraphrases would be hit (recall), with the guards and without. The recommended threshold is the one
     /// with most hits at the wished precision. Where none reaches it, this says so and ends with code 1.
     #[command(
-        after_help = "Pairs are JSON objects, one a line; `lang` and `kind` may be missing:\n  {\"a\": \"How do I get a refund?\", \"b\": \"What are the steps to be refunded?\", \"same\": true}\n  {\"a\": \"How do I open an account?\", \"b\": \"How do I close an account?\", \"same\": false}\nRecords of shadow mode have the same form once somebody has labelled them."
+        after_help = "Pairs are JSON objects, one a line; `lang` and `kind` may be missing:\n  {\"a\": \"How do I get a refund?\", \"b\": \"What are the steps to be refunded?\", \"same\": true}\n  {\"a\": \"How do I open an account?\", \"b\": \"How do I close an account?\", \"same\": false}\nTexts that shadow mode would have matched come with request records, later."
     )]
     Calibrate(CalibrateFlags),
     /// Run a scripted upstream: chat, embeddings, rerank, and every kind of fault
@@ -158,7 +158,7 @@ pub struct CalibrateFlags {
     /// The data port of a gateway, or any server with `/v1/embeddings`
     #[arg(long, value_name = "URL", default_value = "http://127.0.0.1:8080")]
     pub url: String,
-    /// A client key that may use the route
+    /// A client key of the gateway that may use the route
     #[arg(long, env = "MAI_KEY", value_name = "KEY", hide_env_values = true)]
     pub key: Option<String>,
     /// Of a hundred hits, how many must be right: 0.95 is 95

@@ -248,7 +248,7 @@ const CACHE: &[Key] = &[
         "semantic.multi_turn",
         Kind::Choice(&["bypass", "exact"]),
         Is("bypass"),
-        "Calls with earlier turns: not cached, or only where those are the same.",
+        "Calls with earlier turns: not matched by meaning (the same call still hits), or only where those are the same.",
     ),
     key(
         "semantic.max_temperature",
