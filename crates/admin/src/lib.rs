@@ -4,6 +4,7 @@
 //! `/admin/v1` wants `Authorization: Bearer` with a token of sufficient role.
 
 mod cache;
+mod configuring;
 mod usage;
 
 use std::future::Future;
@@ -21,6 +22,8 @@ use config::{AdminToken, Role};
 use gateway::live::Live;
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
+
+pub use configuring::{Changed, Configuring, Doing, Expected, NotChanged, Wish};
 
 /// What the last reload came to, for `/readyz`.
 #[derive(Clone, Debug, Default)]

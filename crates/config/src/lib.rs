@@ -27,6 +27,7 @@ mod twin;
 mod units;
 mod variables;
 mod view;
+mod written;
 mod yaml;
 
 #[cfg(test)]
@@ -42,6 +43,7 @@ pub use reference::reference_markdown;
 pub use schema::schema;
 pub use snapshot::*;
 pub use sources::Source;
+pub use written::{Home, MASKED, Written, WrittenObject};
 
 /// Settings that beat the file: flags, and the environment where no flag was given.
 #[derive(Clone, Debug, Default)]

@@ -12,6 +12,7 @@ mod book;
 pub mod conformance;
 mod counters;
 mod ledger;
+pub mod objects;
 mod usage;
 mod versions;
 
@@ -21,5 +22,6 @@ pub use answers::{Answers, InProcessAnswers};
 pub use book::{Book, joined};
 pub use counters::{Counters, InProcessCounters, Meter, Scope, Settled};
 pub use ledger::{Health, InProcessLedger, Ledger, Trouble, Unreadable};
+pub use objects::{InProcessObjects, Objects};
 pub use usage::{Columns, Entry, QUARTER, Question, Row, Sums};
 pub use versions::{InProcessVersions, Versioned, Versions};

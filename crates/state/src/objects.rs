@@ -1,0 +1,202 @@
+//! Objects made through the admin API, keys issued there, and who has done what.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use base::{Object, ObjectKind};
+
+use crate::{Answer, Unreadable};
+
+/// A client's key that was issued through the admin API. The key itself is known to nobody but its owner.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct IssuedKey {
+    /// Names it; says nothing of the key.
+    pub id: Arc<str>,
+    /// Whose it is, by name: a client of a file or of the admin API.
+    pub client: Arc<str>,
+    /// By which it is known.
+    pub digest: KeyDigest,
+    /// What the operator wrote about it; may be empty.
+    pub note: Box<str>,
+    /// When it was issued, from the Unix epoch.
+    pub created: Duration,
+    /// From when on it is not good any more, from the Unix epoch.
+    pub expires: Option<Duration>,
+    /// When it was used last, from the Unix epoch, to the hour.
+    pub last_used: Option<Duration>,
+}
+
+/// The SHA-256 of a key. It is printed by nothing: whoever has it could tell whether a key that was found somewhere is
+/// good.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct KeyDigest(pub [u8; 32]);
+
+impl std::fmt::Debug for KeyDigest {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("[key digest]")
+    }
+}
+
+/// Everything that is kept.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Kept {
+    /// By kind, then by name.
+    pub objects: Vec<Object>,
+    /// In the order in which they were issued.
+    pub keys: Vec<IssuedKey>,
+}
+
+/// One change of what is kept.
+#[derive(Clone, Debug)]
+pub enum Change {
+    /// Makes an object, or puts it in the place of the one of its name.
+    Put(Object),
+    /// Removes an object; a client's keys go with it.
+    Remove(ObjectKind, Arc<str>),
+    /// Issues a key.
+    Issue(IssuedKey),
+    /// Takes a key back for good.
+    Revoke(Arc<str>),
+}
+
+/// What somebody has done: one row of the audit log. Holds no secret.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Deed {
+    /// Counts deeds from 1 on; 0 before it is written down.
+    pub id: u64,
+    /// When, from the Unix epoch.
+    pub at: Duration,
+    /// Who: the name of the token.
+    pub who: Box<str>,
+    /// The token's role.
+    pub role: Box<str>,
+    /// What was done: one word, such as `create`, `replace`, `delete`, `issue`, `revoke`, `purge`.
+    pub action: Box<str>,
+    /// To what, as its path below `/admin/v1`: `routes/rag-chat`.
+    pub object: Box<str>,
+    /// What was there before, as JSON without secrets.
+    pub before: Option<Box<str>>,
+    /// What is there now, as JSON without secrets.
+    pub after: Option<Box<str>>,
+}
+
+/// Which deeds are asked for; the newest come first.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Deeds {
+    /// Older than this one.
+    pub before: Option<u64>,
+    /// So many at most.
+    pub limit: usize,
+    /// Of this one alone.
+    pub who: Option<Box<str>>,
+    /// Done to this, or to what lies below it: `routes`, `routes/rag-chat`.
+    pub object: Option<Box<str>>,
+    /// At this time or later, from the Unix epoch.
+    pub since: Option<Duration>,
+    /// Before this time, from the Unix epoch.
+    pub until: Option<Duration>,
+}
+
+impl Deeds {
+    /// Whether this one is asked for, apart from how many are.
+    #[must_use]
+    pub fn want(&self, deed: &Deed) -> bool {
+        let is_below = |of: &str| {
+            deed.object.strip_prefix(of).is_some_and(|rest| rest.is_empty() || rest.starts_with('/') || of.is_empty())
+        };
+        self.before.is_none_or(|before| deed.id < before)
+            && self.who.as_deref().is_none_or(|who| who == &*deed.who)
+            && self.object.as_deref().is_none_or(is_below)
+            && self.since.is_none_or(|since| deed.at >= since)
+            && self.until.is_none_or(|until| deed.at < until)
+    }
+}
+
+/// Deeds kept at most; the oldest go first.
+pub const MOST_DEEDS: usize = 100_000;
+
+/// Where they are kept. While the store is out nothing can be changed and nothing is forgotten: what is in force stays so.
+pub trait Objects: std::fmt::Debug + Send + Sync {
+    /// Everything. Give an answer that comes later a deadline.
+    fn all(&self) -> Answer<Result<Kept, Unreadable>>;
+
+    /// Makes all of these changes and writes down who has done it, or does nothing. When the answer is here it is kept;
+    /// an error says that nothing has changed. A question that is dropped may still be carried out.
+    fn change(&self, changes: Vec<Change>, deed: Deed) -> Answer<Result<(), Unreadable>>;
+
+    /// When keys were used last: each one's id, and the time from the Unix epoch. An earlier time than is known changes
+    /// nothing, nor does an id that nobody knows.
+    fn used(&self, keys: Vec<(Arc<str>, Duration)>) -> Answer<Result<(), Unreadable>>;
+
+    /// What has been done, the newest first.
+    fn deeds(&self, which: Deeds) -> Answer<Result<Vec<Deed>, Unreadable>>;
+}
+
+/// In this process's memory alone: forgotten with it.
+#[derive(Debug, Default)]
+pub struct InProcessObjects(Mutex<Memory>);
+
+#[derive(Debug, Default)]
+struct Memory {
+    objects: BTreeMap<(ObjectKind, Arc<str>), Object>,
+    keys: Vec<IssuedKey>,
+    deeds: Vec<Deed>,
+    count: u64,
+}
+
+impl Memory {
+    fn make(&mut self, change: Change) {
+        match change {
+            Change::Put(object) => drop(self.objects.insert((object.kind, object.name.clone()), object)),
+            Change::Remove(kind, name) => {
+                if kind == ObjectKind::Client {
+                    self.keys.retain(|key| key.client != name);
+                }
+                self.objects.remove(&(kind, name));
+            }
+            Change::Issue(key) => self.keys.push(key),
+            Change::Revoke(id) => self.keys.retain(|key| key.id != id),
+        }
+    }
+}
+
+impl InProcessObjects {
+    fn memory(&self) -> MutexGuard<'_, Memory> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Objects for InProcessObjects {
+    fn all(&self) -> Answer<Result<Kept, Unreadable>> {
+        let memory = self.memory();
+        Answer::Ready(Ok(Kept { objects: memory.objects.values().cloned().collect(), keys: memory.keys.clone() }))
+    }
+
+    fn change(&self, changes: Vec<Change>, deed: Deed) -> Answer<Result<(), Unreadable>> {
+        let mut memory = self.memory();
+        changes.into_iter().for_each(|change| memory.make(change));
+        memory.count += 1;
+        let id = memory.count;
+        memory.deeds.push(Deed { id, ..deed });
+        let over = memory.deeds.len().saturating_sub(MOST_DEEDS);
+        memory.deeds.drain(..over);
+        Answer::Ready(Ok(()))
+    }
+
+    fn used(&self, keys: Vec<(Arc<str>, Duration)>) -> Answer<Result<(), Unreadable>> {
+        let mut memory = self.memory();
+        for (id, at) in keys {
+            if let Some(key) = memory.keys.iter_mut().find(|key| key.id == id) {
+                key.last_used = key.last_used.max(Some(at));
+            }
+        }
+        Answer::Ready(Ok(()))
+    }
+
+    fn deeds(&self, which: Deeds) -> Answer<Result<Vec<Deed>, Unreadable>> {
+        let memory = self.memory();
+        let wanted = memory.deeds.iter().rev().filter(|deed| which.want(deed));
+        Answer::Ready(Ok(wanted.take(which.limit).cloned().collect()))
+    }
+}
