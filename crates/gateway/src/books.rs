@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use base::{Cost, Outcome, Record, Saved, Spending, Usage};
 use state::{
-    Accounts, Answers, Entry, InProcessAccounts, InProcessAnswers, InProcessLedger, InProcessVersions, Ledger, Row,
-    Sums, Unreadable, Versions,
+    Accounts, Answers, Entry, InProcessAccounts, InProcessAnswers, InProcessLedger, InProcessObjects,
+    InProcessVersions, Ledger, Objects, Row, Sums, Unreadable, Versions,
 };
 use tokio::sync::watch;
 
@@ -29,6 +29,8 @@ pub struct Stores {
     pub answers: Arc<dyn Answers>,
     /// Versions of knowledge bases that operators have set.
     pub versions: Arc<dyn Versions>,
+    /// Objects made through the admin API, keys issued there, and who has done what.
+    pub objects: Arc<dyn Objects>,
 }
 
 /// Memory for cached answers until a configuration says how much.
@@ -41,6 +43,7 @@ impl Default for Stores {
             accounts: Arc::new(InProcessAccounts),
             answers: Arc::new(InProcessAnswers::within(MEMORY)),
             versions: Arc::new(InProcessVersions::default()),
+            objects: Arc::new(InProcessObjects::default()),
         }
     }
 }

@@ -10,7 +10,7 @@ use base::{Attempt, Clock, Dice, Record, Spending};
 use config::Snapshot;
 use rules::shares::Class;
 use state::answers::{Bounds, Key, Stored, Which};
-use state::{Answer, Answers, Unreadable};
+use state::{Answer, Answers, Objects, Unreadable};
 use tokio::sync::Notify;
 
 use crate::alerts::Alerts;
@@ -75,6 +75,8 @@ pub struct Live {
     pub loads: Loads,
     /// Versions of knowledge bases that operators have set.
     pub kb_versions: Arc<KbVersions>,
+    /// Objects made through the admin API, keys issued there, and who has done what.
+    pub objects: Arc<dyn Objects>,
     alerts: Arc<Alerts>,
     something_to_gather: Notify,
     unwritten: Arc<AtomicUsize>,
@@ -140,6 +142,7 @@ impl Live {
             companies: Companies::default(),
             loads: Loads::default(),
             kb_versions,
+            objects: stores.objects,
             alerts: kept.purses.alerts(),
             running: ArcSwap::from_pointee(running),
             kept: Mutex::new(kept),
