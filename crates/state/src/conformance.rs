@@ -1,6 +1,7 @@
 //! What every implementation must do, as functions that tests call with a fresh one.
 
 mod answers;
+mod objects;
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -15,6 +16,7 @@ use crate::{
 };
 
 pub use answers::answers;
+pub use objects::{SECRET, digest, objects};
 
 /// An entry of one call: 10 tokens read, 5 written.
 fn entry(at: u64, client: &str, model: &str, currency: &str) -> Entry {
@@ -220,7 +222,7 @@ pub async fn counters(counters: &dyn Counters, now: Instant) {
 
 #[cfg(test)]
 mod tests {
-    use crate::{InProcessAccount, InProcessAnswers, InProcessCounters, InProcessLedger};
+    use crate::{InProcessAccount, InProcessAnswers, InProcessCounters, InProcessLedger, InProcessObjects};
 
     #[tokio::test]
     async fn the_counters_in_memory_conform() {
@@ -230,6 +232,11 @@ mod tests {
     #[tokio::test]
     async fn the_answers_in_memory_conform() {
         super::answers(&InProcessAnswers::within(64 << 20)).await;
+    }
+
+    #[tokio::test]
+    async fn the_objects_in_memory_conform() {
+        super::objects(&InProcessObjects::default()).await;
     }
 
     #[tokio::test]

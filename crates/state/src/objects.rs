@@ -1,6 +1,6 @@
 //! Objects made through the admin API, keys issued there, and who has done what.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -19,6 +19,8 @@ pub struct IssuedKey {
     pub digest: KeyDigest,
     /// What the operator wrote about it; may be empty.
     pub note: Box<str>,
+    /// Who issued it: the name of the token.
+    pub by: Box<str>,
     /// When it was issued, from the Unix epoch.
     pub created: Duration,
     /// From when on it is not good any more, from the Unix epoch.
@@ -45,6 +47,9 @@ pub struct Kept {
     pub objects: Vec<Object>,
     /// In the order in which they were issued.
     pub keys: Vec<IssuedKey>,
+    /// Objects that were removed, each with its last revision, from which it goes on where it is made again; by kind,
+    /// then by name. [`MOST_GONE`] at most.
+    pub gone: Vec<(ObjectKind, Arc<str>, u64)>,
 }
 
 /// One change of what is kept.
@@ -115,6 +120,8 @@ impl Deeds {
 
 /// Deeds kept at most; the oldest go first.
 pub const MOST_DEEDS: usize = 100_000;
+/// Removed objects of which the revision is still known, at most; those removed first go first.
+pub const MOST_GONE: usize = 10_000;
 
 /// Where they are kept. While the store is out nothing can be changed and nothing is forgotten: what is in force stays so.
 pub trait Objects: std::fmt::Debug + Send + Sync {
@@ -122,7 +129,9 @@ pub trait Objects: std::fmt::Debug + Send + Sync {
     fn all(&self) -> Answer<Result<Kept, Unreadable>>;
 
     /// Makes all of these changes and writes down who has done it, or does nothing. When the answer is here it is kept;
-    /// an error says that nothing has changed. A question that is dropped may still be carried out.
+    /// an error says that nothing has changed. A question that is dropped may still be carried out. A key whose id or
+    /// digest is there already is an error; to remove or revoke what is not there is none. Times are kept to the
+    /// millisecond.
     fn change(&self, changes: Vec<Change>, deed: Deed) -> Answer<Result<(), Unreadable>>;
 
     /// When keys were used last: each one's id, and the time from the Unix epoch. An earlier time than is known changes
@@ -139,24 +148,51 @@ pub struct InProcessObjects(Mutex<Memory>);
 
 #[derive(Debug, Default)]
 struct Memory {
-    objects: BTreeMap<(ObjectKind, Arc<str>), Object>,
-    keys: Vec<IssuedKey>,
-    deeds: Vec<Deed>,
+    now: State,
+    deeds: VecDeque<Deed>,
     count: u64,
 }
 
-impl Memory {
-    fn make(&mut self, change: Change) {
+#[derive(Clone, Debug, Default)]
+struct State {
+    objects: BTreeMap<(ObjectKind, Arc<str>), Object>,
+    keys: Vec<IssuedKey>,
+    /// With the last revision of each, and which removal it was.
+    gone: BTreeMap<(ObjectKind, Arc<str>), (u64, u64)>,
+    removals: u64,
+}
+
+impl State {
+    fn make(&mut self, change: Change) -> Result<(), Unreadable> {
         match change {
-            Change::Put(object) => drop(self.objects.insert((object.kind, object.name.clone()), object)),
-            Change::Remove(kind, name) => {
-                if kind == ObjectKind::Client {
-                    self.keys.retain(|key| key.client != name);
-                }
-                self.objects.remove(&(kind, name));
+            Change::Put(object) => {
+                let name = (object.kind, object.name.clone());
+                self.gone.remove(&name);
+                self.objects.insert(name, object);
             }
-            Change::Issue(key) => self.keys.push(key),
+            Change::Remove(kind, name) => self.remove(kind, name),
+            Change::Issue(key) => {
+                if self.keys.iter().any(|known| known.id == key.id || known.digest == key.digest) {
+                    return Err(Unreadable("this key is there already".to_owned()));
+                }
+                self.keys.push(key);
+            }
             Change::Revoke(id) => self.keys.retain(|key| key.id != id),
+        }
+        Ok(())
+    }
+
+    fn remove(&mut self, kind: ObjectKind, name: Arc<str>) {
+        if kind == ObjectKind::Client {
+            self.keys.retain(|key| key.client != name);
+        }
+        let name = (kind, name);
+        let Some(object) = self.objects.remove(&name) else { return };
+        self.removals += 1;
+        self.gone.insert(name, (object.revision, self.removals));
+        let longest = self.gone.iter().min_by_key(|(_, (_, removal))| *removal).map(|(name, _)| name.clone());
+        if let Some(longest) = longest.filter(|_| self.gone.len() > MOST_GONE) {
+            self.gone.remove(&longest);
         }
     }
 }
@@ -169,25 +205,36 @@ impl InProcessObjects {
 
 impl Objects for InProcessObjects {
     fn all(&self) -> Answer<Result<Kept, Unreadable>> {
-        let memory = self.memory();
-        Answer::Ready(Ok(Kept { objects: memory.objects.values().cloned().collect(), keys: memory.keys.clone() }))
+        let State { objects, keys, gone, .. } = &self.memory().now;
+        let gone = gone.iter().map(|((kind, name), (revision, _))| (*kind, name.clone(), *revision));
+        Answer::Ready(Ok(Kept {
+            objects: objects.values().cloned().collect(),
+            keys: keys.clone(),
+            gone: gone.collect(),
+        }))
     }
 
     fn change(&self, changes: Vec<Change>, deed: Deed) -> Answer<Result<(), Unreadable>> {
         let mut memory = self.memory();
-        changes.into_iter().for_each(|change| memory.make(change));
+        // All or nothing: what fails half way leaves no trace.
+        let mut changed = memory.now.clone();
+        if let Err(error) = changes.into_iter().try_for_each(|change| changed.make(change)) {
+            return Answer::Ready(Err(error));
+        }
+        memory.now = changed;
         memory.count += 1;
         let id = memory.count;
-        memory.deeds.push(Deed { id, ..deed });
-        let over = memory.deeds.len().saturating_sub(MOST_DEEDS);
-        memory.deeds.drain(..over);
+        memory.deeds.push_back(Deed { id, ..deed });
+        if memory.deeds.len() > MOST_DEEDS {
+            memory.deeds.pop_front();
+        }
         Answer::Ready(Ok(()))
     }
 
     fn used(&self, keys: Vec<(Arc<str>, Duration)>) -> Answer<Result<(), Unreadable>> {
         let mut memory = self.memory();
         for (id, at) in keys {
-            if let Some(key) = memory.keys.iter_mut().find(|key| key.id == id) {
+            if let Some(key) = memory.now.keys.iter_mut().find(|key| key.id == id) {
                 key.last_used = key.last_used.max(Some(at));
             }
         }
