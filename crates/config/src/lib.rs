@@ -14,6 +14,7 @@ mod address;
 mod caching;
 mod check;
 mod compile;
+mod destination;
 mod node;
 mod problem;
 mod reference;
@@ -27,6 +28,7 @@ mod twin;
 mod units;
 mod variables;
 mod view;
+mod webhook;
 mod written;
 mod yaml;
 
@@ -38,11 +40,13 @@ use std::path::PathBuf;
 use base::{KeyHasher, Secret};
 
 pub use caching::{CacheBounds, CacheMode, CacheScope, Caching, MultiTurn, Semantic, Verify};
+pub use destination::Destination;
 pub use problem::{ConfigErrors, Place, Problem};
 pub use reference::reference_markdown;
 pub use schema::schema;
 pub use snapshot::*;
 pub use sources::Source;
+pub use webhook::{Occasion, SigningKey, Webhook};
 pub use written::{Home, MASKED, Written, WrittenObject};
 
 /// Settings that beat the file: flags, and the environment where no flag was given.

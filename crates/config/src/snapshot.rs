@@ -26,6 +26,7 @@ use rules::shares::Class;
 use rules::slots;
 use rules::split::{Branch, Mirror};
 
+use crate::Webhook;
 use crate::caching::{CacheBounds, CacheScope, Caching};
 
 /// One compiled configuration. A request sees exactly one.
@@ -39,6 +40,8 @@ pub struct Snapshot {
     pub routes: Vec<Arc<Route>>,
     /// In the order written.
     pub clients: Vec<Arc<Client>>,
+    /// Who is told of events, in the order written.
+    pub webhooks: Vec<Arc<Webhook>>,
     /// Client keys.
     pub keys: KeyTable,
     /// The currency of the price list, in which costs are counted where they can be in one alone.

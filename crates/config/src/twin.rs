@@ -25,6 +25,7 @@ impl Snapshot {
             general: self.general.clone(),
             routes: self.routes.iter().map(|route| Arc::new(route.twin(&of_name))).collect(),
             clients: self.clients.iter().map(|client| Arc::new(client.twin())).collect(),
+            webhooks: self.webhooks.clone(),
             keys: KeyTable { hasher: self.keys.hasher.clone(), by_id: self.keys.by_id.clone() },
             currency: name(&self.currency),
             not_in_force: self.not_in_force.clone(),

@@ -74,6 +74,16 @@ pub fn secrets(snapshot: &Snapshot) -> Vec<Secret> {
         let values = headers.chain(proxy).filter_map(|value| value.to_str().ok());
         secrets.extend(values.filter(|value| value.len() >= SHORTEST).map(Secret::new));
     }
+    for hook in &snapshot.webhooks {
+        secrets.push(hook.secret.clone());
+        // Whoever knows the whole path may be able to write there.
+        let path = Some(hook.to.path.as_str()).filter(|path| path.len() >= SHORTEST);
+        secrets.extend(path.map(Secret::new));
+        let reach = &hook.to.provider;
+        let proxy = reach.proxy.as_ref().and_then(|proxy| proxy.authorization.as_ref());
+        let values = reach.headers.iter().map(|(_, value)| value).chain(proxy);
+        secrets.extend(values.filter_map(|value| value.to_str().ok()).map(Secret::new));
+    }
     secrets
 }
 
@@ -97,12 +107,17 @@ providers:
     proxy: "http://user:word@proxy:3128"
 routes: [{ name: chat, match: { path: /v1/chat/completions }, upstreams: [{ provider: a, model: m }] }]
 clients: [{ name: app, keys: [sk-app], routes: ["*"] }]
+webhooks: [{ url: "https://hooks.example.com/T000/B000/a-token", secret: hook-secret }, { url: "http://u:p@h/in", secret: other }]
 "#;
         let source = config::Source::Text { name: "secrets.yaml".to_owned(), text: text.to_owned() };
         let loaded = config::load(&source, &|_| None, &base::KeyHasher::new(&[0; 64])).unwrap();
         let secrets = secrets(&loaded.snapshot);
         let mut shown: Vec<&str> = secrets.iter().map(Secret::expose).collect();
         shown.sort_unstable();
-        assert_eq!(shown, ["Basic dXNlcjp3b3Jk", "a-long-credential", "adm-in-plain-text", "sk-one", "sk-two"]);
+        let of_hooks = ["/T000/B000/a-token", "Basic dTpw", "hook-secret", "other"];
+        let of_others = ["Basic dXNlcjp3b3Jk", "a-long-credential", "adm-in-plain-text", "sk-one", "sk-two"];
+        let mut all = [&of_hooks[..], &of_others[..]].concat();
+        all.sort_unstable();
+        assert_eq!(shown, all);
     }
 }

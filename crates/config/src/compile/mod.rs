@@ -6,6 +6,7 @@
 mod caches;
 mod client;
 mod context;
+mod destination;
 mod general;
 mod governance;
 mod limits;
@@ -15,6 +16,7 @@ mod provider;
 mod quota;
 mod resilience;
 mod route;
+mod webhook;
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -118,6 +120,7 @@ pub(crate) fn compile(compiler: &mut Compiler<'_>, root: &View<'_>) -> Snapshot 
         providers,
         routes: table.routes,
         clients,
+        webhooks: webhook::compile(compiler, &root.at("webhooks")),
         keys: KeyTable { hasher: compiler.hasher.clone(), by_id },
         currency: compiler.prices.currency(),
         not_in_force: std::mem::take(&mut compiler.not_in_force),

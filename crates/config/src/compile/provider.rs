@@ -228,21 +228,24 @@ fn headers(compiler: &mut Compiler<'_>, view: &View<'_>, auth: Auth) -> Vec<(Hea
     headers
 }
 
-fn proxy(compiler: &mut Compiler<'_>, view: &View<'_>) -> Option<Proxy> {
+pub(super) fn proxy(compiler: &mut Compiler<'_>, view: &View<'_>) -> Option<Proxy> {
     let parsed = address::parse(view.text()?, &["http"]).ok()?;
     if parsed.path != "/" {
         compiler.report(view, "has a path; a proxy is a host and a port");
     }
-    let authorization = parsed.user.and_then(|user| {
-        let credential: Vec<u8> = percent_decode_str(&user).collect();
-        let mut value = HeaderValue::try_from(format!("Basic {}", BASE64_STANDARD.encode(credential))).ok()?;
-        value.set_sensitive(true);
-        Some(value)
-    });
+    let authorization = parsed.user.and_then(|user| basic(&user));
     Some(Proxy { origin: parsed.origin, authorization })
 }
 
-fn ca(compiler: &mut Compiler<'_>, view: &View<'_>) -> Option<Arc<[u8]>> {
+/// `user:password` of an address, percent-encoded there, as a header says it (RFC 7617).
+pub(super) fn basic(user: &str) -> Option<HeaderValue> {
+    let credential: Vec<u8> = percent_decode_str(user).collect();
+    let mut value = HeaderValue::try_from(format!("Basic {}", BASE64_STANDARD.encode(credential))).ok()?;
+    value.set_sensitive(true);
+    Some(value)
+}
+
+pub(super) fn ca(compiler: &mut Compiler<'_>, view: &View<'_>) -> Option<Arc<[u8]>> {
     let pem = compiler.file(view)?;
     if has_certificates(&pem) {
         return Some(pem.into());

@@ -133,8 +133,25 @@ const RECORDING: &[Key] = &[
     key("telemetry", Kind::Table, Nothing, "OpenTelemetry.").with(TELEMETRY),
     needed("telemetry.otlp", HTTP, "The OTLP collector that traces and metrics are sent to."),
     key("webhooks", Kind::List(&Kind::Table), Nothing, "Who is told of events.").with(ADMIN_API),
-    needed("webhooks[].url", HTTP, "Where events are posted."),
-    needed("webhooks[].secret", Kind::Secret, "Signs each event."),
+    key(
+        "webhooks[].name",
+        Kind::Name,
+        Words("its place in the list, from 0"),
+        "As metrics, log and `/readyz` call it, which never show its address.",
+    ),
+    needed("webhooks[].url", HTTP, "Where events are posted; no redirect is followed."),
+    needed(
+        "webhooks[].secret",
+        Kind::Secret,
+        "Signs each event: `whsec_` and base64, as the Standard Webhooks specification writes it, else its bytes as they are.",
+    ),
+    key(
+        "webhooks[].proxy",
+        Kind::Url(&["http"]),
+        Nothing,
+        "An HTTP proxy on the way there, with user and password where it wants them.",
+    ),
+    key("webhooks[].ca", Kind::File, Nothing, "PEM file with certificates to trust besides the usual ones."),
     key(
         "webhooks[].on",
         Kind::List(&Kind::Choice(&["quota", "breaker", "dimension_mismatch"])),

@@ -11,6 +11,7 @@ mod resilience;
 mod secrets;
 mod sound;
 mod variables;
+mod webhooks;
 
 use base::KeyHasher;
 

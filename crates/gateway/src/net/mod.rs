@@ -7,11 +7,13 @@
 mod connect;
 mod link;
 mod pool;
+mod post;
 mod resolve;
 mod tls;
 
 pub use connect::{Connect, Dialed, Dialer, Dialing, Io, request_target};
 pub use link::{Flow, Link, Outgoing, SendFault};
 pub use pool::{Checkout, Line, Places, Transport};
+pub use post::post;
 pub use resolve::{Asking, Names, Resolver};
 pub use tls::{Roots, server_config};
