@@ -9,6 +9,7 @@
 //! and a new one begun. What lies long past is added up by day and then by month, so that the file grows
 //! with what is configured and hardly with time.
 
+mod asking;
 mod desk;
 mod failure;
 mod fold;
@@ -29,7 +30,10 @@ use std::time::Duration;
 use state::{Answer, Entry, Health, Ledger, Question, Row, Unreadable};
 use tokio::sync::oneshot;
 
+pub(crate) use asking::Asking;
 pub(crate) use failure::Failure;
+pub(crate) use schema::{migrate_by, whole};
+pub(crate) use store::connect;
 pub use versions::SqliteVersions;
 
 use desk::{Desk, MOST_QUESTIONS};

@@ -49,21 +49,26 @@ pub(super) const ADD_TO_KNOWN: &str = "
         ms_saved = MIN(ms_saved, 9223372036854775807 - excluded.ms_saved) + excluded.ms_saved";
 
 /// A count as SQLite has it.
-pub(super) fn whole(count: u64) -> i64 {
+pub(crate) fn whole(count: u64) -> i64 {
     i64::try_from(count).unwrap_or(i64::MAX)
 }
 
-/// Brings a file to the newest version, each step in a transaction of its own.
+/// Brings a ledger's file to the newest version.
 pub(super) fn migrate(connection: &mut Connection) -> Result<(), Failure> {
+    migrate_by(MIGRATIONS, connection, "give `database` another file")
+}
+
+/// Brings a file to the newest version, each step in a transaction of its own. Where a newer gateway wrote it, the
+/// operator may also do something `else_`.
+pub(crate) fn migrate_by(migrations: &[&str], connection: &mut Connection, else_: &str) -> Result<(), Failure> {
     let version =
         |connection: &Connection| connection.pragma_query_value(None, "user_version", |row| row.get::<_, i64>(0));
-    if usize::try_from(version(connection)?).unwrap_or(usize::MAX) > MIGRATIONS.len() {
-        return Err(Failure::Trouble(
-            "the database was written by a newer version of the gateway; run that one, or give `database` another file"
-                .to_owned(),
-        ));
+    if usize::try_from(version(connection)?).unwrap_or(usize::MAX) > migrations.len() {
+        return Err(Failure::Trouble(format!(
+            "the database was written by a newer version of the gateway; run that one, or {else_}"
+        )));
     }
-    for (at, migration) in (0_i64..).zip(MIGRATIONS) {
+    for (at, migration) in (0_i64..).zip(migrations) {
         if version(connection)? > at {
             continue;
         }

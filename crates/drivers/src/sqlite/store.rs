@@ -187,13 +187,14 @@ impl View {
 const ANY: &str = "SELECT EXISTS (SELECT 1 FROM usage)";
 
 fn open(path: &Path) -> Result<Open, Failure> {
-    let mut connection = connect(path)?;
+    let mut connection = connect(path, BUSY)?;
     schema::migrate(&mut connection)?;
     Ok(Open { connection, file: identity(path) })
 }
 
-/// A connection to the file, which is made where it is missing.
-pub(super) fn connect(path: &Path) -> Result<Connection, Failure> {
+/// A connection to the file, which is made where it is missing. SQLite itself tries again for `busy` where another
+/// process holds a lock.
+pub(crate) fn connect(path: &Path, busy: Duration) -> Result<Connection, Failure> {
     if let Some(folder) = path.parent() {
         // What cannot be made is told by the opening.
         let _ = std::fs::create_dir_all(folder);
@@ -204,7 +205,7 @@ pub(super) fn connect(path: &Path) -> Result<Connection, Failure> {
         damaged @ Failure::Damaged(_) => damaged,
     };
     let connection = Connection::open_with_flags(path, flags).map_err(named)?;
-    connection.busy_timeout(BUSY).map_err(named)?;
+    connection.busy_timeout(busy).map_err(named)?;
     connection.pragma_update(None, "journal_mode", "WAL").map_err(named)?;
     connection.pragma_update(None, "synchronous", "FULL").map_err(named)?;
     Ok(connection)

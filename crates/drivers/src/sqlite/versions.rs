@@ -5,18 +5,15 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use rusqlite::Connection;
 use state::{Answer, Unreadable, Versioned, Versions};
-use tokio::sync::oneshot;
 
+use super::asking::Asking;
 use super::failure::Failure;
 use super::store;
 
-/// Questions at a time, each with a thread of its own: they are asked at a start, and by operators.
-const MOST: usize = 8;
 /// How long SQLite itself tries again where the ledger or another process holds a lock.
 const BUSY: Duration = Duration::from_secs(2);
 
@@ -29,53 +26,29 @@ type Told = Result<Versioned, Unreadable>;
 #[derive(Debug)]
 pub struct SqliteVersions {
     path: Arc<PathBuf>,
-    under_way: Arc<AtomicUsize>,
+    asking: Asking,
 }
 
 impl SqliteVersions {
     /// Those in the file at `path`, which is made when the first one is set.
     #[must_use]
     pub fn at(path: PathBuf) -> Self {
-        Self { path: Arc::new(path), under_way: Arc::default() }
+        Self { path: Arc::new(path), asking: Asking::named("kb-versions") }
     }
 
     /// Does something with the file on a thread of its own.
     fn ask(&self, act: impl FnOnce(&Path) -> Result<Versioned, Failure> + Send + 'static) -> Answer<Told> {
-        let place = Place(self.under_way.clone());
-        if place.0.fetch_add(1, Ordering::Relaxed) >= MOST {
-            return Answer::Ready(Err(Unreadable("too many such questions wait for the database already".to_owned())));
-        }
-        let (reply, answer) = oneshot::channel();
         let path = self.path.clone();
-        let work = move || {
-            let done = act(&path).map_err(|failure| match failure {
+        self.asking.ask(move || {
+            act(&path).map_err(|failure| match failure {
                 Failure::Damaged(what) => Unreadable(format!(
                     "{} is damaged ({what}): put a copy of it back, or purge the cache, remove the file, and set every \
                      version again",
                     path.display()
                 )),
                 Failure::Trouble(what) => Unreadable(what),
-            });
-            drop(place);
-            // Whoever asked may have left.
-            let _ = reply.send(done);
-        };
-        if let Err(error) = std::thread::Builder::new().name("kb-versions".to_owned()).spawn(work) {
-            return Answer::Ready(Err(Unreadable(format!("no thread for the database: {error}"))));
-        }
-        Answer::Later(Box::pin(async move {
-            let gone = || Unreadable("the thread for the database has ended; please report this".to_owned());
-            answer.await.unwrap_or_else(|_| Err(gone()))
-        }))
-    }
-}
-
-/// One of the questions that are under way.
-struct Place(Arc<AtomicUsize>);
-
-impl Drop for Place {
-    fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::Relaxed);
+            })
+        })
     }
 }
 
@@ -106,8 +79,7 @@ impl Versions for SqliteVersions {
 }
 
 fn open(path: &Path) -> Result<Connection, Failure> {
-    let connection = store::connect(path)?;
-    connection.busy_timeout(BUSY)?;
+    let connection = store::connect(path, BUSY)?;
     connection.execute_batch(TABLE)?;
     Ok(connection)
 }

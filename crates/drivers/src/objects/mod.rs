@@ -1,0 +1,301 @@
+//! Objects of the admin API, issued keys and the audit log, in an SQLite file of their own.
+//!
+//! **What is promised.** What was changed is on the disk when it is told to be: every commit waits for `fsync` (WAL with
+//! `synchronous = FULL`). A full disk, a lock held for longer than five seconds or a damaged file is an error, and
+//! nothing has changed. The file is never set aside or begun anew: what is wrong with it is told. Secrets stand in
+//! it sealed alone (see [`seal`]); names, notes and the audit log, which hold none, stand in the open.
+
+mod schema;
+mod seal;
+mod secret_key;
+#[cfg(test)]
+mod tests;
+mod write;
+
+use std::fs::{File, OpenOptions};
+use std::io::ErrorKind;
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use base::{Object, ObjectKind, Secret};
+use rusqlite::{Connection, OptionalExtension as _, Row, TransactionBehavior};
+use state::objects::{Change, Deed, Deeds, IssuedKey, Kept, KeyDigest};
+use state::{Answer, Objects, Unreadable};
+
+use crate::sqlite::{Asking, Failure, connect, migrate_by, whole};
+use seal::{Key, Seal};
+
+pub use secret_key::SecretKey;
+
+/// How long SQLite itself tries again where another process holds a lock.
+const BUSY: Duration = Duration::from_secs(5);
+
+/// Those in the file at a path.
+#[derive(Debug)]
+pub struct SqliteObjects {
+    place: Arc<Place>,
+    asking: Asking,
+}
+
+/// Where it is.
+#[derive(Debug)]
+struct Place {
+    path: PathBuf,
+    key: SecretKey,
+    busy: Duration,
+    /// The disk is full when the file has so many pages; 0 is no bound.
+    #[cfg(test)]
+    room: std::sync::atomic::AtomicU32,
+}
+
+impl SqliteObjects {
+    /// Those in the file at `path`, which is made when something is kept for the first time; so is its folder.
+    #[must_use]
+    pub fn at(path: PathBuf, key: SecretKey) -> Self {
+        Self::patient(path, key, BUSY)
+    }
+
+    fn patient(path: PathBuf, key: SecretKey, busy: Duration) -> Self {
+        let place = Place {
+            path,
+            key,
+            busy,
+            #[cfg(test)]
+            room: std::sync::atomic::AtomicU32::new(0),
+        };
+        Self { place: Arc::new(place), asking: Asking::named("objects") }
+    }
+
+    fn ask<T: Send + 'static>(
+        &self,
+        act: impl FnOnce(&Place) -> Result<T, Failure> + Send + 'static,
+    ) -> Answer<Result<T, Unreadable>> {
+        let place = self.place.clone();
+        self.asking.ask(move || act(&place).map_err(|failure| place.told(failure)))
+    }
+}
+
+impl Objects for SqliteObjects {
+    fn all(&self) -> Answer<Result<Kept, Unreadable>> {
+        self.ask(|place| place.open()?.map_or(Ok(Kept::default()), |connection| place.all(connection)))
+    }
+
+    fn change(&self, changes: Vec<Change>, deed: Deed) -> Answer<Result<(), Unreadable>> {
+        self.ask(move |place| {
+            let mut connection = place.open_or_make()?;
+            let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+            write::change(place, &transaction, changes, &deed)?;
+            Ok(transaction.commit()?)
+        })
+    }
+
+    fn used(&self, keys: Vec<(Arc<str>, Duration)>) -> Answer<Result<(), Unreadable>> {
+        self.ask(move |place| {
+            let Some(mut connection) = place.open()? else { return Ok(()) };
+            let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+            write::used(&transaction, &keys)?;
+            Ok(transaction.commit()?)
+        })
+    }
+
+    fn deeds(&self, which: Deeds) -> Answer<Result<Vec<Deed>, Unreadable>> {
+        self.ask(move |place| place.open()?.map_or(Ok(Vec::new()), |connection| deeds(&connection, &which)))
+    }
+}
+
+impl Place {
+    /// The file; `None` where nothing was ever kept.
+    fn open(&self) -> Result<Option<Connection>, Failure> {
+        if !self.path.try_exists().map_err(|error| self.trouble(&error))? {
+            return Ok(None);
+        }
+        let mut connection = connect(&self.path, self.busy)?;
+        #[cfg(test)]
+        {
+            let room = self.room.load(std::sync::atomic::Ordering::Relaxed);
+            let most = if room == 0 { u32::MAX - 1 } else { room };
+            connection.pragma_update_and_check(None, "max_page_count", most, |_| Ok(()))?;
+        }
+        migrate_by(schema::MIGRATIONS, &mut connection, "put a copy of an older one back")?;
+        Ok(Some(connection))
+    }
+
+    /// The file, which is made where it is missing, for nobody else to read.
+    fn open_or_make(&self) -> Result<Connection, Failure> {
+        if let Some(connection) = self.open()? {
+            return Ok(connection);
+        }
+        let folder = self.path.parent();
+        if let Some(folder) = folder {
+            std::fs::create_dir_all(folder).map_err(|error| self.trouble(&error))?;
+        }
+        // What SQLite makes beside it has the same mode.
+        match OpenOptions::new().write(true).create_new(true).mode(0o600).open(&self.path) {
+            Ok(_) => {
+                let made = folder.map_or(Ok(()), |folder| File::open(folder)?.sync_all());
+                made.map_err(|error| self.trouble(&error))?;
+            }
+            Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
+            Err(error) => return Err(self.trouble(&error)),
+        }
+        self.open()?.ok_or_else(|| Failure::Trouble("the database has just been removed; try again".to_owned()))
+    }
+
+    fn trouble(&self, error: &std::io::Error) -> Failure {
+        Failure::Trouble(format!("{}: {error}", self.path.display()))
+    }
+
+    fn told(&self, failure: Failure) -> Unreadable {
+        Unreadable(match failure {
+            Failure::Damaged(what) => format!(
+                "{} is damaged ({what}): put a copy of it back; until then nothing can be changed, and what is in force \
+                 stays so",
+                self.path.display()
+            ),
+            Failure::Trouble(what) => what,
+        })
+    }
+
+    fn all(&self, mut connection: Connection) -> Result<Kept, Failure> {
+        // All of it as it was at one moment.
+        let view = connection.transaction()?;
+        let Some(seal) = self.seal(&view)? else { return Ok(Kept { gone: gone(&view)?, ..Kept::default() }) };
+        Ok(Kept { objects: objects(&view, &seal)?, keys: keys(&view, &seal)?, gone: gone(&view)? })
+    }
+
+    /// What secrets are sealed with; `None` where there are none.
+    fn seal(&self, connection: &Connection) -> Result<Option<Seal>, Failure> {
+        let proof = connection.query_row("SELECT proof FROM seal", [], |row| row.get::<_, Vec<u8>>(0)).optional()?;
+        let Some(proof) = proof else { return Ok(None) };
+        let key = self.key.find()?.ok_or_else(|| self.key.does_not_open(&self.path, false))?;
+        let seal = Seal::with(&key)?;
+        match seal.open(PROOF, &proof) {
+            Some(_) => Ok(Some(seal)),
+            None => Err(self.key.does_not_open(&self.path, true)),
+        }
+    }
+
+    /// The same, made where there is none; within the transaction that seals something.
+    fn make_seal(&self, connection: &Connection) -> Result<Seal, Failure> {
+        if let Some(seal) = self.seal(connection)? {
+            return Ok(seal);
+        }
+        let key: Key = self.key.find()?.map_or_else(|| self.key.make(), Ok)?;
+        let seal = Seal::with(&key)?;
+        connection.execute("INSERT INTO seal VALUES (1, ?1)", [seal.seal(PROOF, PROOF.as_bytes())?])?;
+        Ok(seal)
+    }
+}
+
+/// What is sealed to know a key by.
+const PROOF: &str = "proof";
+
+/// What the text of an object belongs to.
+fn of_object(kind: ObjectKind, name: &str) -> String {
+    format!("{} {name}", kind.word())
+}
+
+/// What the digest of a key belongs to.
+fn of_key(id: &str, client: &str) -> String {
+    // An id holds no blank.
+    format!("key {id} {client}")
+}
+
+fn objects(connection: &Connection, seal: &Seal) -> Result<Vec<Object>, Failure> {
+    let mut select = connection.prepare("SELECT kind, name, written, revision, changed FROM objects")?;
+    let mut rows = select.query([])?;
+    let mut objects = Vec::new();
+    while let Some(row) = rows.next()? {
+        let (kind, name) = (kind(row, 0)?, row.get::<_, String>(1)?);
+        let written = seal.open(&of_object(kind, &name), &row.get::<_, Vec<u8>>(2)?);
+        let written = written.and_then(|text| String::from_utf8(text).ok());
+        let written = written.ok_or_else(|| Failure::Damaged(format!("what {} `{name}` says", kind.word())))?;
+        let (revision, changed) = (count(row, 3)?, time(row, 4)?);
+        objects.push(Object { kind, name: name.into(), written: Secret::new(written), revision, changed });
+    }
+    objects.sort_by(|one, other| (one.kind, &one.name).cmp(&(other.kind, &other.name)));
+    Ok(objects)
+}
+
+fn keys(connection: &Connection, seal: &Seal) -> Result<Vec<IssuedKey>, Failure> {
+    let mut select = connection
+        .prepare("SELECT id, client, digest, note, issued_by, created, expires, last_used FROM keys ORDER BY at")?;
+    let mut rows = select.query([])?;
+    let mut keys = Vec::new();
+    while let Some(row) = rows.next()? {
+        let (id, client) = (row.get::<_, String>(0)?, row.get::<_, String>(1)?);
+        let digest = seal.open(&of_key(&id, &client), &row.get::<_, Vec<u8>>(2)?);
+        let digest = digest.and_then(|digest| <[u8; 32]>::try_from(digest).ok());
+        keys.push(IssuedKey {
+            digest: KeyDigest(digest.ok_or_else(|| Failure::Damaged(format!("the digest of key `{id}`")))?),
+            id: id.into(),
+            client: client.into(),
+            note: row.get::<_, String>(3)?.into(),
+            by: row.get::<_, String>(4)?.into(),
+            created: time(row, 5)?,
+            expires: row.get::<_, Option<i64>>(6)?.map(millis),
+            last_used: row.get::<_, Option<i64>>(7)?.map(millis),
+        });
+    }
+    Ok(keys)
+}
+
+fn gone(connection: &Connection) -> Result<Vec<(ObjectKind, Arc<str>, u64)>, Failure> {
+    let mut select = connection.prepare("SELECT kind, name, revision FROM gone")?;
+    let mut rows = select.query([])?;
+    let mut gone = Vec::new();
+    while let Some(row) = rows.next()? {
+        gone.push((kind(row, 0)?, Arc::from(row.get::<_, String>(1)?), count(row, 2)?));
+    }
+    gone.sort();
+    Ok(gone)
+}
+
+fn deeds(connection: &Connection, which: &Deeds) -> Result<Vec<Deed>, Failure> {
+    let mut select = connection
+        .prepare("SELECT id, at, who, role, action, object, before, after FROM deeds WHERE id < ?1 ORDER BY id DESC")?;
+    let mut rows = select.query([which.before.map_or(i64::MAX, whole)])?;
+    let mut deeds = Vec::new();
+    while deeds.len() < which.limit
+        && let Some(row) = rows.next()?
+    {
+        let text = |at| row.get::<_, String>(at).map(Box::from);
+        let deed = Deed {
+            id: count(row, 0)?,
+            at: time(row, 1)?,
+            who: text(2)?,
+            role: text(3)?,
+            action: text(4)?,
+            object: text(5)?,
+            before: None,
+            after: None,
+        };
+        if which.want(&deed) {
+            // What is long is read where it is wanted alone.
+            let text = |at| row.get::<_, Option<String>>(at).map(|text| text.map(Box::from));
+            deeds.push(Deed { before: text(6)?, after: text(7)?, ..deed });
+        }
+    }
+    Ok(deeds)
+}
+
+fn kind(row: &Row<'_>, at: usize) -> Result<ObjectKind, Failure> {
+    let written: String = row.get(at)?;
+    let kind = ObjectKind::ALL.into_iter().find(|kind| kind.word() == written);
+    kind.ok_or_else(|| Failure::Damaged(format!("there are no objects of kind `{written}`")))
+}
+
+fn count(row: &Row<'_>, at: usize) -> Result<u64, Failure> {
+    Ok(u64::try_from(row.get::<_, i64>(at)?).unwrap_or_default())
+}
+
+fn time(row: &Row<'_>, at: usize) -> Result<Duration, Failure> {
+    Ok(millis(row.get(at)?))
+}
+
+/// A time as the tables have it, from the Unix epoch.
+fn millis(written: i64) -> Duration {
+    Duration::from_millis(u64::try_from(written).unwrap_or_default())
+}

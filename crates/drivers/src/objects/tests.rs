@@ -1,0 +1,288 @@
+//! Objects in real files.
+
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use base::{Object, ObjectKind, Secret};
+use rusqlite::Connection;
+use state::objects::{Change, Deed, Deeds, IssuedKey, KeyDigest, MOST_DEEDS};
+use state::{Objects as _, Unreadable, conformance};
+
+use super::{SecretKey, SqliteObjects};
+
+/// A folder of a test's own, which goes with it.
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new() -> Self {
+        static COUNT: AtomicUsize = AtomicUsize::new(0);
+        let number = COUNT.fetch_add(1, Ordering::Relaxed);
+        let path = std::env::temp_dir().join(format!("mai-objects-{}-{number}", std::process::id()));
+        std::fs::create_dir_all(&path).unwrap();
+        Self(path)
+    }
+
+    fn at(&self, name: &str) -> PathBuf {
+        self.0.join(name)
+    }
+
+    fn file(&self) -> PathBuf {
+        self.at("objects.db")
+    }
+
+    fn objects(&self) -> SqliteObjects {
+        self.objects_with(None)
+    }
+
+    fn objects_with(&self, given: Option<&str>) -> SqliteObjects {
+        SqliteObjects::patient(self.file(), SecretKey::of(given, &self.0).unwrap(), Duration::from_millis(50))
+    }
+
+    /// Every byte of every file but the key of secrets.
+    fn bytes(&self) -> Vec<u8> {
+        let files = std::fs::read_dir(&self.0).unwrap().map(|entry| entry.unwrap().path());
+        let files = files.filter(|path| !path.ends_with("secrets.key"));
+        files.flat_map(|path| std::fs::read(path).unwrap()).collect()
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+fn provider(name: &str) -> Change {
+    let written = Secret::new(format!(r#"{{"name":"{name}","api_key":"{}"}}"#, conformance::SECRET));
+    Change::Put(Object {
+        kind: ObjectKind::Provider,
+        name: name.into(),
+        written,
+        revision: 1,
+        changed: Duration::from_secs(5),
+    })
+}
+
+fn key(id: &str, digest: [u8; 32]) -> Change {
+    Change::Issue(IssuedKey {
+        id: id.into(),
+        client: "app".into(),
+        digest: KeyDigest(digest),
+        note: "of a test".into(),
+        by: "ops".into(),
+        created: Duration::from_secs(5),
+        expires: None,
+        last_used: None,
+    })
+}
+
+async fn change(objects: &SqliteObjects, changes: Vec<Change>) -> Result<(), String> {
+    objects.change(changes, Deed::default()).await.map_err(|Unreadable(why)| why)
+}
+
+async fn names(objects: &SqliteObjects) -> Result<Vec<String>, String> {
+    let kept = objects.all().await.map_err(|Unreadable(why)| why)?;
+    Ok(kept.objects.iter().map(|object| object.name.to_string()).collect())
+}
+
+fn mode(path: &Path) -> u32 {
+    std::fs::metadata(path).unwrap().permissions().mode() & 0o777
+}
+
+fn holds(bytes: &[u8], part: &[u8]) -> bool {
+    bytes.windows(part.len()).any(|window| window == part)
+}
+
+#[tokio::test]
+async fn they_conform_and_no_secret_stands_in_any_file() {
+    let folder = Folder::new();
+    // A reader that stays keeps the log from being taken into the file: what was written is in both.
+    conformance::objects(&folder.objects()).await;
+    let reader = Connection::open(folder.file()).unwrap();
+    reader.query_row("SELECT COUNT(*) FROM keys", [], |row| row.get::<_, i64>(0)).unwrap();
+    assert_eq!(change(&folder.objects(), vec![provider("late")]).await, Ok(()));
+    assert!(folder.at("objects.db-wal").metadata().unwrap().len() > 0);
+    let bytes = folder.bytes();
+    assert!(holds(&bytes, b"note 1") && holds(&bytes, b"clients/rag/keys"), "it is the right file");
+    let digest = conformance::digest(1).0;
+    let hex: String = digest.iter().map(|byte| format!("{byte:02x}")).collect();
+    for secret in [conformance::SECRET.as_bytes(), b"api_key", &digest[..], hex.as_bytes(), &digest[..8]] {
+        assert!(!holds(&bytes, secret), "{}", String::from_utf8_lossy(secret));
+    }
+    let kept = folder.objects().all().await.unwrap();
+    assert!(kept.objects.iter().any(|object| object.written.expose().contains(conformance::SECRET)));
+    assert_eq!(kept.keys[0].digest, conformance::digest(1));
+}
+
+#[tokio::test]
+async fn nothing_is_made_before_something_is_kept_and_then_for_nobody_else_to_read() {
+    let folder = Folder::new();
+    let objects = SqliteObjects::at(folder.at("a/b/objects.db"), SecretKey::of(None, &folder.0).unwrap());
+    assert!(objects.all().await.is_ok() && objects.deeds(Deeds::default()).await.is_ok());
+    assert_eq!(objects.used(vec![("key_1".into(), Duration::from_secs(1))]).await, Ok(()));
+    assert_eq!(std::fs::read_dir(&folder.0).unwrap().count(), 0);
+    assert_eq!(change(&objects, vec![provider("a")]).await, Ok(()));
+    assert_eq!((mode(&folder.at("a/b/objects.db")), mode(&folder.at("secrets.key"))), (0o600, 0o600));
+    let written = std::fs::read_to_string(folder.at("secrets.key")).unwrap();
+    assert!(written.len() == 65 && written.ends_with('\n'), "64 hex digits");
+    assert!(!folder.at("secrets.key.new").exists());
+    assert_eq!(change(&objects, vec![provider("b")]).await, Ok(()));
+    assert_eq!(std::fs::read_to_string(folder.at("secrets.key")).unwrap(), written, "it is made once");
+    // The same key may come from the environment instead.
+    std::fs::remove_file(folder.at("secrets.key")).unwrap();
+    let given = SecretKey::of(Some(written.trim()), &folder.0).unwrap();
+    assert_eq!(names(&SqliteObjects::at(folder.at("a/b/objects.db"), given)).await.unwrap(), ["a", "b"]);
+}
+
+#[tokio::test]
+async fn without_the_right_key_it_is_told_and_nothing_is_lost() {
+    let folder = Folder::new();
+    let file = folder.at("secrets.key");
+    assert_eq!(change(&folder.objects(), vec![provider("a"), key("key_1", [1; 32])]).await, Ok(()));
+    let right = std::fs::read(&file).unwrap();
+    let before = folder.bytes();
+    let (other, wrong) = ("77".repeat(32), |text: &str| std::fs::write(&file, text).unwrap());
+    let told = async |given: Option<&str>, says: &[&str]| {
+        let objects = folder.objects_with(given);
+        for told in [names(&objects).await.map(drop), change(&objects, vec![provider("b")]).await] {
+            let why = told.unwrap_err();
+            assert!(says.iter().all(|part| why.contains(part)), "{why}");
+        }
+    };
+    let path = file.display().to_string();
+    std::fs::remove_file(&file).unwrap();
+    told(None, &[&path, "is missing", "put that file back", "nothing is lost"]).await;
+    assert!(!file.exists(), "no other key is made");
+    wrong(&other);
+    told(None, &[&path, "is not the key", "put the right file back"]).await;
+    for text in ["", "77", "no key at all", "\u{0}"] {
+        wrong(text);
+        told(None, &[&path, "64 hex digits", "put a copy of it back"]).await;
+        assert_eq!(std::fs::read_to_string(&file).unwrap(), text, "what is there is left as it is");
+    }
+    std::fs::remove_file(&file).unwrap();
+    std::fs::create_dir(&file).unwrap();
+    told(None, &[&path, "cannot be read"]).await;
+    std::fs::remove_dir(&file).unwrap();
+    told(Some(&other), &["MAI_SECRET_KEY is not the key", "set the right one", &path]).await;
+    assert!(SecretKey::of(Some("77"), &folder.0).unwrap_err().contains("MAI_SECRET_KEY must be 64 hex digits"));
+    // What needs no secret can still be done: a key that leaked is taken back.
+    assert_eq!(folder.bytes(), before);
+    assert_eq!(change(&folder.objects(), vec![Change::Revoke("key_1".into())]).await, Ok(()));
+    assert!(folder.objects().deeds(Deeds { limit: 1, ..Deeds::default() }).await.is_ok());
+    std::fs::write(&file, right).unwrap();
+    let kept = folder.objects().all().await.unwrap();
+    assert_eq!((kept.objects.len(), kept.keys.len()), (1, 0));
+}
+
+#[tokio::test]
+async fn a_damaged_file_is_told_and_left_as_it_is() {
+    for garbage in [&b"no database, but a text of some length"[..], &[0xff; 8192]] {
+        let folder = Folder::new();
+        std::fs::write(folder.file(), garbage).unwrap();
+        let objects = folder.objects();
+        for told in [names(&objects).await.map(drop), change(&objects, vec![provider("a")]).await] {
+            let why = told.unwrap_err();
+            assert!(why.contains("objects.db is damaged") && why.contains("put a copy of it back"), "{why}");
+        }
+        assert_eq!(std::fs::read(folder.file()).unwrap(), garbage);
+        assert_eq!(std::fs::read_dir(&folder.0).unwrap().count(), 1, "nothing is set aside, and no key made");
+    }
+}
+
+#[tokio::test]
+async fn a_sealed_text_is_good_in_its_own_row_alone() {
+    let folder = Folder::new();
+    let objects = folder.objects();
+    assert_eq!(change(&objects, vec![provider("a"), provider("b")]).await, Ok(()));
+    let other = Connection::open(folder.file()).unwrap();
+    let swap = "UPDATE objects SET written = (SELECT written FROM objects WHERE name = 'a') WHERE name = 'b'";
+    assert_eq!(other.execute(swap, []), Ok(1));
+    let why = names(&objects).await.unwrap_err();
+    assert!(why.contains("is damaged (what provider `b` says)"), "{why}");
+}
+
+#[tokio::test]
+async fn the_file_of_a_newer_gateway_is_refused() {
+    let folder = Folder::new();
+    let objects = folder.objects();
+    assert_eq!(change(&objects, vec![provider("a")]).await, Ok(()));
+    Connection::open(folder.file()).unwrap().execute_batch("PRAGMA user_version = 99").unwrap();
+    for told in [names(&objects).await.map(drop), change(&objects, vec![provider("b")]).await] {
+        let why = told.unwrap_err();
+        assert!(why.contains("newer version of the gateway; run that one"), "{why}");
+    }
+}
+
+#[tokio::test]
+async fn a_locked_file_and_a_full_disk_are_errors_and_change_nothing() {
+    let folder = Folder::new();
+    let objects = folder.objects();
+    assert_eq!(change(&objects, vec![provider("a")]).await, Ok(()));
+    let other = Connection::open(folder.file()).unwrap();
+    other.execute_batch("BEGIN IMMEDIATE").unwrap();
+    let why = change(&objects, vec![provider("b")]).await.unwrap_err();
+    assert!(why.contains("another process holds the database locked"), "{why}");
+    assert_eq!(names(&objects).await.unwrap(), ["a"], "it can still be read");
+    other.execute_batch("COMMIT").unwrap();
+    objects.place.room.store(2, Ordering::Relaxed);
+    let many = (0..500).map(|n| provider(&format!("many-{n}"))).collect();
+    let why = change(&objects, many).await.unwrap_err();
+    assert!(why.contains("the disk is full"), "{why}");
+    assert_eq!(names(&objects).await.unwrap(), ["a"]);
+    objects.place.room.store(0, Ordering::Relaxed);
+    assert_eq!(change(&objects, vec![provider("b")]).await, Ok(()));
+    assert_eq!(names(&objects).await.unwrap(), ["a", "b"]);
+    assert_eq!(
+        objects.deeds(Deeds { limit: 9, ..Deeds::default() }).await.unwrap().len(),
+        2,
+        "what failed left no deed"
+    );
+}
+
+#[tokio::test]
+async fn two_processes_may_share_a_file_from_the_first_secret_on() {
+    let folder = Folder::new();
+    let patient = || SqliteObjects::at(folder.file(), SecretKey::of(None, &folder.0).unwrap());
+    let (one, other) = (patient(), patient());
+    let (first, second) = tokio::join!(change(&one, vec![provider("a")]), change(&other, vec![provider("b")]));
+    assert_eq!((first, second), (Ok(()), Ok(())));
+    assert_eq!(names(&one).await.unwrap(), ["a", "b"]);
+    assert_eq!(names(&other).await.unwrap(), ["a", "b"]);
+}
+
+#[tokio::test]
+async fn the_oldest_deeds_go_first() {
+    let folder = Folder::new();
+    let objects = folder.objects();
+    assert_eq!(change(&objects, vec![provider("a")]).await, Ok(()));
+    let other = Connection::open(folder.file()).unwrap();
+    let fill = "WITH RECURSIVE n (n) AS (SELECT 2 UNION ALL SELECT n + 1 FROM n WHERE n < ?1)
+                INSERT INTO deeds SELECT n, 0, '', '', 'fill', '', NULL, NULL FROM n";
+    other.execute(fill, [MOST_DEEDS as i64]).unwrap();
+    for _ in 0..2 {
+        assert_eq!(change(&objects, vec![]).await, Ok(()));
+    }
+    let all = objects.deeds(Deeds { limit: usize::MAX, ..Deeds::default() }).await.unwrap();
+    let ends = (all.first().unwrap().id, all.last().unwrap().id, all.len());
+    assert_eq!(ends, (MOST_DEEDS as u64 + 2, 3, MOST_DEEDS));
+}
+
+#[tokio::test]
+async fn no_more_than_a_few_questions_are_asked_at_a_time() {
+    let folder = Folder::new();
+    let objects = SqliteObjects::at(folder.file(), SecretKey::of(None, &folder.0).unwrap());
+    assert_eq!(change(&objects, vec![provider("a")]).await, Ok(()));
+    let other = Connection::open(folder.file()).unwrap();
+    other.execute_batch("BEGIN IMMEDIATE").unwrap();
+    let waiting: Vec<_> = (0..8).map(|_| objects.change(vec![], Deed::default())).collect();
+    let why = names(&objects).await.unwrap_err();
+    assert!(why.contains("too many"), "{why}");
+    other.execute_batch("COMMIT").unwrap();
+    for answer in waiting {
+        assert_eq!(answer.await, Ok(()), "what waited for a lock is done once it is free");
+    }
+    assert_eq!(names(&objects).await.unwrap(), ["a"]);
+}
