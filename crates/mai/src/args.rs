@@ -10,7 +10,7 @@ use clap::{Parser, Subcommand};
 /// one address and one key per team.
 #[derive(Debug, Parser)]
 #[command(name = "mai-gateway", version, about, long_about = None, arg_required_else_help = true,
-    after_help = "First steps:\n  mai-gateway serve              run with what is found: provider keys, Ollama, else a mock\n  mai-gateway check -c my.yaml   find every problem of a configuration\n  mai-gateway serve -c my.yaml   run with it\n\nExit codes: 0 clean stop, 1 bad configuration, 2 bad usage.")]
+    after_help = "First steps:\n  mai-gateway serve              run with what is found: provider keys, Ollama, else a mock\n  mai-gateway check -c my.yaml   find every problem of a configuration\n  mai-gateway serve -c my.yaml   run with it\n\nEnvironment, beside what stands with each option:\n  MAI_SECRET_KEY   64 hex digits, under which secrets made through the admin API are\n                   kept; else a key is made in the data folder (secrets.key)\n\nExit codes: 0 clean stop, 1 bad configuration, 2 bad usage.")]
 pub struct Args {
     /// What to do.
     #[command(subcommand)]

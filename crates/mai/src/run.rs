@@ -8,7 +8,7 @@ use std::time::Duration;
 use admin::LastReload;
 use base::{Dice, KeyHasher};
 use config::{Loaded, Overrides, Snapshot};
-use drivers::{SqliteLedger, SqliteVersions, TieredAnswers};
+use drivers::{SecretKey, SqliteLedger, SqliteObjects, SqliteVersions, TieredAnswers};
 use gateway::books::Stores;
 use gateway::live::Live;
 use gateway::log::AccessLog;
@@ -146,10 +146,14 @@ fn live(snapshot: Snapshot) -> Result<(Arc<Live>, Arc<Shared>), String> {
     let answers = TieredAnswers::open(general.data_dir.join(CACHE), bounds);
     let answers = answers.map_err(|error| format!("no thread for the cache: {error}"))?;
     let versions = SqliteVersions::at(general.data_dir.join(KB_VERSIONS));
+    let given = check::env("MAI_SECRET_KEY").filter(|given| !given.is_empty());
+    let secret_key = SecretKey::of(given.as_deref(), &general.data_dir)?;
+    let objects = SqliteObjects::at(general.data_dir.join(OBJECTS), secret_key);
     let stores = Stores {
         ledger: Arc::new(ledger),
         answers: Arc::new(answers),
         versions: Arc::new(versions),
+        objects: Arc::new(objects),
         ..Stores::default()
     };
     let live = Live::keeping(snapshot, Dice::fair(), log, stores).map_err(|error| error.to_string())?;
@@ -160,6 +164,8 @@ fn live(snapshot: Snapshot) -> Result<(Arc<Live>, Arc<Shared>), String> {
 const CACHE: &str = "cache.db";
 /// Which versions of knowledge bases are set, there too.
 const KB_VERSIONS: &str = "kb-versions.db";
+/// Objects of the admin API, issued keys and the audit log, there too.
+const OBJECTS: &str = "objects.db";
 
 /// A start waits so long for what the ledger knows of quotas, and no longer: the gateway is worth more.
 const OPENING: Duration = Duration::from_secs(3);
