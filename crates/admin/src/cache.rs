@@ -3,18 +3,20 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::Json;
-use axum::body::Bytes;
-use axum::extract::rejection::{BytesRejection, PathRejection};
-use axum::extract::{Path, State};
-use axum::http::{HeaderMap, StatusCode};
-use axum::response::{IntoResponse, Response};
-use config::{CacheMode, Role, Route};
-use serde_json::{Map, Value, json};
+use axum::extract::State;
+use axum::http::StatusCode;
+use config::{CacheMode, Route};
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
 use state::answers::{Key, Kind, Tier, Which};
 use state::{Answer, Trouble, Unreadable};
+use utoipa::ToSchema;
 
-use crate::{Desk, authorize, refused};
+use crate::caller::{Caller, Operator, Viewer};
+use crate::deeds::{Done, audited};
+use crate::desk::Desk;
+use crate::error::{Body, Error, Store};
+use crate::extract::{Json, Path};
 
 /// How long a caller waits for the disk: less than many a client waits at all, which would not hear then that what
 /// it asked for is on its way.
@@ -26,257 +28,319 @@ const LONGEST_VERSION: usize = 200;
 pub(crate) fn health(desk: &Desk) -> Value {
     match desk.live.answers.stats().disk {
         None => json!({ "status": "memory" }),
-        Some(disk) => trouble(disk.trouble),
+        Some(disk) => json!(Health::of(disk.trouble)),
     }
 }
 
-fn trouble(trouble: Option<Trouble>) -> Value {
-    json!({
-        "status": if trouble.is_some() { "out" } else { "ok" },
-        "since": trouble.as_ref().map(|trouble| trouble.since.as_secs()),
-        "why": trouble.map(|trouble| trouble.what),
-    })
+/// How a store does.
+#[derive(Serialize, ToSchema)]
+struct Health {
+    /// `ok`, or `out` while it cannot be used.
+    status: &'static str,
+    /// Since when it is out, in seconds since the Unix epoch.
+    since: Option<u64>,
+    /// Why it is out.
+    why: Option<String>,
 }
 
-/// `GET /admin/v1/cache`
-pub(crate) async fn stats(State(desk): State<Desk>, headers: HeaderMap) -> Response {
-    if let Err(denied) = authorize(&desk, &headers, Role::Viewer) {
-        return denied.into_response();
+impl Health {
+    fn of(trouble: Option<Trouble>) -> Self {
+        Self {
+            status: if trouble.is_some() { "out" } else { "ok" },
+            since: trouble.as_ref().map(|trouble| trouble.since.as_secs()),
+            why: trouble.map(|trouble| trouble.what),
+        }
     }
+}
+
+/// What is cached.
+#[derive(Serialize, ToSchema)]
+pub(crate) struct CacheStats {
+    memory: TierStats,
+    /// Null where nothing is kept on disk.
+    disk: Option<DiskStats>,
+    /// What is kept, by kind and route.
+    holdings: Vec<Holding>,
+    routes: Vec<RouteCache>,
+}
+
+/// What memory or the disk holds.
+#[derive(Serialize, ToSchema)]
+struct TierStats {
+    entries: u64,
+    bytes: u64,
+    max_bytes: u64,
+    /// Look-ups that found something, since the start.
+    hits: u64,
+    /// Entries that had to go for others, since the start.
+    evicted: u64,
+    /// Entries that were not taken, since the start.
+    refused: u64,
+}
+
+impl From<&Tier> for TierStats {
+    fn from(tier: &Tier) -> Self {
+        Self {
+            entries: tier.entries,
+            bytes: tier.bytes,
+            max_bytes: tier.most,
+            hits: tier.hits,
+            evicted: tier.evicted,
+            refused: tier.refused,
+        }
+    }
+}
+
+/// What the disk holds, and how it does.
+#[derive(Serialize, ToSchema)]
+struct DiskStats {
+    #[serde(flatten)]
+    tier: TierStats,
+    /// Entries that were found damaged, since the start.
+    damaged: u64,
+    /// Entries that wait to be written.
+    waiting: u64,
+    #[serde(flatten)]
+    health: Health,
+}
+
+/// What is kept of one kind for one route.
+#[derive(Serialize, ToSchema)]
+struct Holding {
+    /// `answer`, `ranking`, `vector`, `replay` or `question`.
+    kind: &'static str,
+    route: String,
+    memory: Sums,
+    disk: Sums,
+}
+
+#[derive(Serialize, ToSchema)]
+#[schema(as = CacheSums)]
+struct Sums {
+    entries: u64,
+    bytes: u64,
+}
+
+impl From<(u64, u64)> for Sums {
+    fn from((entries, bytes): (u64, u64)) -> Self {
+        Self { entries, bytes }
+    }
+}
+
+/// A route: what it caches, and the version of its knowledge base that holds where callers say nothing.
+#[derive(Serialize, ToSchema)]
+struct RouteCache {
+    route: String,
+    /// `off`, `exact` or `semantic`.
+    mode: &'static str,
+    kb_version: Option<String>,
+    /// `admin` or `file`; `unknown` while the versions that were set cannot be read.
+    kb_version_from: Option<&'static str>,
+}
+
+impl RouteCache {
+    fn of(desk: &Desk, route: &Route) -> Self {
+        let mode = match route.cache.mode {
+            CacheMode::Off => "off",
+            CacheMode::Exact => "exact",
+            CacheMode::Semantic => "semantic",
+        };
+        let in_file = route.cache.kb_version.as_deref();
+        let (kb_version, kb_version_from) = match desk.live.kb_versions.all() {
+            None => (None, Some("unknown")),
+            Some(set) => match set.get(&route.name) {
+                Some(set) => (Some(set.to_string()), Some("admin")),
+                None => (in_file.map(str::to_owned), in_file.map(|_| "file")),
+            },
+        };
+        Self { route: route.name.to_string(), mode, kb_version, kb_version_from }
+    }
+}
+
+/// What is cached, where, and how the disk does.
+#[utoipa::path(get, path = "/admin/v1/cache", tag = "cache", responses(
+    (status = 200, body = CacheStats),
+    (status = 503, description = "`cache_unavailable`: the cache cannot be looked through.", body = Body),
+))]
+pub(crate) async fn stats(_: Caller<Viewer>, State(desk): State<Desk>) -> Result<axum::Json<CacheStats>, Error> {
     let (answers, running) = (&desk.live.answers, desk.live.running());
     let stats = answers.stats();
     // It looks at everything, which may take a tenth of a second: not on the thread that takes connections.
     let held = answers.clone();
-    let Ok(held) = tokio::task::spawn_blocking(move || held.holdings()).await else {
-        return unavailable("the cache cannot be looked through; please report this");
-    };
-    let sums = |(entries, bytes): (u64, u64)| json!({ "entries": entries, "bytes": bytes });
-    let holdings: Vec<Value> = held
-        .into_iter()
-        .map(|holding| {
-            json!({
-                "kind": holding.kind.as_str(),
-                "route": &*holding.route,
-                "memory": sums(holding.memory),
-                "disk": sums(holding.disk),
-            })
-        })
-        .collect();
-    let routes: Vec<Value> = running.snapshot.routes.iter().map(|route| shown(&desk, route)).collect();
-    let disk = stats.disk.map(|disk| {
-        let mut shown = tier(&disk);
-        shown.insert("damaged".to_owned(), json!(disk.damaged));
-        shown.insert("waiting".to_owned(), json!(disk.waiting));
-        if let Value::Object(health) = trouble(disk.trouble) {
-            shown.extend(health);
-        }
-        shown
+    let held = tokio::task::spawn_blocking(move || held.holdings()).await.map_err(|_| unseen())?;
+    let holdings = held.into_iter().map(|holding| Holding {
+        kind: holding.kind.as_str(),
+        route: holding.route.to_string(),
+        memory: holding.memory.into(),
+        disk: holding.disk.into(),
     });
-    Json(json!({ "memory": tier(&stats.memory), "disk": disk, "holdings": holdings, "routes": routes })).into_response()
+    Ok(axum::Json(CacheStats {
+        memory: (&stats.memory).into(),
+        disk: stats.disk.map(|disk| DiskStats {
+            tier: (&disk).into(),
+            damaged: disk.damaged,
+            waiting: disk.waiting,
+            health: Health::of(disk.trouble),
+        }),
+        holdings: holdings.collect(),
+        routes: running.snapshot.routes.iter().map(|route| RouteCache::of(&desk, route)).collect(),
+    }))
 }
 
-fn tier(tier: &Tier) -> Map<String, Value> {
-    let counts = [
-        ("entries", tier.entries),
-        ("bytes", tier.bytes),
-        ("max_bytes", tier.most),
-        ("hits", tier.hits),
-        ("evicted", tier.evicted),
-        ("refused", tier.refused),
-    ];
-    counts.into_iter().map(|(name, count)| (name.to_owned(), json!(count))).collect()
+/// What to purge; nothing given means everything.
+#[derive(Debug, Default, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+#[schema(as = Purge)]
+pub(crate) struct Purge {
+    /// What is kept for this route. It need not be configured any more.
+    route: Option<String>,
+    /// What is kept for this client; not what a route's callers share. It need not be configured any more.
+    client: Option<String>,
+    /// `answer`, `ranking`, `vector`, `replay` or `question`.
+    #[schema(pattern = "^(answer|ranking|vector|replay|question)$")]
+    kind: Option<String>,
 }
 
-/// A route: what it caches, and the version of its knowledge base that holds where callers say nothing.
-fn shown(desk: &Desk, route: &Route) -> Value {
-    let mode = match route.cache.mode {
-        CacheMode::Off => "off",
-        CacheMode::Exact => "exact",
-        CacheMode::Semantic => "semantic",
-    };
-    let in_file = route.cache.kb_version.as_deref();
-    let (version, from) = match desk.live.kb_versions.all() {
-        None => (None, Some("unknown")),
-        Some(set) => match set.get(&route.name) {
-            Some(set) => (Some(set.to_string()), Some("admin")),
-            None => (in_file.map(str::to_owned), in_file.map(|_| "file")),
-        },
-    };
-    json!({ "route": &*route.name, "mode": mode, "kb_version": version, "kb_version_from": from })
+impl Purge {
+    fn which(self) -> Result<Which, Error> {
+        let kind = self.kind.map(|word| {
+            let kinds = Kind::ALL.map(Kind::as_str).join(", ");
+            Kind::named(&word)
+                .ok_or_else(|| Error::of("kind", format!("`kind` is `{word}`, but must be one of: {kinds}")))
+        });
+        Ok(Which { route: self.route.map(Into::into), client: self.client.map(Into::into), kind: kind.transpose()? })
+    }
 }
 
-/// `POST /admin/v1/cache/purge`
-pub(crate) async fn purge(State(desk): State<Desk>, headers: HeaderMap, body: ReadBody) -> Response {
-    let operator = match authorize(&desk, &headers, Role::Operator) {
-        Ok(operator) => operator,
-        Err(denied) => return denied.into_response(),
-    };
-    let which = match read(body).and_then(|body| which(&body)) {
-        Ok(which) => which,
-        Err((status, wrong)) => return told(status, &wrong),
-    };
+/// What was purged.
+#[derive(Serialize, ToSchema)]
+pub(crate) struct Purged {
+    /// Entries, each counted once.
+    purged: u64,
+}
+
+/// Removes what is cached.
+///
+/// What is being answered meanwhile is not stored afterwards.
+#[utoipa::path(post, path = "/admin/v1/cache/purge", tag = "cache", security(("token" = ["operator"])), responses(
+    (status = 200, body = Purged),
+    (status = 503, body = Body, description = "`cache_unavailable`: it is gone from memory and not served any more; \
+        the disk is rid of it as soon as that can be."),
+))]
+pub(crate) async fn purge(
+    caller: Caller<Operator>,
+    State(desk): State<Desk>,
+    Json(asked): Json<Purge>,
+) -> Result<axum::Json<Purged>, Error> {
+    let which = asked.which()?;
     let (live, these) = (desk.live.clone(), which.clone());
-    let Ok(purging) = tokio::task::spawn_blocking(move || live.purge(&these)).await else {
-        return unavailable("the cache cannot be looked through; please report this");
-    };
-    match within(purging).await {
-        Ok(purged) => {
-            tracing::info!(by = operator.name, ?which, purged, "cached answers were purged");
-            Json(json!({ "purged": purged })).into_response()
-        }
-        Err(why) => unavailable(&why),
-    }
+    let purging = tokio::task::spawn_blocking(move || live.purge(&these)).await.map_err(|_| unseen())?;
+    let purged = within(purging).await;
+    let after = json!({
+        "route": which.route.as_deref(),
+        "client": which.client.as_deref(),
+        "kind": which.kind.map(Kind::as_str),
+        "purged": purged.as_ref().ok(),
+    });
+    audited(&desk, &caller, Done::to("cache", "purge").with(after)).await;
+    purged.map(|purged| axum::Json(Purged { purged }))
 }
 
-type Wrong = (StatusCode, String);
-type ReadBody = Result<Bytes, BytesRejection>;
-type Segment = Result<Path<String>, PathRejection>;
-
-/// A body, or why there is none in words of ours: in the form of every error of this port.
-fn read(body: ReadBody) -> Result<Bytes, Wrong> {
-    body.map_err(|rejection| {
-        let status = rejection.status();
-        let why = if status == StatusCode::PAYLOAD_TOO_LARGE { "the body is too large" } else { "the body broke off" };
-        (status, why.to_owned())
-    })
+fn unseen() -> Error {
+    unavailable("the cache cannot be looked through; please report this")
 }
 
-/// What stands in the path, decoded.
-fn segment(path: Segment) -> Result<String, Wrong> {
-    let wrong = |_| (StatusCode::BAD_REQUEST, "the path is not UTF-8 once its percent-encoding is undone".to_owned());
-    path.map(|Path(segment)| segment).map_err(wrong)
+fn unavailable(why: impl Into<String>) -> Error {
+    Error::Unavailable(Store::Cache, why.into())
 }
 
-/// What a body narrows it down to; one that is empty, to nothing. Routes and clients need not be configured: what was
-/// kept for one that is there no more is to be had out of the cache too.
-fn which(body: &[u8]) -> Result<Which, Wrong> {
-    let bad = |wrong: String| (StatusCode::BAD_REQUEST, wrong);
-    let mut which = Which::default();
-    for (name, value) in object(body)? {
-        let Value::String(value) = value else { return Err(bad(format!("`{name}` must be a text"))) };
-        match name.as_str() {
-            "route" => which.route = Some(value.into()),
-            "client" => which.client = Some(value.into()),
-            "kind" => {
-                let kinds = Kind::ALL.map(Kind::as_str).join(", ");
-                let kind = Kind::named(&value);
-                which.kind =
-                    Some(kind.ok_or_else(|| bad(format!("`kind` is `{value}`, but must be one of: {kinds}")))?);
-            }
-            _ => return Err(bad(format!("there is no field `{name}`; write `route`, `client` or `kind`"))),
-        }
-    }
-    Ok(which)
-}
-
-fn object(body: &[u8]) -> Result<Map<String, Value>, Wrong> {
-    if body.trim_ascii().is_empty() {
-        return Ok(Map::new());
-    }
-    serde_json::from_slice(body).map_err(|_| (StatusCode::BAD_REQUEST, "the body must be a JSON object".to_owned()))
-}
-
-fn route(desk: &Desk, name: &str) -> Result<Arc<Route>, Wrong> {
+fn route(desk: &Desk, name: &str) -> Result<Arc<Route>, Error> {
     let running = desk.live.running();
     let known = running.snapshot.routes.iter().find(|route| *route.name == *name);
-    known.cloned().ok_or_else(|| (StatusCode::NOT_FOUND, format!("there is no route `{name}`")))
+    known.cloned().ok_or_else(|| Error::NotFound(format!("there is no route `{name}`")))
 }
 
-/// `DELETE /admin/v1/cache/entries/{id}`
-pub(crate) async fn remove(State(desk): State<Desk>, id: Segment, headers: HeaderMap) -> Response {
-    let operator = match authorize(&desk, &headers, Role::Operator) {
-        Ok(operator) => operator,
-        Err(denied) => return denied.into_response(),
-    };
-    let id = match segment(id) {
-        Ok(id) => id,
-        Err((status, wrong)) => return told(status, &wrong),
-    };
-    let nothing = || told(StatusCode::NOT_FOUND, "nothing is cached under this id");
-    let Ok(key) = id.parse::<Key>() else { return nothing() };
-    match within(desk.live.answers.remove(&key)).await {
-        Ok(true) => {
-            tracing::info!(by = operator.name, id, "a cached answer was removed");
-            StatusCode::NO_CONTENT.into_response()
-        }
-        Ok(false) => nothing(),
-        Err(why) => unavailable(&why),
-    }
-}
-
-/// `PUT /admin/v1/cache/routes/{name}/kb-version`
-pub(crate) async fn set_kb_version(
+/// Removes one cached answer, by its `x-mai-cache-id`.
+#[utoipa::path(delete, path = "/admin/v1/cache/entries/{id}", tag = "cache", security(("token" = ["operator"])),
+    responses(
+        (status = 204, description = "It is not served any more."),
+        (status = 503, body = Body, description = "`cache_unavailable`: it is gone from memory and not served any \
+            more; the disk is rid of it as soon as that can be."),
+))]
+pub(crate) async fn remove(
+    caller: Caller<Operator>,
     State(desk): State<Desk>,
-    name: Segment,
-    headers: HeaderMap,
-    body: ReadBody,
-) -> Response {
-    let operator = match authorize(&desk, &headers, Role::Operator) {
-        Ok(operator) => operator,
-        Err(denied) => return denied.into_response(),
-    };
-    let asked = segment(name).and_then(|name| Ok((route(&desk, &name)?, version(&read(body)?)?)));
-    let (route, version) = match asked {
-        Ok(asked) => asked,
-        Err((status, wrong)) => return told(status, &wrong),
-    };
-    let setting = desk.live.kb_versions.set(route.name.clone(), version.clone());
+    Path(id): Path<String>,
+) -> Result<StatusCode, Error> {
+    let nothing = || Error::NotFound("nothing is cached under this id".to_owned());
+    let key = id.parse::<Key>().map_err(|_| nothing())?;
+    let removed = within(desk.live.answers.remove(&key)).await;
+    if !matches!(removed, Ok(false)) {
+        audited(&desk, &caller, Done::to(format!("cache/entries/{id}"), "delete")).await;
+    }
+    if removed? { Ok(StatusCode::NO_CONTENT) } else { Err(nothing()) }
+}
+
+/// A version of a knowledge base.
+#[derive(Debug, Deserialize, Serialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+#[schema(as = KbVersion)]
+pub(crate) struct KbVersion {
+    /// 1 to 200 letters, or null to leave it to the configuration.
+    #[serde(deserialize_with = "given")]
+    #[schema(required, min_length = 1, max_length = 200)]
+    kb_version: Option<String>,
+}
+
+/// A null that must be written.
+fn given<'de, D: serde::Deserializer<'de>>(value: D) -> Result<Option<String>, D::Error> {
+    Option::deserialize(value)
+}
+
+/// Sets the version of a route's knowledge base: what was cached under another one is not found any more.
+///
+/// It goes before the file's until it is changed, also after a restart; a caller's header goes before it.
+#[utoipa::path(put, path = "/admin/v1/cache/routes/{name}/kb-version", tag = "cache",
+    security(("token" = ["operator"])), responses(
+        (status = 204, description = "It is set."),
+        (status = 503, description = "`cache_unavailable`: it cannot be written down; nothing has changed.", body = Body),
+))]
+pub(crate) async fn set_kb_version(
+    caller: Caller<Operator>,
+    State(desk): State<Desk>,
+    Path(name): Path<String>,
+    Json(asked): Json<KbVersion>,
+) -> Result<StatusCode, Error> {
+    let route = route(&desk, &name)?;
+    let version = asked.kb_version;
+    if version.as_ref().is_some_and(|version| !(1..=LONGEST_VERSION).contains(&version.chars().count())) {
+        let wrong = "`kb_version` must be a text of 1 to 200 letters, or null to leave it to the configuration";
+        return Err(Error::of("kb_version", wrong));
+    }
+    let before = RouteCache::of(&desk, &route);
+    let setting = desk.live.kb_versions.set(route.name.clone(), version.as_deref().map(Into::into));
     match tokio::time::timeout(PATIENCE, setting).await {
         Ok(Ok(())) => {
-            tracing::info!(
-                by = operator.name,
-                route = &*route.name,
-                kb_version = version.as_deref(),
-                "kb_version was set"
-            );
-            StatusCode::NO_CONTENT.into_response()
+            let mut done = Done::to(format!("cache/routes/{name}/kb-version"), "set");
+            done.before = Some(json!({ "kb_version": before.kb_version, "from": before.kb_version_from }));
+            audited(&desk, &caller, done.with(json!({ "kb_version": version }))).await;
+            Ok(StatusCode::NO_CONTENT)
         }
-        Ok(Err(error)) => unavailable(&format!("nothing has changed, for it cannot be written down: {error}")),
-        Err(_) => unavailable("the database does not answer; whether this was set is not known, ask again"),
-    }
-}
-
-/// The version that a body sets; null leaves it to the configuration.
-fn version(body: &[u8]) -> Result<Option<Arc<str>>, Wrong> {
-    let bad = |wrong: &str| Err((StatusCode::BAD_REQUEST, wrong.to_owned()));
-    let mut body = object(body)?;
-    let version = body.remove("kb_version");
-    if !body.is_empty() {
-        return bad("there is only one field: `kb_version`");
-    }
-    match version {
-        Some(Value::Null) => Ok(None),
-        Some(Value::String(version)) if (1..=LONGEST_VERSION).contains(&version.chars().count()) => {
-            Ok(Some(version.into()))
-        }
-        _ => bad("`kb_version` must be a text of 1 to 200 letters, or null to leave it to the configuration"),
+        Ok(Err(error)) => Err(unavailable(format!("nothing has changed, for it cannot be written down: {error}"))),
+        Err(_) => Err(unavailable("the database does not answer; whether this was set is not known, ask again")),
     }
 }
 
 /// What the store says of a removal, if it says it in time. Memory has let go of it by now in any case.
-async fn within<T: Unpin>(answer: Answer<Result<T, Unreadable>>) -> Result<T, String> {
+async fn within<T: Unpin>(answer: Answer<Result<T, Unreadable>>) -> Result<T, Error> {
     match tokio::time::timeout(PATIENCE, answer.into_future()).await {
         Ok(Ok(said)) => Ok(said),
-        Ok(Err(error)) => Err(format!("it is gone from memory, but not from the disk: {}", error.0)),
-        Err(_) => {
-            Err("it is gone from memory, but the disk is slow or out: nothing of it is served any more, and the \
-                       disk is rid of it as soon as that can be"
-                .to_owned())
-        }
+        Ok(Err(error)) => Err(unavailable(format!("it is gone from memory, but not from the disk: {}", error.0))),
+        Err(_) => Err(unavailable(
+            "it is gone from memory, but the disk is slow or out: nothing of it is served any more, and the disk is \
+             rid of it as soon as that can be",
+        )),
     }
-}
-
-fn unavailable(why: &str) -> Response {
-    refused(StatusCode::SERVICE_UNAVAILABLE, "cache_unavailable", why)
-}
-
-fn told(status: StatusCode, why: &str) -> Response {
-    let code = match status {
-        StatusCode::NOT_FOUND => "not_found",
-        StatusCode::PAYLOAD_TOO_LARGE => "request_too_large",
-        _ => "invalid_request",
-    };
-    refused(status, code, why)
 }
 
 #[cfg(test)]
@@ -288,6 +352,7 @@ mod tests {
         let began = base::Clock.now();
         let told = within::<u64>(Answer::Later(Box::pin(std::future::pending()))).await;
         assert_eq!(base::Clock.now().duration_since(began), Duration::from_secs(5));
-        assert!(told.unwrap_err().contains("gone from memory"));
+        let Err(Error::Unavailable(Store::Cache, why)) = told else { panic!("{told:?}") };
+        assert!(why.contains("gone from memory"));
     }
 }

@@ -1,69 +1,84 @@
 //! The admin port: health, metrics and levers, apart from the data port and behind tokens.
 //!
-//! `/healthz`, `/readyz` and `/metrics` are open to whoever reaches the port; everything under
+//! `/healthz`, `/readyz`, `/metrics` and the document are open to whoever reaches the port; everything else under
 //! `/admin/v1` wants `Authorization: Bearer` with a token of sufficient role.
+//!
+//! # One more endpoint
+//!
+//! 1. A file in this crate, with handlers such as
+//!
+//!    ```ignore
+//!    /// Takes a key back for good.
+//!    ///
+//!    /// Calls that run go on; the next one is refused.
+//!    #[utoipa::path(delete, path = "/admin/v1/clients/{name}/keys/{id}", tag = "clients",
+//!        security(("token" = ["operator"])), responses(
+//!            (status = 204, description = "It is good no more."),
+//!            (status = 503, description = "`objects_unavailable`: it cannot be written down.", body = Body),
+//!    ))]
+//!    pub(crate) async fn revoke(
+//!        caller: Caller<Operator>,                        // first: whoever may not do it hears nothing else
+//!        State(desk): State<Desk>,
+//!        Path((name, id)): Path<(String, String)>,        // this crate's: `extract::{Path, Query, Json}`
+//!    ) -> Result<StatusCode, Error> { … }
+//!    ```
+//!
+//!    The role in `security` is that of `Caller` (leave it out for `viewer`). Bodies and queries are structs with
+//!    `#[derive(Deserialize, ToSchema)]` or `#[derive(Deserialize, IntoParams)] #[into_params(parameter_in = Query)]`
+//!    and `#[serde(deny_unknown_fields)]`; answers have `#[derive(Serialize, ToSchema)]`. Lists take a [`listing::Limit`]
+//!    and give a [`listing::Page`]. What every operation of its kind may answer (400, 401, 403, 404, 405, 408, 413,
+//!    429) is added by `document`; what is its own stands in `responses`, and is an [`error::Error`].
+//! 2. A line in [`api`].
+//! 3. Whatever moves something calls [`deeds::audited`] once it is done, or hands its deed to
+//!    [`Configuring::change`] or to the store in the same transaction.
+//! 4. `cargo run -p xtask -- docs`. A test walks the document: nobody without a token, nobody below the role.
 
+mod attempts;
 mod cache;
+pub mod caller;
 mod configuring;
+mod deeds;
+mod desk;
+mod document;
+pub mod error;
+pub mod etag;
+mod extract;
+mod health;
+pub mod listing;
+mod reload;
 mod usage;
 
-use std::future::Future;
-use std::pin::Pin;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::net::SocketAddr;
+use std::sync::Arc;
 
-use axum::Json;
-use axum::Router;
-use axum::extract::State;
-use axum::http::{HeaderMap, StatusCode, header};
+use axum::extract::Request;
+use axum::http::{Method, header};
+use axum::middleware::{Next, from_fn};
 use axum::response::{IntoResponse, Response};
-use axum::routing::{delete, get, post, put};
-use base::KeyHasher;
-use config::{AdminToken, Role};
-use gateway::live::Live;
-use serde_json::{Value, json};
+use axum::{Extension, Router};
 use tokio::net::TcpListener;
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
 
+pub use attempts::Attempts;
 pub use configuring::{Changed, Configuring, Doing, Expected, NotChanged, Wish};
+pub use desk::{Desk, LastReload, Reloaded, Reloading};
 
-/// What the last reload came to, for `/readyz`.
-#[derive(Clone, Debug, Default)]
-pub struct LastReload(Arc<Mutex<Vec<String>>>);
+use error::Error;
 
-impl LastReload {
-    /// Notes its problems; none where it went well.
-    pub fn note(&self, problems: Vec<String>) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = problems;
-    }
-
-    /// The problems of the last reload.
-    #[must_use]
-    pub fn problems(&self) -> Vec<String> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
-    }
-}
-
-/// A reload's result: a summary, or every problem.
-pub type Reloaded = Result<String, Vec<String>>;
-/// A reload under way.
-pub type Reloading = Pin<Box<dyn Future<Output = Reloaded> + Send>>;
-
-/// What the admin port shows and moves.
-#[derive(Clone)]
-pub struct Desk {
-    /// The process's state.
-    pub live: Arc<Live>,
-    /// Hashes presented tokens.
-    pub hasher: KeyHasher,
-    /// What the last reload came to.
-    pub last_reload: LastReload,
-    /// Reads the configuration again.
-    pub reload: Arc<dyn Fn() -> Reloading + Send + Sync>,
-}
-
-impl std::fmt::Debug for Desk {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Desk")
-    }
+/// Every endpoint. Methods of one path stand in one line.
+fn api() -> OpenApiRouter<Desk> {
+    OpenApiRouter::with_openapi(document::head())
+        .routes(routes!(health::healthz))
+        .routes(routes!(health::readyz))
+        .routes(routes!(health::metrics))
+        .routes(routes!(reload::reload))
+        .routes(routes!(usage::usage))
+        .routes(routes!(cache::stats))
+        .routes(routes!(cache::purge))
+        .routes(routes!(cache::remove))
+        .routes(routes!(cache::set_kb_version))
+        .routes(routes!(openapi))
 }
 
 /// Serves the admin port until the process ends.
@@ -71,125 +86,50 @@ impl std::fmt::Debug for Desk {
 /// # Errors
 /// The listener's own.
 pub async fn serve(listener: TcpListener, desk: Desk) -> std::io::Result<()> {
-    axum::serve(listener, router(desk)).await
+    let service = router(desk).into_make_service_with_connect_info::<SocketAddr>();
+    axum::serve(listener, service).await
+}
+
+/// The OpenAPI document of the admin API (3.1), as JSON.
+#[must_use]
+pub fn openapi_json() -> String {
+    let (_, gathered) = api().split_for_parts();
+    format!("{:#}\n", document::complete(&gathered).0)
 }
 
 /// The port's paths.
 pub fn router(desk: Desk) -> Router {
-    Router::new()
-        .route("/healthz", get(|| async { Json(json!({ "status": "alive" })) }))
-        .route("/readyz", get(readyz))
-        .route("/metrics", get(metrics))
-        .route("/admin/v1/reload", post(reload))
-        .route("/admin/v1/usage", get(usage::usage))
-        .route("/admin/v1/cache", get(cache::stats))
-        .route("/admin/v1/cache/purge", post(cache::purge))
-        .route("/admin/v1/cache/entries/{id}", delete(cache::remove))
-        .route("/admin/v1/cache/routes/{name}/kb-version", put(cache::set_kb_version))
-        .fallback(|| async { refused(StatusCode::NOT_FOUND, "not_found", "no such path on the admin port") })
-        .method_not_allowed_fallback(|| async {
-            refused(StatusCode::METHOD_NOT_ALLOWED, "method_not_allowed", "this path takes another method")
-        })
+    let (router, gathered) = api().split_for_parts();
+    let (document, parameters) = document::complete(&gathered);
+    router
+        .fallback(|| async { Error::NotFound("no such path on the admin port".to_owned()) })
+        .method_not_allowed_fallback(|| async { Error::MethodNotAllowed })
+        .layer(from_fn(to_its_end))
+        .layer(Extension(OpenApiText(document.to_string().into())))
+        .layer(Extension(Arc::new(parameters)))
         .with_state(desk)
 }
 
-async fn readyz(State(desk): State<Desk>) -> Response {
-    let draining = desk.live.is_draining();
-    let running = desk.live.running();
-    let body = json!({
-        "status": if draining { "draining" } else { "ready" },
-        "not_in_force": running.snapshot.not_in_force,
-        "last_reload": desk.last_reload.problems(),
-        "ledger": ledger(&desk),
-        "cache": cache::health(&desk),
-    });
-    let status = if draining { StatusCode::SERVICE_UNAVAILABLE } else { StatusCode::OK };
-    (status, Json(body)).into_response()
+/// The document as it is given out.
+#[derive(Clone)]
+struct OpenApiText(Arc<str>);
+
+/// This document: OpenAPI 3.1, made from the handlers.
+#[utoipa::path(get, path = "/admin/v1/openapi.json", tag = "process", security(()), responses(
+    (status = 200, description = "The document.", body = Object),
+))]
+async fn openapi(Extension(text): Extension<OpenApiText>) -> Response {
+    ([(header::CONTENT_TYPE, "application/json")], text.0.to_string()).into_response()
 }
 
-/// How the usage ledger does: `behind` while it cannot be written. The gateway is ready all the same.
-fn ledger(desk: &Desk) -> Value {
-    let health = desk.live.books.ledger.health();
-    json!({
-        "status": if health.trouble.is_some() { "behind" } else { "ok" },
-        "since": health.trouble.as_ref().map(|trouble| trouble.since.as_secs()),
-        "why": health.trouble.map(|trouble| trouble.what),
-        "entries_waiting": health.waiting,
-        "requests_lost": health.lost,
-        "quotas_unread": desk.live.books.unopened(),
-    })
-}
-
-async fn metrics(State(desk): State<Desk>) -> Response {
-    let text = desk.live.metrics_text();
-    ([(header::CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], text).into_response()
-}
-
-async fn reload(State(desk): State<Desk>, headers: HeaderMap) -> Response {
-    if let Err(denied) = authorize(&desk, &headers, Role::Operator) {
-        return denied.into_response();
+/// What has begun to change something is brought to its end, with its row in the audit log, also where the caller
+/// leaves meanwhile. Everything that is waited for on the way has a deadline.
+async fn to_its_end(request: Request, next: Next) -> Response {
+    if matches!(*request.method(), Method::GET | Method::HEAD) {
+        return next.run(request).await;
     }
-    match (desk.reload)().await {
-        Ok(summary) => Json(json!({ "result": "ok", "summary": summary })).into_response(),
-        Err(problems) => {
-            let mut body = error("invalid_config", "the new configuration is not sound; the old one keeps serving");
-            if let Some(error) = body.get_mut("error").and_then(Value::as_object_mut) {
-                error.insert("problems".to_owned(), json!(problems));
-            }
-            (StatusCode::UNPROCESSABLE_ENTITY, Json(body)).into_response()
-        }
+    match tokio::spawn(next.run(request)).await {
+        Ok(response) => response,
+        Err(_) => Error::Internal("this is a fault of the gateway; please report it".to_owned()).into_response(),
     }
-}
-
-/// Why a caller of the admin API is turned away.
-enum Denied {
-    UnknownToken,
-    TooSmallARole,
-}
-
-impl IntoResponse for Denied {
-    fn into_response(self) -> Response {
-        match self {
-            Self::UnknownToken => refused(
-                StatusCode::UNAUTHORIZED,
-                "invalid_token",
-                "send `Authorization: Bearer TOKEN` with a token of `admin.tokens` (or MAI_ADMIN_TOKEN)",
-            ),
-            Self::TooSmallARole => {
-                refused(StatusCode::FORBIDDEN, "role_not_allowed", "this token's role may not do that")
-            }
-        }
-    }
-}
-
-/// Who asks, when the token is known and its role suffices.
-fn authorize(desk: &Desk, headers: &HeaderMap, least: Role) -> Result<AdminToken, Denied> {
-    let presented = headers
-        .get(header::AUTHORIZATION)
-        .map(axum::http::HeaderValue::as_bytes)
-        .and_then(|value| value.split_at_checked(7))
-        .filter(|(scheme, _)| scheme.eq_ignore_ascii_case(b"bearer "))
-        .map(|(_, token)| token.trim_ascii());
-    let running = desk.live.running();
-    let id = desk.hasher.of_key(presented.ok_or(Denied::UnknownToken)?);
-    // Every token is compared, each in constant time.
-    let tokens = running.snapshot.general.admin_tokens.iter();
-    let known = tokens.fold(None, |found, token| if token.id == id { Some(token) } else { found });
-    let token = known.ok_or(Denied::UnknownToken)?;
-    if token.role < least { Err(Denied::TooSmallARole) } else { Ok(token.clone()) }
-}
-
-fn refused(status: StatusCode, code: &str, message: &str) -> Response {
-    (status, Json(error(code, message))).into_response()
-}
-
-fn error(code: &str, message: &str) -> Value {
-    let kind = match code {
-        "invalid_token" => "authentication_error",
-        "role_not_allowed" => "permission_error",
-        "not_found" => "not_found_error",
-        "ledger_unavailable" | "cache_unavailable" => "api_error",
-        _ => "invalid_request_error",
-    };
-    json!({ "error": { "message": message, "type": kind, "param": null, "code": code } })
 }

@@ -3,19 +3,21 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use axum::Json;
-use axum::extract::{RawQuery, State};
-use axum::http::{HeaderMap, StatusCode, header};
+use axum::extract::State;
+use axum::http::header;
 use axum::response::{IntoResponse, Response};
 use base::decimal;
-use config::Role;
-use jiff::civil::Date;
-use jiff::{Timestamp, ToSpan as _};
-use percent_encoding::percent_decode_str;
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
 use serde_json::{Map, Number, Value, json};
 use state::{Columns, Question, Row, Sums};
+use utoipa::{IntoParams, ToSchema};
 
-use crate::{Desk, authorize, error, refused};
+use crate::caller::{Caller, Viewer};
+use crate::desk::Desk;
+use crate::error::{Body, Error, Store};
+use crate::extract::Query;
+use crate::listing::instant;
 
 /// How long the ledger may take; a database that is out answers when it is back.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -23,70 +25,95 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// What a report may be broken down by.
 const GROUPS: [&str; 5] = ["client", "route", "model", "upstream", "day"];
 
-pub(crate) async fn usage(State(desk): State<Desk>, RawQuery(query): RawQuery, headers: HeaderMap) -> Response {
-    if let Err(denied) = authorize(&desk, &headers, Role::Viewer) {
-        return denied.into_response();
-    }
-    let asked = match written(query.as_deref().unwrap_or_default()).and_then(|query| Asked::of(&query)) {
-        Ok(asked) => asked,
-        Err(wrong) => return wrong.into_response(),
-    };
+/// What is asked of the ledger.
+#[derive(Debug, Default, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub(crate) struct Asking {
+    /// Some of `client`, `route`, `model`, `upstream`, `day`, with commas between; `client` if nothing is said.
+    group_by: Option<String>,
+    /// From this day in UTC, or this instant, on.
+    from: Option<String>,
+    /// To the end of this day in UTC, or to this instant.
+    to: Option<String>,
+    /// Of this client alone.
+    client: Option<String>,
+    /// `json` or `csv`.
+    #[param(pattern = "^(json|csv)$")]
+    format: Option<String>,
+}
+
+/// What was used.
+#[derive(Serialize, ToSchema)]
+#[schema(as = Usage)]
+pub(crate) struct Report {
+    /// One for each combination of what is asked for.
+    rows: Vec<UsageRow>,
+}
+
+/// Sums: beside what the report is broken down by (null where a name is not known), these.
+#[derive(Serialize, ToSchema)]
+#[serde(transparent)]
+#[schema(value_type = UsageSums)]
+pub(crate) struct UsageRow(Map<String, Value>);
+
+/// What a row of usage sums up.
+#[derive(ToSchema)]
+#[expect(dead_code, reason = "a row is put together by what is asked for; this says what may be in it")]
+pub(crate) struct UsageSums {
+    client: Option<String>,
+    route: Option<String>,
+    model: Option<String>,
+    upstream: Option<String>,
+    /// A day in UTC.
+    day: Option<String>,
+    #[schema(required)]
+    requests: u64,
+    tokens_in: u64,
+    tokens_out: u64,
+    tokens_cached: u64,
+    cache_hits: u64,
+    tokens_saved: u64,
+    ms_saved: u64,
+    /// Requests at a price that is not known.
+    unpriced: u64,
+    /// Null where there are several currencies, or where no price is known.
+    #[schema(required)]
+    cost: Option<f64>,
+    #[schema(required)]
+    currency: Option<String>,
+    /// By currency.
+    #[schema(value_type = std::collections::BTreeMap<String, f64>)]
+    costs: (),
+    /// What caches have saved, by currency.
+    #[schema(value_type = std::collections::BTreeMap<String, f64>)]
+    costs_saved: (),
+}
+
+/// What was used, by client, route, model, upstream and day.
+#[utoipa::path(get, path = "/admin/v1/usage", tag = "usage", params(Asking), responses(
+    (status = 200, description = "Sums.", content((Report = "application/json"), (String = "text/csv"))),
+    (status = 503, description = "`ledger_unavailable`: the usage ledger cannot be read.", body = Body),
+))]
+pub(crate) async fn usage(
+    _: Caller<Viewer>,
+    State(desk): State<Desk>,
+    Query(asking): Query<Asking>,
+) -> Result<Response, Error> {
+    let asked = Asked::of(asking)?;
     // What has ended a moment ago is in it.
     desk.live.gather();
     let ledger = &desk.live.books.ledger;
     let report = tokio::time::timeout(PATIENCE, ledger.report(asked.question.clone()).into_future()).await;
-    let unavailable = |why: &str| refused(StatusCode::SERVICE_UNAVAILABLE, "ledger_unavailable", why);
+    let unavailable = |why: String| Err(Error::Unavailable(Store::Ledger, why));
     match report {
-        Ok(Ok(rows)) => asked.answer(rows),
-        Ok(Err(error)) => unavailable(&error.0),
+        Ok(Ok(rows)) => Ok(asked.answer(rows)),
+        Ok(Err(error)) => unavailable(error.0),
         Err(_) => {
             let why = ledger.health().trouble.map_or_else(|| "it is slow".to_owned(), |trouble| trouble.what);
-            unavailable(&format!("the usage ledger does not answer: {why}"))
+            unavailable(format!("the usage ledger does not answer: {why}"))
         }
     }
-}
-
-/// What is wrong with a query.
-#[derive(Debug)]
-struct Wrong {
-    /// The parameter.
-    param: String,
-    message: String,
-}
-
-impl Wrong {
-    fn with(param: &str, message: String) -> Self {
-        Self { param: param.to_owned(), message }
-    }
-}
-
-impl IntoResponse for Wrong {
-    fn into_response(self) -> Response {
-        let mut body = error("invalid_request", &self.message);
-        if let Some(error) = body.get_mut("error").and_then(Value::as_object_mut) {
-            error.insert("param".to_owned(), Value::String(self.param));
-        }
-        (StatusCode::BAD_REQUEST, Json(body)).into_response()
-    }
-}
-
-/// The parameters of a query as forms write it (WHATWG URL, application/x-www-form-urlencoded).
-fn written(query: &str) -> Result<BTreeMap<String, String>, Wrong> {
-    let mut parameters = BTreeMap::new();
-    for pair in query.split('&').filter(|pair| !pair.is_empty()) {
-        let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
-        let [name, value] = [name, value].map(|part| part.replace('+', " "));
-        let Ok(name) = percent_decode_str(&name).decode_utf8() else {
-            return Err(Wrong::with(&name, format!("the name of the parameter `{name}` is not UTF-8")));
-        };
-        let Ok(value) = percent_decode_str(&value).decode_utf8() else {
-            return Err(Wrong::with(&name, format!("`{name}` is `{value}`, which is not UTF-8")));
-        };
-        if parameters.insert(name.clone().into_owned(), value.into_owned()).is_some() {
-            return Err(Wrong::with(&name, format!("`{name}` is written twice")));
-        }
-    }
-    Ok(parameters)
 }
 
 struct Asked {
@@ -97,36 +124,32 @@ struct Asked {
 }
 
 impl Asked {
-    fn of(query: &BTreeMap<String, String>) -> Result<Self, Wrong> {
-        let mut asked = Self { groups: Vec::new(), question: Question::default(), is_csv: false };
-        for (name, value) in query {
-            match name.as_str() {
-                "group_by" => asked.groups = groups(value).map_err(|told| Wrong::with(name, told))?,
-                "from" => asked.question.from = instant(name, value, false).map_err(|told| Wrong::with(name, told))?,
-                "to" => asked.question.to = Some(instant(name, value, true).map_err(|told| Wrong::with(name, told))?),
-                "client" => asked.question.client = Some(value.as_str().into()),
-                "format" if value == "csv" || value == "json" => asked.is_csv = value == "csv",
-                "format" => {
-                    return Err(Wrong::with(name, format!("`format` is `{value}`, but must be `json` or `csv`")));
-                }
-                _ => {
-                    let known = "`group_by`, `from`, `to`, `client` or `format`";
-                    return Err(Wrong::with(name, format!("there is no parameter `{name}`; write {known}")));
-                }
+    fn of(asking: Asking) -> Result<Self, Error> {
+        let mut question = Question::default();
+        if let Some(from) = &asking.from {
+            question.from = instant("from", from, false)?;
+        }
+        if let Some(to) = &asking.to {
+            question.to = Some(instant("to", to, true)?);
+        }
+        question.client = asking.client.map(Into::into);
+        let is_csv = match asking.format.as_deref() {
+            None | Some("json") => false,
+            Some("csv") => true,
+            Some(other) => {
+                return Err(Error::of("format", format!("`format` is `{other}`, but must be `json` or `csv`")));
             }
-        }
-        if !query.contains_key("group_by") {
-            asked.groups = vec!["client"];
-        }
-        let wants = |name| asked.groups.contains(&name);
-        asked.question.by = Columns {
+        };
+        let groups = asking.group_by.map_or_else(|| Ok(vec!["client"]), |written| groups(&written))?;
+        let wants = |name| groups.contains(&name);
+        question.by = Columns {
             client: wants("client"),
             route: wants("route"),
             upstream: wants("upstream"),
             model: wants("model"),
             day: wants("day"),
         };
-        Ok(asked)
+        Ok(Self { groups, question, is_csv })
     }
 
     fn answer(&self, rows: Vec<Row>) -> Response {
@@ -135,8 +158,8 @@ impl Asked {
             return ([(header::CONTENT_TYPE, "text/csv; charset=utf-8; header=present")], self.csv(&lines))
                 .into_response();
         }
-        let rows: Vec<Value> = lines.iter().map(|line| self.json(line)).collect();
-        Json(json!({ "rows": rows })).into_response()
+        let rows = lines.iter().map(|line| UsageRow(self.json(line))).collect();
+        axum::Json(Report { rows }).into_response()
     }
 
     /// Rows of several currencies become one line, in the order of their names.
@@ -162,7 +185,7 @@ impl Asked {
         lines
     }
 
-    fn json(&self, (names, line): (&Vec<String>, &Line)) -> Value {
+    fn json(&self, (names, line): (&Vec<String>, &Line)) -> Map<String, Value> {
         let mut fields = Map::new();
         for (group, name) in self.groups.iter().zip(names) {
             let value = if name.is_empty() { Value::Null } else { json!(name) };
@@ -179,7 +202,7 @@ impl Asked {
         fields.insert("currency".to_owned(), json!(one.map(|(currency, _)| currency)));
         fields.insert("costs".to_owned(), Value::Object(by_currency(&line.costs)));
         fields.insert("costs_saved".to_owned(), Value::Object(by_currency(&line.saved)));
-        Value::Object(fields)
+        fields
     }
 
     /// RFC 4180, with a header and line ends of its own kind.
@@ -243,36 +266,20 @@ impl Line {
     }
 }
 
-fn groups(written: &str) -> Result<Vec<&'static str>, String> {
+fn groups(written: &str) -> Result<Vec<&'static str>, Error> {
     let mut groups = BTreeSet::new();
     let mut ordered = Vec::new();
     for name in written.split(',').map(str::trim).filter(|name| !name.is_empty()) {
         let known = GROUPS.into_iter().find(|known| *known == name);
         let Some(known) = known else {
-            return Err(format!("`group_by` has `{name}`, but takes only: {}", GROUPS.join(", ")));
+            let told = format!("`group_by` has `{name}`, but takes only: {}", GROUPS.join(", "));
+            return Err(Error::of("group_by", told));
         };
         if groups.insert(known) {
             ordered.push(known);
         }
     }
     Ok(ordered)
-}
-
-/// A day in UTC, whose end counts for `to`, or an instant.
-fn instant(name: &str, written: &str, is_end: bool) -> Result<Duration, String> {
-    let of_day = |day: Date| {
-        let day = if is_end { day.checked_add(1.day()).unwrap_or(day) } else { day };
-        day.in_tz("UTC").map(|midnight| midnight.timestamp()).ok()
-    };
-    let timestamp = match (written.parse::<u64>(), written.len()) {
-        (Ok(seconds), 9..) => return Ok(Duration::from_secs(seconds)),
-        (_, 10) => written.parse::<Date>().ok().and_then(of_day),
-        _ => written.parse::<Timestamp>().ok(),
-    };
-    let seconds = timestamp.and_then(|timestamp| u64::try_from(timestamp.as_second()).ok());
-    seconds.map(Duration::from_secs).ok_or_else(|| {
-        format!("`{name}` is `{written}`, but must be a day such as `2026-11-30`, or an instant such as `2026-11-30T12:00:00Z`")
-    })
 }
 
 fn day(since_1970: u32) -> String {
@@ -299,8 +306,8 @@ fn field(text: &str) -> String {
 mod tests {
     use super::*;
 
-    fn asked(query: &[(&str, &str)]) -> Result<Asked, Wrong> {
-        Asked::of(&query.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect())
+    fn asked(group_by: &str) -> Asked {
+        Asked::of(Asking { group_by: Some(group_by.to_owned()), ..Asking::default() }).unwrap()
     }
 
     fn row(client: &str, currency: &str, cost: u64) -> Row {
@@ -323,44 +330,37 @@ mod tests {
 
     #[test]
     fn days_and_instants_are_ranges() {
-        let range = |from, to| {
-            let question = asked(&[("from", from), ("to", to)]).unwrap().question;
+        let range = |from: &str, to: &str| {
+            let asking = Asking { from: Some(from.to_owned()), to: Some(to.to_owned()), ..Asking::default() };
+            let question = Asked::of(asking).unwrap().question;
             (question.from.as_secs(), question.to.unwrap().as_secs())
         };
         assert_eq!(range("2026-11-30", "2026-11-30"), (1_795_996_800, 1_796_083_200), "the last day is in it");
         assert_eq!(range("2026-11-30T00:00:00Z", "2026-11-30T08:00:00+08:00"), (1_795_996_800, 1_795_996_800));
-        assert_eq!(range("1795996800", "1796083200"), (1_795_996_800, 1_796_083_200));
-        for wrong in ["yesterday", "2026-13-01", "2026", "-5"] {
-            assert!(asked(&[("from", wrong)]).is_err(), "{wrong}");
-        }
     }
 
     #[test]
     fn mistakes_are_told() {
-        for (name, value, told) in [
-            (
-                "group_by",
-                "client,colour",
-                "`group_by` has `colour`, but takes only: client, route, model, upstream, day",
-            ),
-            ("format", "xml", "`format` is `xml`"),
-            ("since", "now", "there is no parameter `since`"),
+        let group = Asking { group_by: Some("client,colour".to_owned()), ..Asking::default() };
+        let format = Asking { format: Some("xml".to_owned()), ..Asking::default() };
+        for (asking, param, told) in [
+            (group, "group_by", "`group_by` has `colour`, but takes only: client, route, model, upstream, day"),
+            (format, "format", "`format` is `xml`, but must be `json` or `csv`"),
         ] {
-            let wrong = asked(&[(name, value)]).err().unwrap();
-            assert!(wrong.message.contains(told) && wrong.param == name, "{wrong:?}");
+            assert_eq!(Asked::of(asking).err(), Some(Error::of(param, told)));
         }
     }
 
     #[test]
     fn a_line_has_one_cost_or_says_that_there_are_several() {
-        let asked = asked(&[("group_by", "day,client")]).unwrap();
+        let asked = asked("day,client");
         let lines = asked.lines(vec![
             row("a,b", "USD", 1_500_000),
             row("a,b", "CNY", 2_000_000_000),
             row("c", "USD", 20),
             row("d", "", 0),
         ]);
-        let rows: Vec<Value> = lines.iter().map(|line| asked.json(line)).collect();
+        let rows: Vec<_> = lines.iter().map(|line| asked.json(line)).collect();
         assert_eq!(rows[0]["day"], "2026-11-30");
         assert_eq!(
             (&rows[0]["requests"], &rows[0]["cost"], &rows[0]["currency"]),
@@ -378,24 +378,10 @@ mod tests {
         assert_eq!(first[1], "2026-11-30,\"a,b\",2,20,0,0,0,0,0,0,,,CNY 2; USD 0.0015,CNY 0; USD 0");
         assert_eq!(first[2], "2026-11-30,c,1,10,0,0,0,0,0,0,0.00000002,USD,USD 0.00000002,USD 0");
     }
-    #[test]
-    fn a_query_is_read_as_forms_write_it_and_its_mistakes_name_the_parameter() {
-        let read = written("client=%E9%97%AE+%2B1&group_by=client%2Cday&&from").unwrap();
-        let seen: Vec<_> = read.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
-        assert_eq!(seen, [("client", "问 +1"), ("from", ""), ("group_by", "client,day")]);
-        for (query, param, told) in [
-            ("client=%FF", "client", "`client` is `%FF`, which is not UTF-8"),
-            ("%FF=1", "%FF", "is not UTF-8"),
-            ("to=2026-11-30&client=a&client=b", "client", "`client` is written twice"),
-        ] {
-            let wrong = written(query).unwrap_err();
-            assert!(wrong.message.contains(told) && wrong.param == param, "{wrong:?}");
-        }
-    }
 
     #[test]
     fn no_name_is_a_formula_to_a_spreadsheet() {
-        let asked = asked(&[("group_by", "client")]).unwrap();
+        let asked = asked("client");
         let names = ["=1+1", "+1", "-1", "@SUM(1)", "\t=1", "\r=1", "a=1", "=HYPERLINK(\"http://x\",1)"];
         let lines = names.map(|name| asked.csv(&asked.lines(vec![row(name, "USD", 20)])));
         let cells = lines.map(|csv| csv.split_once("\r\n").unwrap().1.split_once(",1,10,").unwrap().0.to_owned());

@@ -97,6 +97,8 @@ pub struct Metrics {
     quotas_unread: IntGauge,
     usage_waiting: IntGauge,
     usage_lost: IntCounter,
+    /// Levers that were pulled and are missing in the audit log.
+    pub audit_rows_lost: IntCounter,
     /// Open connections of callers.
     pub connections: IntGauge,
     /// Bounded by configured routes times configured clients.
@@ -165,6 +167,7 @@ impl Metrics {
             quotas_unread: gauge(&QUOTAS_UNREAD)?.with_label_values::<&str>(&[]),
             usage_waiting: gauge(&USAGE_WAITING)?.with_label_values::<&str>(&[]),
             usage_lost: counter(&USAGE_LOST)?.with_label_values::<&str>(&[]),
+            audit_rows_lost: counter(&AUDIT_LOST)?.with_label_values::<&str>(&[]),
             log_lost: gauge(&LOG_LOST)?.with_label_values::<&str>(&[]),
             pairs: Mutex::default(),
             last: Mutex::default(),

@@ -227,6 +227,9 @@ impl Gateway {
                     Box::pin(async move { reloader.reload() })
                 })
             },
+            configuring: Arc::new(FilesAlone),
+            objects: self.live.objects.clone(),
+            attempts: admin::Attempts::default(),
         };
         // Before anybody is told that it serves: a signal that nobody watches for ends the process.
         let (Some(mut stop), Ok(hangup)) = (Stop::watch(), signal(SignalKind::hangup())) else {
@@ -259,6 +262,27 @@ impl Gateway {
         drain(&self.live, general.shutdown_grace, &mut stop).await;
         CLEAN.into()
     }
+}
+
+/// What the files say is all there is.
+struct FilesAlone;
+
+impl admin::Configuring for FilesAlone {
+    fn written(&self) -> Arc<config::Written> {
+        Arc::default()
+    }
+
+    fn change(&self, _: admin::Wish) -> admin::Doing<Result<admin::Changed, admin::NotChanged>> {
+        Box::pin(async { Err(admin::NotChanged::Unkept(files_alone())) })
+    }
+
+    fn export(&self, _: bool) -> admin::Doing<Result<String, state::Unreadable>> {
+        Box::pin(async { Err(files_alone()) })
+    }
+}
+
+fn files_alone() -> state::Unreadable {
+    state::Unreadable("objects are in files alone in this version".to_owned())
 }
 
 /// Refuses new calls, lets running ones end, tells the last ones, flushes.

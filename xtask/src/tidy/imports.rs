@@ -40,7 +40,7 @@ const ROOMS: [Room; 16] = [
     room("bench", &["semantic"], &[]),
     room("drill", &["base", "mock", "testkit"], &[]),
     room("fuzz", &["base", "dialect"], &[]),
-    room("xtask", &["base", "dialect", "config", "gateway", "mai"], &[]),
+    room("xtask", &["base", "dialect", "config", "gateway", "admin", "mai"], &[]),
 ];
 
 pub fn check(tree: &Tree, found: &mut Findings) {

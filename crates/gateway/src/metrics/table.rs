@@ -108,6 +108,8 @@ metrics! {
         "Entries of the usage ledger that are in memory alone: more than a few, and the database cannot be written.";
     USAGE_LOST: "counter" "mai_usage_requests_lost_total" []
         "Requests whose usage was lost since memory for it was full while the database could not be written.";
+    AUDIT_LOST: "counter" "mai_audit_rows_lost_total" []
+        "Levers of the admin API that were pulled while their row in the audit log could not be written.";
     LOG_LOST: "gauge" "mai_log_lines_lost" []
         "Access-log lines that could not be written since the start.";
 }

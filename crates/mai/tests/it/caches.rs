@@ -77,7 +77,7 @@ async fn levers_are_for_operators_and_say_what_is_wrong() {
     is_refused(&ask(&no_text("DELETE", "/admin/v1/cache/entries/%ff%00")).await, 400, "invalid_request");
     is_refused(&ask(&no_text("PUT", "/admin/v1/cache/routes/%ff/kb-version")).await, 400, "invalid_request");
     let large = json!({ "route": "x".repeat(3 << 20) });
-    is_refused(&ask(&purge(&large)).await, 413, "request_too_large");
+    is_refused(&ask(&purge(&large)).await, 413, "body_too_large");
     is_refused(&ask(&kb_version("nowhere", ADMIN, &json!("1"))).await, 404, "not_found");
     for wrong in [json!(7), json!(""), json!("x".repeat(201))] {
         is_refused(&ask(&kb_version("chat", ADMIN, &wrong)).await, 400, "invalid_request");

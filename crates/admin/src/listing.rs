@@ -1,0 +1,121 @@
+//! Lists that are given out page by page, and the times in them.
+
+use std::time::Duration;
+
+use jiff::civil::Date;
+use jiff::{Timestamp, ToSpan as _};
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+use crate::error::Error;
+
+/// How many things of a list are wanted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, ToSchema)]
+#[serde(try_from = "u16")]
+#[schema(value_type = u16, minimum = 1, maximum = 500, default = 100)]
+pub struct Limit(u16);
+
+impl Default for Limit {
+    fn default() -> Self {
+        Self(100)
+    }
+}
+
+impl TryFrom<u16> for Limit {
+    type Error = String;
+
+    fn try_from(limit: u16) -> Result<Self, String> {
+        if (1..=500).contains(&limit) { Ok(Self(limit)) } else { Err(format!("is {limit}, but must be 1 to 500")) }
+    }
+}
+
+impl Limit {
+    /// The number.
+    #[must_use]
+    pub const fn get(self) -> usize {
+        self.0 as usize
+    }
+}
+
+/// A part of a list.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct Page<T> {
+    /// What is asked for.
+    pub data: Vec<T>,
+    /// Give it as `after` to go on; missing at the end.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    pub next: Option<String>,
+}
+
+impl<T> Page<T> {
+    /// The first of `found`, of which one more than asked for says that it goes on.
+    pub fn of(found: impl IntoIterator<Item = T>, limit: Limit, name: impl FnOnce(&T) -> String) -> Self {
+        let mut data: Vec<T> = found.into_iter().take(limit.get() + 1).collect();
+        let goes_on = data.len() > limit.get();
+        data.truncate(limit.get());
+        let next = data.last().filter(|_| goes_on).map(name);
+        Self { data, next }
+    }
+}
+
+/// A time since the Unix epoch as answers write it: RFC 3339 in UTC, with milliseconds.
+#[must_use]
+pub fn time(since_epoch: Duration) -> String {
+    let milliseconds = i64::try_from(since_epoch.as_millis()).unwrap_or(i64::MAX);
+    let at = Timestamp::from_millisecond(milliseconds).unwrap_or(Timestamp::MAX);
+    at.strftime("%Y-%m-%dT%H:%M:%S%.3fZ").to_string()
+}
+
+/// A time in a query: an instant, or a day in UTC, whose end counts where a period ends with it.
+///
+/// # Errors
+/// 400 that names the parameter.
+pub fn instant(name: &str, written: &str, is_end: bool) -> Result<Duration, Error> {
+    let of_day = |day: Date| {
+        let day = if is_end { day.checked_add(1.day()).unwrap_or(day) } else { day };
+        day.in_tz("UTC").map(|midnight| midnight.timestamp()).ok()
+    };
+    let timestamp = match (written.parse::<u64>(), written.len()) {
+        (Ok(seconds), 9..) => return Ok(Duration::from_secs(seconds)),
+        (_, 10) => written.parse::<Date>().ok().and_then(of_day),
+        _ => written.parse::<Timestamp>().ok(),
+    };
+    let since_epoch = timestamp.and_then(|timestamp| u64::try_from(timestamp.as_nanosecond()).ok());
+    since_epoch.map(Duration::from_nanos).ok_or_else(|| {
+        Error::of(
+            name,
+            format!(
+                "`{name}` is `{written}`, but must be a day such as `2026-11-30`, or an instant such as \
+                 `2026-11-30T12:00:00Z`"
+            ),
+        )
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_page_says_where_the_next_one_begins_and_the_last_one_does_not() {
+        let page = |from: u16, limit| Page::of(from..6, Limit(limit), u16::to_string);
+        assert_eq!((page(1, 3).data, page(1, 3).next), (vec![1, 2, 3], Some("3".to_owned())));
+        assert_eq!((page(4, 2).data, page(4, 2).next), (vec![4, 5], None));
+        assert_eq!((page(6, 2).data, page(6, 2).next), (vec![], None));
+    }
+
+    #[test]
+    fn times_are_written_with_milliseconds_and_read_as_days_or_instants() {
+        assert_eq!(time(Duration::from_millis(1_795_996_800_005)), "2026-11-30T00:00:00.005Z");
+        let read = |written, is_end| instant("since", written, is_end).unwrap().as_secs();
+        assert_eq!(read("2026-11-30", false), 1_795_996_800);
+        assert_eq!(read("2026-11-30", true), 1_796_083_200, "the last day is in it");
+        assert_eq!(read("2026-11-30T08:00:00+08:00", true), 1_795_996_800);
+        assert_eq!(read("1795996800", true), 1_795_996_800);
+        assert_eq!(instant("since", &time(Duration::from_millis(5)), false).unwrap(), Duration::from_millis(5));
+        for wrong in ["yesterday", "2026-13-01", "2026", "-5", "1969-01-01"] {
+            assert!(instant("since", wrong, false).is_err(), "{wrong}");
+        }
+    }
+}
