@@ -176,7 +176,7 @@ fn find(branch: &Branch, path: &str, key: &str, found: &mut Vec<String>) {
 }
 
 /// Whether a value has the outer form of this kind, for choosing one of several.
-fn fits(kind: Kind, node: &Node) -> bool {
+pub(crate) fn fits(kind: Kind, node: &Node) -> bool {
     match kind {
         Kind::Table | Kind::Map(_) => node.map().is_some(),
         Kind::List(_) => node.list().is_some(),

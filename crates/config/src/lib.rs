@@ -7,28 +7,35 @@
 //! 3. the same tree, held against the table of keys: unknown keys, wrong forms, missing values;
 //! 4. the [`Snapshot`], compiled and immutable, which is all that the gateway ever sees.
 //!
-//! [`load`] goes all the way and collects every problem on it. The table of keys also yields the JSON
+//! [`load`] goes all the way and collects every problem on it. [`Files`] stop behind the second form, so that objects of
+//! the admin API can be put to them ([`Files::with`]), today's and tomorrow's. The table of keys also yields the JSON
 //! Schema ([`schema`]) and the reference page ([`reference_markdown`]).
 
+mod added;
 mod address;
 mod caching;
 mod check;
 mod compile;
 mod destination;
+mod files;
 mod node;
+mod objects;
 mod problem;
 mod reference;
 mod scalar;
 mod schema;
 mod shape;
+mod shown;
 mod snapshot;
 mod sources;
 mod table;
 mod twin;
 mod units;
+mod unmask;
 mod variables;
 mod view;
 mod webhook;
+mod whole;
 mod written;
 mod yaml;
 
@@ -39,14 +46,18 @@ use std::path::PathBuf;
 
 use base::{KeyHasher, Secret};
 
+pub use added::{Added, ClientKey};
 pub use caching::{CacheBounds, CacheMode, CacheScope, Caching, MultiTurn, Semantic, Verify};
 pub use destination::Destination;
+pub use files::Files;
 pub use problem::{ConfigErrors, Place, Problem};
 pub use reference::reference_markdown;
 pub use schema::schema;
 pub use snapshot::*;
 pub use sources::Source;
+pub use unmask::unmask;
 pub use webhook::{Occasion, SigningKey, Webhook};
+pub use whole::Whole;
 pub use written::{Home, MASKED, Written, WrittenObject};
 
 /// Settings that beat the file: flags, and the environment where no flag was given.
@@ -89,6 +100,10 @@ pub struct Loaded {
     pub warnings: Vec<Problem>,
     /// Every file and folder to watch, certificates and the like included.
     pub files: Vec<PathBuf>,
+    /// The files as they were read, with what they name: a sound state of them.
+    pub sound: Files,
+    /// Everything that was written, secrets and all.
+    pub whole: Whole,
 }
 
 /// Loads a configuration; the environment overrides what [`Overrides`] says it does.
@@ -109,35 +124,7 @@ pub fn load_with(
     env: &dyn Fn(&str) -> Option<String>,
     keys: &KeyHasher,
 ) -> Result<Loaded, ConfigErrors> {
-    let mut written = sources::read(source).map_err(|problems| errors(problems, sources::files(source)))?;
-    let mut problems = Vec::new();
-    variables::fill(&mut written.root, "", env, &mut problems);
-    let tree = shape::Branch::root();
-    let found = check::check(&tree, &written.root);
-    problems.extend(found.problems);
-    let overrides = flags.or_env(env);
-    let mut compiler = compile::Compiler {
-        hasher: keys,
-        overrides: &overrides,
-        folders: &written.folders,
-        problems,
-        warnings: Vec::new(),
-        prices: compile::Prices::default(),
-        not_in_force: Vec::new(),
-        files: sources::files(source),
-    };
-    let mut snapshot = compile::compile(&mut compiler, &view::View::root(&tree, &written.root));
-    if !compiler.problems.is_empty() {
-        return Err(errors(compiler.problems, compiler.files));
-    }
-    let mut warnings = compiler.warnings;
-    for waiting in found.waiting {
-        let text = format!("accepted, but not in force in this version; it comes with {}", waiting.capability);
-        snapshot.not_in_force.push(waiting.path.clone());
-        warnings.push(Problem::new(&waiting.place, waiting.path, text));
-    }
-    sort(&mut warnings);
-    Ok(Loaded { snapshot, warnings, files: compiler.files })
+    Files::read(source, flags, env)?.with(Added::default(), keys)
 }
 
 /// The one line that `check` prints for a sound configuration.

@@ -57,6 +57,11 @@ impl Branch {
         self.key.map_or(Kind::Table, |key| key.kind)
     }
 
+    /// Whether the path of the address here is as good as a password.
+    pub fn hides_path(&self) -> bool {
+        self.key.is_some_and(|key| key.path == "webhooks[].url")
+    }
+
     /// The capability that brings this key into force, where this version does not honour it.
     pub fn waits_for(&self) -> Option<&'static str> {
         match self.key?.force {

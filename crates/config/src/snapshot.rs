@@ -59,10 +59,11 @@ impl Snapshot {
         self.by_model.get(&endpoint)?.get(model).and_then(|at| self.routes.get(*at))
     }
 
-    /// The client behind a key as presented.
+    /// The client behind a key as presented at this time, from the Unix epoch. The time is asked for only where the
+    /// key expires.
     #[must_use]
-    pub fn client(&self, presented: &[u8]) -> Option<&Arc<Client>> {
-        self.keys.find(presented).and_then(|at| self.clients.get(at))
+    pub fn client(&self, presented: &[u8], now: impl FnOnce() -> Duration) -> Option<&Arc<Client>> {
+        self.keys.find(presented, now).and_then(|at| self.clients.get(at))
     }
 
     /// True when some route answers this endpoint, whatever the model.
@@ -423,14 +424,25 @@ impl Client {
 #[derive(Debug)]
 pub struct KeyTable {
     pub(crate) hasher: KeyHasher,
-    pub(crate) by_id: HashMap<KeyId, usize>,
+    pub(crate) by_id: HashMap<KeyId, KeyOf>,
+}
+
+/// What a key opens.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct KeyOf {
+    /// The index of the client that owns it.
+    pub client: usize,
+    /// From when on it opens nothing any more, from the Unix epoch.
+    pub expires: Option<Duration>,
 }
 
 impl KeyTable {
     /// The index of the client that owns a presented key. The map is keyed by an HMAC under this
     /// process's own key and ids are compared in constant time, so timing betrays nothing.
     #[must_use]
-    pub fn find(&self, presented: &[u8]) -> Option<usize> {
-        self.by_id.get(&self.hasher.of_key(presented)).copied()
+    pub fn find(&self, presented: &[u8], now: impl FnOnce() -> Duration) -> Option<usize> {
+        let key = self.by_id.get(&self.hasher.of_key(presented))?;
+        let is_good = key.expires.is_none_or(|expires| now() < expires);
+        is_good.then_some(key.client)
     }
 }

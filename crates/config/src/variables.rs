@@ -7,24 +7,38 @@ use crate::problem::{Place, Problem};
 /// Bytes of one string at most once its variables are filled in.
 const LONGEST: usize = 64 << 10;
 
+/// What stands in the place of a variable, given what is written between `${` and `}`; or why nothing does.
+type Fill<'a> = &'a dyn Fn(&str) -> Result<String, String>;
+
 /// Fills in every variable below `node`; what cannot be filled in is a problem with its place.
 pub(crate) fn fill(node: &mut Node, path: &str, env: &dyn Fn(&str) -> Option<String>, problems: &mut Vec<Problem>) {
+    fill_by(node, path, &|inside| value(inside, env), problems);
+}
+
+/// The same where no variable is read: each is a problem with its place.
+pub(crate) fn refuse(node: &mut Node, path: &str, problems: &mut Vec<Problem>) {
+    let refusal = "holds a variable (`${…}`), and the gateway's environment is not read through the admin API; write \
+                   the value itself, or `$${` for a literal `${`";
+    fill_by(node, path, &|_| Err(refusal.to_owned()), problems);
+}
+
+fn fill_by(node: &mut Node, path: &str, by: Fill<'_>, problems: &mut Vec<Problem>) {
     let place = &node.place;
     match &mut node.value {
         Value::Scalar(scalar) => {
-            if let Err(text) = fill_scalar(scalar, env) {
+            if let Err(text) = fill_scalar(scalar, by) {
                 report(problems, place, path, text);
             }
         }
         Value::List(items) => {
             for (index, item) in items.iter_mut().enumerate() {
                 let path = item_path(path, item, index);
-                fill(item, &path, env, problems);
+                fill_by(item, &path, by, problems);
             }
         }
         Value::Map(entries) => {
             for (key, entry) in entries {
-                fill(&mut entry.node, &join(path, key), env, problems);
+                fill_by(&mut entry.node, &join(path, key), by, problems);
             }
         }
     }
@@ -37,7 +51,7 @@ fn report(problems: &mut Vec<Problem>, place: &Place, path: &str, text: String) 
     }
 }
 
-fn fill_scalar(scalar: &mut Scalar, env: &dyn Fn(&str) -> Option<String>) -> Result<(), String> {
+fn fill_scalar(scalar: &mut Scalar, by: Fill<'_>) -> Result<(), String> {
     if !scalar.text.contains("${") {
         return Ok(());
     }
@@ -55,7 +69,7 @@ fn fill_scalar(scalar: &mut Scalar, env: &dyn Fn(&str) -> Option<String>) -> Res
         let Some((inside, after)) = after.split_once('}') else {
             return Err("`${` has no `}`; write `$${` for a literal `${`".into());
         };
-        filled.push_str(&value(inside, env)?);
+        filled.push_str(&by(inside)?);
         if filled.len() > LONGEST {
             return Err("is longer than 64 KiB with its variables filled in".into());
         }

@@ -9,11 +9,12 @@ use serde_json::Value;
 /// What stands in the place of a secret.
 pub const MASKED: &str = "[secret]";
 
-/// A configuration as it was written, files and objects of the admin API together.
+/// A configuration as it was written, files and objects of the admin API together. Secrets, and whatever came out of a
+/// variable, are [`MASKED`]; so are user and password, the query and, of webhooks, the path of an address.
 #[derive(Clone, Debug, Default)]
 pub struct Written {
-    /// All of it, in the form of a file. Secrets, and whatever came out of a variable, are [`MASKED`].
-    pub config: Value,
+    /// Everything beside the objects, in the form of a file.
+    pub general: Value,
     /// Its providers, routes and clients, each by itself, by kind and in the order written.
     pub objects: Vec<WrittenObject>,
 }
@@ -23,6 +24,24 @@ impl Written {
     #[must_use]
     pub fn object(&self, kind: ObjectKind, name: &str) -> Option<&WrittenObject> {
         self.objects.iter().find(|object| object.kind == kind && &*object.name == name)
+    }
+
+    /// The objects of a kind, in the order written: those of files first.
+    pub fn of(&self, kind: ObjectKind) -> impl Iterator<Item = &WrittenObject> {
+        self.objects.iter().filter(move |object| object.kind == kind)
+    }
+
+    /// All of it, in the form of a file.
+    #[must_use]
+    pub fn config(&self) -> Value {
+        let mut config = self.general.as_object().cloned().unwrap_or_default();
+        for kind in ObjectKind::ALL {
+            let objects: Vec<Value> = self.of(kind).map(|object| object.shown.clone()).collect();
+            if !objects.is_empty() {
+                config.insert(kind.list().to_owned(), objects.into());
+            }
+        }
+        Value::Object(config)
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use base::{Code, Refusal};
+use base::{Clock, Code, Refusal};
 use config::{Client, Snapshot};
 use http::{HeaderMap, HeaderName, header};
 
@@ -22,7 +22,7 @@ pub fn caller<'a>(snapshot: &'a Snapshot, headers: &HeaderMap) -> Result<&'a Arc
             let key = if name == header::AUTHORIZATION { bearer(value) } else { Some(value.trim_ascii()) };
             let Some(key) = key.filter(|key| !key.is_empty()) else { continue };
             shown = true;
-            if let Some(client) = snapshot.client(key) {
+            if let Some(client) = snapshot.client(key, || Clock.wall()) {
                 return Ok(client);
             }
         }

@@ -1,17 +1,12 @@
 //! `context`: how much of a prompt goes out; and what is known of models' tokens.
 
-use std::sync::Arc;
-
+use dialect::Encoding;
 use dialect::chat::prompt::Retrieval;
-use dialect::{Encoding, Tokenizer};
 use rules::context::Terms;
 
 use super::Compiler;
 use crate::snapshot::{Context, Counting};
 use crate::view::View;
-
-/// Bytes of a `tokenizer.json` at most; the largest in use have 35 MB.
-const LONGEST_TOKENIZER: u64 = 64 << 20;
 
 /// The windows of models by their ids, with date and source.
 const WINDOWS: &str = include_str!("../../data/windows.txt");
@@ -86,14 +81,7 @@ pub(super) fn tokenizer(compiler: &mut Compiler<'_>, view: &View<'_>, model: &st
         compiler.report(view, format!("{shown} is no encoding; write `o200k_base`, `cl100k_base` or a file"));
         return None;
     }
-    let json = compiler.file_of(view, LONGEST_TOKENIZER)?;
-    match Tokenizer::from_json(&json) {
-        Ok(tokenizer) => Some(Counting::File(Arc::new(tokenizer))),
-        Err(why) => {
-            compiler.report(view, format!("the file is no tokenizer that can be used here: it {why}"));
-            None
-        }
-    }
+    compiler.tokenizer(view).map(Counting::File)
 }
 
 #[cfg(test)]

@@ -134,13 +134,14 @@ fn tls(compiler: &mut Compiler<'_>, view: &View<'_>) -> Option<TlsPem> {
         is_chain
     });
     let key = key.and_then(|pem| {
-        let text = String::from_utf8(pem).ok().filter(|text| PrivateKeyDer::from_pem_slice(text.as_bytes()).is_ok());
+        let is_key = |text: &&str| PrivateKeyDer::from_pem_slice(text.as_bytes()).is_ok();
+        let text = std::str::from_utf8(&pem).ok().filter(is_key).map(Secret::new);
         if text.is_none() {
             compiler.report(&key_view, "the file holds no PEM private key (`-----BEGIN PRIVATE KEY-----`)");
         }
         text
     });
-    Some(TlsPem { cert: cert?, key: Secret::new(key?) })
+    Some(TlsPem { cert: cert?.to_vec(), key: key? })
 }
 
 /// True for PEM text with at least one certificate and none that is damaged.

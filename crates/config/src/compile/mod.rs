@@ -23,10 +23,12 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use base::{KeyHasher, KeyId};
+use dialect::Tokenizer;
 
 pub(crate) use prices::Prices;
 
 use crate::Overrides;
+use crate::added::ClientKey;
 use crate::check::MOST_PROBLEMS;
 use crate::node::Style;
 use crate::problem::{Place, Problem, clean_path};
@@ -36,11 +38,15 @@ use crate::view::View;
 
 /// Bytes of one named file (certificates, prices) at most.
 const LONGEST_NAMED_FILE: u64 = 4 << 20;
+/// Bytes of a `tokenizer.json` at most; the largest in use have 35 MB.
+const LONGEST_TOKENIZER: u64 = 64 << 20;
 
 /// What compiling needs besides the tree, and what it finds.
 pub(crate) struct Compiler<'a> {
     pub hasher: &'a KeyHasher,
     pub overrides: &'a Overrides,
+    /// Keys of clients, beside those that are written.
+    pub keys: &'a [ClientKey],
     /// Folders that files' own paths are relative to.
     pub folders: &'a HashMap<Arc<str>, PathBuf>,
     pub problems: Vec<Problem>,
@@ -51,6 +57,17 @@ pub(crate) struct Compiler<'a> {
     pub not_in_force: Vec<String>,
     /// Files that were named and read.
     pub files: Vec<PathBuf>,
+    /// What is known of named files, and is not read again.
+    pub known: &'a Named,
+    /// What was read of them this time, or known.
+    pub named: Named,
+}
+
+/// What was read of the files that keys name, such as certificates.
+#[derive(Clone, Default)]
+pub(crate) struct Named {
+    bytes: HashMap<PathBuf, Arc<[u8]>>,
+    tokenizers: HashMap<PathBuf, Arc<Tokenizer>>,
 }
 
 impl Compiler<'_> {
@@ -66,22 +83,57 @@ impl Compiler<'_> {
     }
 
     /// The file that a key names, read.
-    fn file(&mut self, view: &View<'_>) -> Option<Vec<u8>> {
-        self.file_of(view, LONGEST_NAMED_FILE)
+    fn file(&mut self, view: &View<'_>) -> Option<Arc<[u8]>> {
+        let path = self.named_path(view)?;
+        let bytes = match self.named.bytes.get(&path).or_else(|| self.known.bytes.get(&path)) {
+            Some(bytes) => bytes.clone(),
+            None => self.read_at(&path, view, LONGEST_NAMED_FILE)?.into(),
+        };
+        self.named.bytes.insert(path, bytes.clone());
+        Some(bytes)
     }
 
-    /// The same for a file of at most so many bytes.
-    fn file_of(&mut self, view: &View<'_>, most: u64) -> Option<Vec<u8>> {
-        let folder = self.folders.get(&view.place().file).map_or(Path::new(""), PathBuf::as_path);
-        let path = folder.join(view.text()?);
-        let read = read_capped(&path, most);
+    /// The tokenizer in the file that a key names.
+    fn tokenizer(&mut self, view: &View<'_>) -> Option<Arc<Tokenizer>> {
+        let path = self.named_path(view)?;
+        let tokenizer = match self.named.tokenizers.get(&path).or_else(|| self.known.tokenizers.get(&path)) {
+            Some(tokenizer) => tokenizer.clone(),
+            None => match Tokenizer::from_json(&self.read_at(&path, view, LONGEST_TOKENIZER)?) {
+                Ok(tokenizer) => Arc::new(tokenizer),
+                Err(why) => {
+                    self.report(view, format!("the file is no tokenizer that can be used here: it {why}"));
+                    return None;
+                }
+            },
+        };
+        self.named.tokenizers.insert(path, tokenizer.clone());
+        Some(tokenizer)
+    }
+
+    /// The path that a key names, where it may.
+    fn named_path(&mut self, view: &View<'_>) -> Option<PathBuf> {
+        let written = Path::new(view.text()?);
+        let path = match self.folders.get(&view.place().file) {
+            Some(folder) => folder.join(written),
+            None if written.is_absolute() => written.to_owned(),
+            None => {
+                self.report(view, "must begin with `/`: what comes through the admin API stands in no folder");
+                return None;
+            }
+        };
+        if !self.files.contains(&path) {
+            self.files.push(path.clone());
+        }
+        Some(path)
+    }
+
+    fn read_at(&mut self, path: &Path, view: &View<'_>, most: u64) -> Option<Vec<u8>> {
+        let read = read_capped(path, most);
         if let Err(error) = &read {
             let is_shown = view.scalar().is_some_and(|scalar| scalar.style != Style::Variable);
-            let name =
-                if is_shown { format!("the file `{}`", clean_path(&path)) } else { "the variable's file".into() };
+            let name = if is_shown { format!("the file `{}`", clean_path(path)) } else { "the variable's file".into() };
             self.report(view, format!("{name} {error}"));
         }
-        self.files.push(path);
         read.ok()
     }
 

@@ -118,8 +118,8 @@ fn vendor(host: &str) -> Option<&'static str> {
 pub(super) fn lists(compiler: &mut Compiler<'_>, view: &View<'_>) -> Prices {
     let mut lists = Vec::new();
     if let Some(bytes) = view.is_written().then(|| compiler.file(view)).flatten() {
-        match String::from_utf8(bytes) {
-            Ok(text) => lists.extend(list(&text, view.text().unwrap_or("prices"), &mut compiler.problems)),
+        match std::str::from_utf8(&bytes) {
+            Ok(text) => lists.extend(list(text, view.text().unwrap_or("prices"), &mut compiler.problems)),
             Err(_) => compiler.report(view, "the file is no text in UTF-8"),
         }
     }

@@ -248,7 +248,7 @@ pub(super) fn basic(user: &str) -> Option<HeaderValue> {
 pub(super) fn ca(compiler: &mut Compiler<'_>, view: &View<'_>) -> Option<Arc<[u8]>> {
     let pem = compiler.file(view)?;
     if has_certificates(&pem) {
-        return Some(pem.into());
+        return Some(pem);
     }
     compiler.report(view, "the file holds no PEM certificate (`-----BEGIN CERTIFICATE-----`)");
     None

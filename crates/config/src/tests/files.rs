@@ -20,7 +20,7 @@ impl Folder {
         &self.0
     }
 
-    fn write(&self, name: &str, text: &str) -> PathBuf {
+    pub fn write(&self, name: &str, text: &str) -> PathBuf {
         let path = self.0.join(name);
         std::fs::create_dir_all(path.parent().unwrap()).unwrap();
         std::fs::write(&path, text).unwrap();
@@ -44,7 +44,7 @@ impl Drop for Folder {
     }
 }
 
-fn certificate() -> (String, String) {
+pub(super) fn certificate() -> (String, String) {
     let made = rcgen::generate_simple_self_signed(vec!["localhost".to_owned()]).unwrap();
     (made.cert.pem(), made.signing_key.serialize_pem())
 }

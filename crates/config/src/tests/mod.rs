@@ -5,6 +5,7 @@ mod faults;
 mod files;
 mod hostile;
 mod limits;
+mod objects;
 mod pages;
 mod quota;
 mod resilience;

@@ -1,0 +1,129 @@
+//! Objects of the admin API, put to what was written in files.
+
+use std::borrow::Cow;
+use std::sync::Arc;
+use std::time::Duration;
+
+use base::{Object, ObjectKind};
+
+use crate::node::{Entry, Map, Node, Scalar, Style, Value};
+use crate::problem::{Place, Problem, clean};
+use crate::{variables, yaml};
+
+/// Which providers, routes and clients of a tree come from where.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Homes([OfKind; ObjectKind::ALL.len()]);
+
+/// The items of one list.
+#[derive(Clone, Debug, Default)]
+struct OfKind {
+    /// So many of them, the first ones, stand in files.
+    in_files: usize,
+    /// Revision and time of the last change of each of the others.
+    added: Vec<(u64, Duration)>,
+}
+
+impl Homes {
+    /// Revision and time of the last change of an item that came through the admin API.
+    pub fn of(&self, kind: ObjectKind, index: usize) -> Option<(u64, Duration)> {
+        let OfKind { in_files, added } = &self.0[kind as usize];
+        added.get(index.checked_sub(*in_files)?).copied()
+    }
+}
+
+/// Puts objects behind those of the files. Whatever keeps one from being put is a problem.
+pub(crate) fn put(root: &mut Node, objects: &[Object], problems: &mut Vec<Problem>) -> Homes {
+    let mut homes = Homes::default();
+    // The check says what is wrong with a tree that is none.
+    let Value::Map(entries) = &mut root.value else { return homes };
+    for kind in ObjectKind::ALL {
+        let of_kind = &mut homes.0[kind as usize];
+        let mut objects = objects.iter().filter(|object| object.kind == kind).peekable();
+        if objects.peek().is_none() && !entries.contains_key(kind.list()) {
+            continue;
+        }
+        let place = Place::whole(ADMIN_API);
+        let empty = || Entry { node: Node { value: Value::List(Vec::new()), place: place.clone() }, place };
+        let Value::List(items) = &mut entries.entry(kind.list().to_owned()).or_insert_with(empty).node.value else {
+            continue;
+        };
+        of_kind.in_files = items.len();
+        for object in objects {
+            match read(object) {
+                Ok(node) => {
+                    items.push(node);
+                    of_kind.added.push((object.revision, object.changed));
+                }
+                Err(found) => problems.extend(found),
+            }
+        }
+    }
+    homes
+}
+
+/// What messages call where objects of the admin API stand.
+const ADMIN_API: &str = "admin API";
+
+/// What an object says, as a tree whose places are those of its own text.
+///
+/// # Errors
+/// What is no JSON or YAML, another name than the object's, and variables.
+pub(crate) fn read(object: &Object) -> Result<Node, Vec<Problem>> {
+    let Object { kind, name, .. } = object;
+    let file: Arc<str> = format!("{ADMIN_API}: {}/{}", kind.list(), clean(name)).into();
+    let mut node = yaml::parse(&without_surrogates(object.written.expose()), &file)?;
+    let place = node.place.clone();
+    let path = format!("{}[{}]", kind.list(), clean(name));
+    let problem = |place: &Place, path: String, text: String| vec![Problem::new(place, path, text)];
+    let form = node.form();
+    let Value::Map(entries) = &mut node.value else {
+        let text = format!("is {form}, but must be a mapping of a {}'s keys", kind.word());
+        return Err(problem(&place, path, text));
+    };
+    match entries.get("name").map(|entry| &entry.node) {
+        None => name_it(entries, name, &place),
+        Some(written) if written.scalar().and_then(Scalar::as_text) == Some(name) => {}
+        Some(written) => {
+            let text = format!("is not the name of this {}, which is `{}`", kind.word(), clean(name));
+            return Err(problem(&written.place, format!("{path}.name"), text));
+        }
+    }
+    let mut problems = Vec::new();
+    variables::refuse(&mut node, &path, &mut problems);
+    if problems.is_empty() { Ok(node) } else { Err(problems) }
+}
+
+/// The name may be left out: whoever puts an object says it beside it.
+fn name_it(entries: &mut Map, name: &str, place: &Place) {
+    let value = Value::Scalar(Scalar { text: name.to_owned(), style: Style::Quoted });
+    let node = Node { value, place: place.clone() };
+    entries.insert_before(0, "name".to_owned(), Entry { place: place.clone(), node });
+}
+
+/// JSON says letters beyond U+FFFF with two escapes, which YAML does not know: they become the letters themselves.
+fn without_surrogates(json: &str) -> Cow<'_, str> {
+    if !json.contains("\\ud") && !json.contains("\\uD") {
+        return Cow::Borrowed(json);
+    }
+    let unit = |text: &str| u16::from_str_radix(text.strip_prefix("\\u")?.get(..4)?, 16).ok();
+    let mut said = String::with_capacity(json.len());
+    let mut rest = json;
+    while let Some(at) = rest.find('\\') {
+        let (before, escape) = rest.split_at(at);
+        said.push_str(before);
+        let units = [unit(escape), escape.get(6..).and_then(unit)];
+        let letter = units.iter().flatten().copied().filter(|_| units.iter().all(Option::is_some));
+        let (taken, after) = match char::decode_utf16(letter).next() {
+            Some(Ok(letter)) if letter > '\u{ffff}' => {
+                said.push(letter);
+                ("", escape.get(12..))
+            }
+            // Together with what it escapes, which may be another backslash.
+            _ => escape.split_at_checked(2).map_or((escape, None), |(escape, rest)| (escape, Some(rest))),
+        };
+        said.push_str(taken);
+        rest = after.unwrap_or_default();
+    }
+    said.push_str(rest);
+    Cow::Owned(said)
+}

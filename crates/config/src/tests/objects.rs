@@ -1,0 +1,210 @@
+//! Objects of the admin API beside files.
+
+use std::time::Duration;
+
+use base::{Object, ObjectKind, Secret};
+
+use super::{files::Folder, hasher};
+use crate::{Added, ClientKey, ConfigErrors, Files, Home, Loaded, Overrides, Source, unmask};
+
+/// A provider, a route over it and a client for both.
+const FILE: &str = "
+providers:
+  - { name: cloud, base_url: http://cloud/v1, api_key: sk-cloud-file }
+routes:
+  - { name: chat, upstreams: [{ provider: cloud, model: m }] }
+clients:
+  - { name: app, keys: [sk-app], routes: ['*'] }
+";
+
+fn files(text: &str) -> Files {
+    let source = Source::Text { name: "gateway.yaml".into(), text: text.into() };
+    Files::read(&source, Overrides::default(), &|_| None).unwrap()
+}
+
+fn object(kind: ObjectKind, name: &str, written: &str) -> Object {
+    Object { kind, name: name.into(), written: Secret::new(written), revision: 3, changed: Duration::from_secs(7) }
+}
+
+fn with(text: &str, objects: &[Object]) -> Result<Loaded, ConfigErrors> {
+    files(text).with(Added { objects, keys: &[] }, &hasher())
+}
+
+#[track_caller]
+fn assert_problems(objects: &[Object], expected: &str) {
+    assert_eq!(with(FILE, objects).unwrap_err().to_string(), expected);
+}
+
+/// The short form, as it is posted.
+const SHORT: &str = r#"{"name": "rag-embedding", "match": {"path": "/v1/embeddings", "model": "rag-embedding"}, "upstream": {"url": "http://embedding-service:8000/v1/embeddings", "timeout": 3000}, "limit": {"qps": 100, "burst": 20}}"#;
+
+#[test]
+fn a_posted_short_form_is_a_route_as_it_stands() {
+    let loaded = with(FILE, &[object(ObjectKind::Route, "rag-embedding", SHORT)]).unwrap();
+    let route = loaded.snapshot.route(base::Endpoint::Embeddings, "rag-embedding").unwrap();
+    assert_eq!(route.timeout.attempt, Duration::from_secs(3));
+    assert_eq!(&*route.upstreams[0].provider.origin.host, "embedding-service");
+    assert!(loaded.snapshot.clients[0].may_use(route));
+    let written = loaded.whole.written();
+    let shown = written.object(ObjectKind::Route, "rag-embedding").unwrap();
+    assert_eq!(shown.shown, serde_json::from_str::<serde_json::Value>(SHORT).unwrap());
+    assert_eq!(shown.home, Home::Admin { revision: 3, changed: Duration::from_secs(7) });
+    assert_eq!(written.object(ObjectKind::Route, "chat").unwrap().home, Home::File("gateway.yaml:5:5".into()));
+}
+
+#[test]
+fn objects_name_each_other_and_what_stands_in_files() {
+    let objects = [
+        object(ObjectKind::Route, "more", r#"{"upstreams": [{"provider": "local"}, {"provider": "cloud"}]}"#),
+        object(ObjectKind::Client, "team", r#"{"name": "team", "keys": ["sk-team"], "routes": ["more"]}"#),
+        object(ObjectKind::Provider, "local", r#"{"name": "local", "base_url": "http://local/v1"}"#),
+    ];
+    let snapshot = with(FILE, &objects).unwrap().snapshot;
+    assert_eq!(snapshot.route(base::Endpoint::Chat, "more").unwrap().upstreams.len(), 2);
+    assert_eq!(&*snapshot.client(b"sk-team", Duration::default).unwrap().name, "team");
+}
+
+#[test]
+fn a_configuration_may_be_made_of_objects_alone() {
+    let objects = [
+        object(ObjectKind::Route, "more", r#"{"upstreams": [{"provider": "local"}]}"#),
+        object(ObjectKind::Provider, "local", r#"{"base_url": "http://local/v1"}"#),
+    ];
+    let snapshot = with("environment: test", &objects).unwrap().snapshot;
+    assert_eq!((snapshot.providers.len(), snapshot.routes.len()), (1, 1));
+}
+
+#[test]
+fn one_name_in_file_and_admin_api_is_a_problem_that_names_both() {
+    assert_problems(
+        &[object(ObjectKind::Client, "app", r#"{"name": "app"}"#)],
+        "admin API: clients/app:1:10: clients[app].name: another client of this name is written at gateway.yaml:7:13; names must differ",
+    );
+    assert_problems(
+        &[object(ObjectKind::Provider, "cloud", r#"{"base_url": "http://elsewhere/v1"}"#)],
+        "admin API: providers/cloud:1:1: providers[cloud].name: another provider of this name is written at gateway.yaml:3:13; names must differ",
+    );
+}
+
+#[test]
+fn every_problem_has_its_place_in_the_objects_own_text() {
+    assert_problems(
+        &[
+            object(ObjectKind::Route, "a", "{\"name\": \"a\",\n  \"upstreams\": [{\"provider\": \"clout\"}], \"tmeout\": 3}"),
+            object(ObjectKind::Route, "b", "[1, 2"),
+            object(ObjectKind::Route, "c", "[]"),
+            object(ObjectKind::Route, "d", r#"{"name": "e", "upstreams": []}"#),
+        ],
+        "admin API: routes/a:2:30: routes[a].upstreams[0].provider: `clout` is none of the providers; did you mean `cloud`?
+admin API: routes/a:2:41: routes[a].tmeout: unknown key; did you mean `timeout`?
+admin API: routes/b:2:1: this is not YAML (while parsing a flow sequence, expected ',' or ']'); look for a bracket that is not closed; inside `{ }` and `[ ]`, text with `${VAR}` or any of `, : # { } [ ]` must be in quotes
+admin API: routes/c:1:1: routes[c]: is a list, but must be a mapping of a route's keys
+admin API: routes/d:1:10: routes[d].name: is not the name of this route, which is `d`",
+    );
+}
+
+#[test]
+fn variables_are_not_read_through_the_api() {
+    assert_problems(
+        &[object(ObjectKind::Provider, "p", r#"{"base_url": "http://p/v1", "api_keys": ["${HOME}"]}"#)],
+        "admin API: providers/p:1:42: providers[p].api_keys[0]: holds a variable (`${…}`), and the gateway's environment is not read through the admin API; write the value itself, or `$${` for a literal `${`",
+    );
+    let literal = object(ObjectKind::Route, "r", r#"{"upstreams": [{"provider": "cloud", "model": "a$${b"}]}"#);
+    let loaded = with(FILE, &[literal]).unwrap();
+    let route = loaded.snapshot.route(base::Endpoint::Chat, "r").unwrap();
+    assert_eq!(route.upstreams[0].model.as_deref(), Some("a${b"));
+    let written = loaded.whole.written();
+    assert_eq!(written.object(ObjectKind::Route, "r").unwrap().shown["upstreams"][0]["model"], "a$${b");
+}
+
+#[test]
+fn json_of_any_spelling_is_read() {
+    let spelled =
+        "{\"name\": \"\\u4e2d\\ud83d\\ude00\\/\",\n\t\"upstreams\":[{\"provider\":\"cloud\",\"weight\":1e2}]}";
+    let name = "中😀/";
+    let problems = with(FILE, &[object(ObjectKind::Route, name, spelled)]).unwrap_err().to_string();
+    assert!(problems.contains("`1e2` is not a whole number"), "{problems}");
+    let sound = spelled.replace("1e2", "2");
+    assert!(with(FILE, &[object(ObjectKind::Route, name, &sound)]).is_ok());
+}
+
+#[test]
+fn a_sound_state_of_files_outlives_them() {
+    let folder = Folder::new("outlives");
+    let (pem, _) = super::files::certificate();
+    folder.write("ca.pem", &pem);
+    folder.write("gateway.yaml", "providers: [{ name: a, base_url: https://a/v1, ca: ca.pem }]");
+    let read = Files::read(&Source::Path(folder.path().into()), Overrides::default(), &|_| None).unwrap();
+    let sound = read.with(Added::default(), &hasher()).unwrap().sound;
+    std::fs::remove_file(folder.path().join("ca.pem")).unwrap();
+    folder.write("gateway.yaml", "providers: [");
+    let route = object(ObjectKind::Route, "r", r#"{"upstreams": [{"provider": "a"}]}"#);
+    let loaded = sound.with(Added { objects: std::slice::from_ref(&route), keys: &[] }, &hasher()).unwrap();
+    assert_eq!((loaded.snapshot.routes.len(), loaded.snapshot.providers[0].ca.is_some()), (1, true));
+    assert!(loaded.files.contains(&folder.path().join("ca.pem")), "it is watched all the same");
+}
+
+#[test]
+fn an_object_names_files_by_their_whole_path() {
+    assert_problems(
+        &[object(ObjectKind::Provider, "p", r#"{"base_url": "https://p/v1", "ca": "ca.pem"}"#)],
+        "admin API: providers/p:1:36: providers[p].ca: must begin with `/`: what comes through the admin API stands in no folder",
+    );
+}
+
+#[test]
+fn issued_keys_open_their_client_until_they_expire() {
+    let key = |client: &str, key: &[u8], expires| ClientKey {
+        client: client.into(),
+        sha256: sha2::Digest::finalize(sha2::Digest::chain_update(<sha2::Sha256 as sha2::Digest>::new(), key)).into(),
+        expires,
+    };
+    let ten = Some(Duration::from_secs(10));
+    let keys = [key("app", b"one", None), key("app", b"two", ten), key("gone", b"three", None)];
+    let snapshot = files(FILE).with(Added { objects: &[], keys: &keys }, &hasher()).unwrap().snapshot;
+    let opens = |key: &[u8], now| snapshot.client(key, || Duration::from_secs(now)).is_some();
+    assert!(opens(b"one", 1) && opens(b"one", 100) && opens(b"sk-app", 100));
+    assert!(opens(b"two", 9) && !opens(b"two", 10));
+    assert!(!opens(b"three", 1));
+}
+
+const PROVIDER: &str = r#"{"name":"p","base_url":"http://p/v1","api_keys":["sk-one","sk-two"],"headers":{"x-key":"hdr"},"proxy":"http://u:pw@proxy:3128"}"#;
+
+fn unmasked(before: Option<&str>, written: &str) -> Result<String, String> {
+    let of = |text: &str| object(ObjectKind::Provider, "p", text);
+    unmask(&of(written), before.map(of).as_ref()).map(|secret| secret.expose().to_owned()).map_err(|problems| {
+        problems.iter().map(|problem| format!("{}: {}", problem.path, problem.text)).collect::<Vec<_>>().join("\n")
+    })
+}
+
+#[test]
+fn what_is_put_as_it_was_shown_is_what_it_was() {
+    let loaded = with(FILE, &[object(ObjectKind::Provider, "p", PROVIDER)]).unwrap();
+    let shown = loaded.whole.written().object(ObjectKind::Provider, "p").unwrap().shown.to_string();
+    assert!(!shown.contains("sk-") && !shown.contains("pw") && !shown.contains("hdr"), "{shown}");
+    assert_eq!(unmasked(Some(PROVIDER), &shown).unwrap(), PROVIDER);
+}
+
+#[test]
+fn a_mask_stands_for_the_secret_of_its_place() {
+    let put = r#"{"name":"p","base_url":"http://p/v2","api_keys":["[secret]","sk-new","sk-more"],"proxy":"http://[secret]@other:3128"}"#;
+    assert_eq!(
+        unmasked(Some(PROVIDER), put).unwrap(),
+        r#"{"name":"p","base_url":"http://p/v2","api_keys":["sk-one","sk-new","sk-more"],"proxy":"http://u:pw@other:3128"}"#
+    );
+    assert_eq!(unmasked(None, PROVIDER).unwrap(), PROVIDER);
+}
+
+#[test]
+fn a_mask_without_a_secret_is_a_problem() {
+    let none = "`[secret]` stands for a secret that stood here before, and none did; write it out";
+    for (before, put, path) in [
+        (None, r#"{"api_key":"[secret]"}"#, "providers[p].api_key"),
+        (Some(PROVIDER), r#"{"api_key":"[secret]"}"#, "providers[p].api_key"),
+        (Some(PROVIDER), r#"{"api_keys":["[secret]"]}"#, "providers[p].api_keys[0]"),
+        (Some(PROVIDER), r#"{"headers":{"x-other":"[secret]"}}"#, "providers[p].headers.x-other"),
+        (Some(PROVIDER), r#"{"base_url":"http://p/v1?[secret]"}"#, "providers[p].base_url"),
+    ] {
+        assert_eq!(unmasked(before, put), Err(format!("{path}: {none}")), "{put}");
+    }
+}
