@@ -44,6 +44,10 @@ impl Usage {
 /// character, one and a half for any other, which errs high for Chinese, Japanese and Korean too.
 #[must_use]
 pub fn estimate(text: &[u8]) -> u64 {
+    // Most texts are, and that is found out many bytes at a time.
+    if text.is_ascii() {
+        return (text.len() as u64).div_ceil(3);
+    }
     let ascii = text.iter().filter(|byte| byte.is_ascii()).count() as u64;
     // Every other character has one leading byte.
     let others = text.iter().filter(|byte| **byte >= 0xc0).count() as u64;

@@ -224,6 +224,11 @@ pub fn millis(duration: Duration) -> HeaderValue {
     HeaderValue::from_bytes(&text).unwrap_or(HeaderValue::from_static("0"))
 }
 
+/// A number, in one piece of memory of its own size: `HeaderValue::from` takes two.
+fn number(number: u64) -> HeaderValue {
+    HeaderValue::from_bytes(itoa::Buffer::new().format(number).as_bytes()).unwrap_or(HeaderValue::from_static("0"))
+}
+
 /// A count; one without the trouble of making it is nearly always meant.
 #[must_use]
 pub fn count(count: usize) -> HeaderValue {
@@ -236,20 +241,24 @@ pub fn allowance(headers: &mut HeaderMap, allowance: &Allowance) {
     for (names, left) in [(REQUESTS_LEFT, allowance.requests), (TOKENS_LEFT, allowance.tokens)] {
         let Some(left) = left else { continue };
         let [limit, remaining, reset] = names;
-        headers.insert(limit, HeaderValue::from(left.limit));
-        headers.insert(remaining, HeaderValue::from(left.remaining));
-        headers.insert(reset, HeaderValue::try_from(clock(left.reset)).unwrap_or(HeaderValue::from_static("0s")));
+        headers.insert(limit, number(left.limit));
+        headers.insert(remaining, number(left.remaining));
+        headers.insert(reset, clock(left.reset));
     }
 }
 
 /// A length of time in whole seconds, rounded up, as OpenAI's rate-limit headers write it: `1s`, `6m0s`.
-fn clock(time: Duration) -> String {
+fn clock(time: Duration) -> HeaderValue {
     let seconds = time.as_secs() + u64::from(time.subsec_nanos() > 0);
-    match (seconds / 3600, seconds / 60 % 60, seconds % 60) {
+    let text = match (seconds / 3600, seconds / 60 % 60, seconds % 60) {
+        // What a rate is told with nearly always: nothing is written for it.
+        (0, 0, 0) => return HeaderValue::from_static("0s"),
+        (0, 0, 1) => return HeaderValue::from_static("1s"),
         (0, 0, seconds) => format!("{seconds}s"),
         (0, minutes, seconds) => format!("{minutes}m{seconds}s"),
         (hours, minutes, seconds) => format!("{hours}h{minutes}m{seconds}s"),
-    }
+    };
+    HeaderValue::try_from(text).unwrap_or(HeaderValue::from_static("0s"))
 }
 
 #[cfg(test)]
