@@ -230,6 +230,8 @@ pub struct Attempt {
     pub took: Duration,
     /// It was made by another request, for this one too; counted there.
     pub is_anothers: bool,
+    /// A drill has harmed it: an operator injects faults into the upstream.
+    pub is_drill: bool,
 }
 
 /// What one upstream used for a request.

@@ -102,6 +102,8 @@ pub struct General {
     pub tls: Option<TlsPem>,
     /// `limit`: of the whole gateway.
     pub limit: Limit,
+    /// `drills`: operators may inject faults.
+    pub drills: bool,
 }
 
 /// A certificate chain and its key as read from their files.

@@ -13,10 +13,30 @@ use rules::split::{Branch, Case};
 use serde_json::{Value, json};
 use state::Scope;
 
+use crate::live::Live;
 use crate::shape::context;
 use crate::shape::params::{self, Change};
 use crate::vocabularies::Vocabularies;
 use crate::{recall, understand};
+
+/// The endpoint of a path on the data port, or the one whose fields the body has.
+///
+/// # Errors
+/// A sentence when there is no such path, or the body does not tell.
+pub fn endpoint(path: Option<&str>, body: &[u8]) -> Result<Endpoint, String> {
+    if let Some(path) = path {
+        return Endpoint::of_path(path).ok_or_else(|| format!("`{path}` is no path on the data port"));
+    }
+    let fields: Value = serde_json::from_slice(body).unwrap_or(Value::Null);
+    let has = |name: &str| fields.get(name).is_some();
+    match () {
+        () if has("messages") => Ok(Endpoint::Chat),
+        () if has("documents") || has("texts") => Ok(Endpoint::Rerank),
+        () if has("prompt") => Ok(Endpoint::Completions),
+        () if has("input") => Ok(Endpoint::Embeddings),
+        () => Err("the body does not tell its endpoint; name its path, such as /v1/chat/completions".to_owned()),
+    }
+}
 
 /// The story, as far as it is told without an upstream.
 ///
@@ -24,6 +44,23 @@ use crate::{recall, understand};
 /// A sentence when there is no such client. A request that would be refused is no error: the
 /// refusal is part of the story.
 pub fn explain(snapshot: &Snapshot, client: &str, endpoint: Endpoint, body: Bytes) -> Result<Value, String> {
+    story(snapshot, &Vocabularies::default(), client, (endpoint, body))
+}
+
+/// The same under the configuration in force. It counts the prompt, and may load a vocabulary: not for workers.
+///
+/// # Errors
+/// As of [`explain`].
+pub fn explain_live(live: &Live, client: &str, endpoint: Endpoint, body: Bytes) -> Result<Value, String> {
+    story(&live.running().snapshot, &live.vocabularies, client, (endpoint, body))
+}
+
+fn story(
+    snapshot: &Snapshot,
+    vocabularies: &Vocabularies,
+    client: &str,
+    (endpoint, body): (Endpoint, Bytes),
+) -> Result<Value, String> {
     let Some(client) = snapshot.clients.iter().find(|known| &*known.name == client) else {
         let known: Vec<&str> = snapshot.clients.iter().map(|client| &*client.name).collect();
         return Err(format!("no client `{client}` in this configuration; it has: {}", known.join(", ")));
@@ -36,7 +73,7 @@ pub fn explain(snapshot: &Snapshot, client: &str, endpoint: Endpoint, body: Byte
         let policies = (&route.params, &client.params);
         let ask = params::apply(ask, policies, &mut |change| changes.push(told_change(&change)))?;
         let job = context::Job::unlearned(ask, route);
-        Ok((route.clone(), context::work(job, &Vocabularies::default())?))
+        Ok((route.clone(), context::work(job, vocabularies)?))
     });
     match told {
         Err(refusal) => {
@@ -48,50 +85,60 @@ pub fn explain(snapshot: &Snapshot, client: &str, endpoint: Endpoint, body: Byte
             });
         }
         Ok((route, done)) => {
-            let ask = &done.ask;
-            let deadline = client.deadline.map_or(route.deadline, |own| own.min(route.deadline));
-            story["route"] = json!(&*route.name);
-            story["model"] = json!(ask.model);
-            story["stream"] = json!(ask.stream);
             story["body_bytes"] = json!(size);
-            story["tag"] = json!(ask.tag);
-            story["query"] = json!(ask.query);
             story["params"] = json!(changes);
-            story["prompt_tokens_guess"] = json!(ask.prompt_estimate());
-            if let Some(terms) = route.context.as_ref().and_then(|context| context.terms) {
-                story["context"] = budget(terms, &done);
-            }
-            story["priority"] = json!(client.class.as_str());
-            story["limits"] = limits(snapshot, client, &route);
-            story["deadline_ms"] = json!(millis(deadline));
-            story["attempt_ms"] = json!(millis(route.timeout.attempt));
-            story["strategy"] = json!(route.strategy.as_str());
-            story["on_failure"] = json!(client.on_failure.unwrap_or(route.on_failure).as_str());
-            if !route.split.is_empty() {
-                story["split"] = route.split.iter().map(|branch| fork(&route, branch, client, ask)).collect();
-            }
-            if let Some(terms) = &client.quota {
-                story["quota"] = quota(terms, ask);
-            }
-            story["cache"] = cache(snapshot, client, &route, ask);
-            if let Some(mirror) = &route.mirror {
-                story["mirror"] = json!({ "to": label(&route, mirror.to), "percent": mirror.share.percent });
-            }
-            story["waits_ms"] = json!({
-                "server_error": route.retry.server_error.iter().map(|wait| millis(*wait)).collect::<Vec<_>>(),
-                "throttled": route.retry.throttled.iter().map(|wait| millis(*wait)).collect::<Vec<_>>(),
-            });
-            let fits = route.upstreams.iter().enumerate().filter(|(at, _)| !done.too_small.contains(at));
-            story["upstreams"] = fits.map(|(_, upstream)| shown(upstream, endpoint)).collect();
-            if !done.too_small.is_empty() {
-                story["too_small"] = done.too_small.iter().map(|at| json!(label(&route, *at))).collect();
-            }
+            tell(&mut story, (snapshot, client, &route), endpoint, &done);
         }
     }
     if !snapshot.not_in_force.is_empty() {
         story["not_in_force"] = json!(snapshot.not_in_force);
     }
     Ok(story)
+}
+
+/// What would become of a request that is not refused.
+fn tell(
+    story: &mut Value,
+    (snapshot, client, route): (&Snapshot, &Client, &Route),
+    endpoint: Endpoint,
+    done: &context::Done,
+) {
+    let ask = &done.ask;
+    let deadline = client.deadline.map_or(route.deadline, |own| own.min(route.deadline));
+    story["route"] = json!(&*route.name);
+    story["model"] = json!(ask.model);
+    story["stream"] = json!(ask.stream);
+    story["tag"] = json!(ask.tag);
+    story["query"] = json!(ask.query);
+    story["prompt_tokens_guess"] = json!(ask.prompt_estimate());
+    if let Some(terms) = route.context.as_ref().and_then(|context| context.terms) {
+        story["context"] = budget(terms, done);
+    }
+    story["priority"] = json!(client.class.as_str());
+    story["limits"] = limits(snapshot, client, route);
+    story["deadline_ms"] = json!(millis(deadline));
+    story["attempt_ms"] = json!(millis(route.timeout.attempt));
+    story["strategy"] = json!(route.strategy.as_str());
+    story["on_failure"] = json!(client.on_failure.unwrap_or(route.on_failure).as_str());
+    if !route.split.is_empty() {
+        story["split"] = route.split.iter().map(|branch| fork(route, branch, client, ask)).collect();
+    }
+    if let Some(terms) = &client.quota {
+        story["quota"] = quota(terms, ask);
+    }
+    story["cache"] = cache(snapshot, client, route, ask);
+    if let Some(mirror) = &route.mirror {
+        story["mirror"] = json!({ "to": label(route, mirror.to), "percent": mirror.share.percent });
+    }
+    story["waits_ms"] = json!({
+        "server_error": route.retry.server_error.iter().map(|wait| millis(*wait)).collect::<Vec<_>>(),
+        "throttled": route.retry.throttled.iter().map(|wait| millis(*wait)).collect::<Vec<_>>(),
+    });
+    let fits = route.upstreams.iter().enumerate().filter(|(at, _)| !done.too_small.contains(at));
+    story["upstreams"] = fits.map(|(_, upstream)| shown(upstream, endpoint)).collect();
+    if !done.too_small.is_empty() {
+        story["too_small"] = done.too_small.iter().map(|at| json!(label(route, *at))).collect();
+    }
 }
 
 /// A parameter that would not go out as it was written.

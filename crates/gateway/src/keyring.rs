@@ -126,6 +126,26 @@ impl KeyRing {
         }
     }
 
+    /// An operator wants every one of them tried again: no rest goes on.
+    pub fn rouse(&self) {
+        let mut rests = self.rests.lock().unwrap_or_else(PoisonError::into_inner);
+        for rest in rests.iter_mut() {
+            (rest.throttled_until, rest.refused_until) = (None, None);
+            rest.refusals.store(0, Ordering::Relaxed);
+        }
+    }
+
+    /// When the first of them takes calls again, where every one rests.
+    #[must_use]
+    pub fn all_rest_until(&self, now: Instant) -> Option<Instant> {
+        let rests = self.rests.lock().unwrap_or_else(PoisonError::into_inner);
+        let end = |rest: &Rest| match rest.bar(now) {
+            Some(Bar::Resting(until) | Bar::Refused(until)) => Some(until),
+            _ => None,
+        };
+        rests.iter().map(end).collect::<Option<Vec<_>>>()?.into_iter().min()
+    }
+
     /// A key worked.
     pub fn worked(&self, at: Option<usize>) {
         if self.refused.load(Ordering::Relaxed) == 0 {

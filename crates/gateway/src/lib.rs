@@ -20,6 +20,7 @@
 //! | [`trail`] | what happened, turned into exactly one record |
 //! | [`probe`] | asks providers whether they are alive, beside all requests |
 //! | [`live`], [`standing`] | what outlives requests and reloads |
+//! | [`levers`], [`drills`] | what operators pull |
 //!
 //! Around it: [`net`] reaches upstreams, [`caller_io`] watches the caller's socket, [`wire`] moves
 //! bodies, [`metrics`] and [`log`] write things down. Steps import those and never each other.
@@ -33,6 +34,7 @@ pub mod caller_io;
 pub mod companies;
 pub mod consult;
 pub mod degrade;
+pub mod drills;
 pub mod echo;
 pub mod explain;
 pub mod flights;
@@ -46,6 +48,7 @@ pub mod inputs;
 pub mod kb_versions;
 pub mod kept;
 pub mod keyring;
+pub mod levers;
 pub mod live;
 pub mod loads;
 pub mod lobby;

@@ -16,6 +16,7 @@ use tokio::sync::Notify;
 use crate::alerts::Alerts;
 use crate::books::{self, Books, Stores};
 use crate::companies::Companies;
+use crate::drills::Drills;
 use crate::echo::{Echoes, Fingerprints};
 use crate::flights::Flights;
 use crate::kb_versions::KbVersions;
@@ -77,6 +78,8 @@ pub struct Live {
     pub kb_versions: Arc<KbVersions>,
     /// Objects made through the admin API, keys issued there, and who has done what.
     pub objects: Arc<dyn Objects>,
+    /// Faults that operators inject.
+    pub drills: Arc<Drills>,
     alerts: Arc<Alerts>,
     something_to_gather: Notify,
     unwritten: Arc<AtomicUsize>,
@@ -143,6 +146,7 @@ impl Live {
             loads: Loads::default(),
             kb_versions,
             objects: stores.objects,
+            drills: Arc::default(),
             alerts: kept.purses.alerts(),
             running: ArcSwap::from_pointee(running),
             kept: Mutex::new(kept),
@@ -178,6 +182,7 @@ impl Live {
         self.answers.bound(bounds(&running.snapshot));
         self.meanings.bind(&running.snapshot);
         kept.purses.look(now);
+        self.drills.keep_to(&running.snapshot);
         self.running.load().lobby.reloaded(self.clock.now());
         drop((old, before));
     }
@@ -323,6 +328,18 @@ impl Live {
         if wall > evenly + SET_FORWARD { wall } else { evenly }
     }
 
+    /// An instant by the wall clock, as [`Live::wall`] goes on: always the same for the same instant, as long
+    /// as nobody sets the clock forward.
+    #[must_use]
+    pub fn wall_at(&self, at: Instant) -> Duration {
+        let evenly = |at: Instant| match at.checked_duration_since(self.began) {
+            Some(after) => self.began_wall + after,
+            None => self.began_wall.saturating_sub(self.began.duration_since(at)),
+        };
+        let ahead = self.wall().saturating_sub(evenly(self.clock.now()));
+        evenly(at) + Duration::from_secs(ahead.as_secs())
+    }
+
     /// The metrics of every request that has ended, as Prometheus reads them.
     #[must_use]
     pub fn metrics_text(&self) -> Vec<u8> {
@@ -377,17 +394,21 @@ impl Live {
     /// label shows the worst of them.
     fn show_upstreams(&self, running: &Running) {
         let now = self.clock.now();
-        let mut shown: BTreeMap<&Arc<str>, (Shown, bool)> = BTreeMap::new();
+        let mut shown: BTreeMap<&Arc<str>, (Shown, bool, bool)> = BTreeMap::new();
         for (label, standing) in running.standings() {
-            let (worst, rests) = shown.entry(label).or_default();
-            *worst = standing.shown(now).max(*worst);
-            *rests |= standing.is_resting(now);
+            let (worst, rests, is_held) = shown.entry(label).or_default();
+            let glance = standing.glance(now);
+            *worst = glance.shown.max(*worst);
+            *rests |= glance.rests_until.is_some();
+            *is_held |= glance.held.is_some();
             for (state, count) in standing.take_changes() {
                 self.metrics.breaker_changed(label, state.as_str(), count);
             }
         }
-        let values = shown.into_iter().map(|(label, (worst, rests))| (&**label, worst.value(), rests));
+        let values =
+            shown.into_iter().map(|(label, (worst, rests, is_held))| (&**label, worst.value(), rests, is_held));
         self.metrics.show_upstreams(values);
+        self.metrics.show_drills(self.drills.under_way(now).len());
     }
 }
 

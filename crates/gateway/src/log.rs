@@ -143,6 +143,9 @@ fn line(out: &mut Vec<u8>, record: &Record) {
         out.push(b'"');
         push_number(out, "status", attempt.status.map(u64::from));
         push_ms(out, "ms", Some(attempt.took));
+        if attempt.is_drill {
+            out.extend_from_slice(b",\"drill\":true");
+        }
         out.push(b'}');
     }
     out.push(b']');
@@ -266,6 +269,7 @@ mod tests {
             model: None,
             attempts: smallvec::smallvec![Attempt {
                 is_anothers: false,
+                is_drill: false,
                 upstream: "cloud/m".into(),
                 outcome: AttemptOutcome::Failed(Kind::Connect),
                 status: None,

@@ -86,6 +86,8 @@ pub struct Metrics {
     breaker_state: IntGaugeVec,
     breaker_changes: IntCounterVec,
     resting: IntGaugeVec,
+    held: IntGaugeVec,
+    drills: IntGauge,
     log_lost: IntGauge,
     cost: CounterVec,
     cost_other: CounterVec,
@@ -157,6 +159,8 @@ impl Metrics {
             breaker_state: gauge(&BREAKER_STATE)?,
             breaker_changes: counter(&BREAKER_CHANGES)?,
             resting: gauge(&RESTING)?,
+            held: gauge(&HELD)?,
+            drills: gauge(&DRILLS)?.with_label_values::<&str>(&[]),
             connections: gauge(&CONNECTIONS)?.with_label_values::<&str>(&[]),
             cost: amount(&COST)?,
             cost_other: amount(&COST_OTHER)?,
@@ -300,14 +304,21 @@ impl Metrics {
         self.breaker_changes.with_label_values(&[upstream, state]).inc_by(count);
     }
 
-    /// How every upstream stands now: its breaker's value, and whether it rests.
-    pub fn show_upstreams<'a>(&self, upstreams: impl Iterator<Item = (&'a str, i64, bool)>) {
+    /// How every upstream stands now: its breaker's value, whether it rests, and whether an operator holds it.
+    pub fn show_upstreams<'a>(&self, upstreams: impl Iterator<Item = (&'a str, i64, bool, bool)>) {
         self.breaker_state.reset();
         self.resting.reset();
-        for (upstream, breaker, rests) in upstreams {
+        self.held.reset();
+        for (upstream, breaker, rests, is_held) in upstreams {
+            self.held.with_label_values(&[upstream]).set(i64::from(is_held));
             self.breaker_state.with_label_values(&[upstream]).set(breaker);
             self.resting.with_label_values(&[upstream]).set(i64::from(rests));
         }
+    }
+
+    /// So many drills are under way.
+    pub fn show_drills(&self, count: usize) {
+        self.drills.set(i64::try_from(count).unwrap_or(i64::MAX));
     }
 
     /// Counts one request's end.

@@ -7,7 +7,7 @@ use base::{Cost, Period, Usage};
 use config::{Client, Snapshot};
 use foldhash::{HashMap, HashMapExt as _};
 use rules::quota::{self, Terms};
-use state::{Account, Accounts, Amounts, InProcessAccounts, Limits, Standing};
+use state::{Account, Accounts, Amounts, InProcessAccounts, Limits};
 
 use crate::alerts::Alerts;
 
@@ -55,10 +55,16 @@ impl Purse {
         Limits { tokens: self.terms.tokens, cost: self.terms.cost }
     }
 
+    /// What of it has been used so far in the period of an instant.
+    #[must_use]
+    pub fn spent(&self, at: Duration) -> Amounts {
+        self.account().standing(self.period(at)).spent
+    }
+
     /// The share of its tokens, and of its money, that has been used.
     #[must_use]
     pub fn shares(&self, at: Duration) -> [Option<f64>; 2] {
-        let Standing { spent, .. } = self.account().standing(self.period(at));
+        let spent = self.spent(at);
         let share = |sum, limit: Option<u64>| limit.map(|limit| quota::share(sum, limit));
         [share(spent.tokens, self.terms.tokens), share(spent.cost, self.terms.cost)]
     }

@@ -17,6 +17,9 @@ use crate::slots::Slot;
 use crate::standing::Visit;
 use crate::trail::Tries;
 use crate::worker::Worker;
+use rehearse::rehearse;
+
+mod rehearse;
 
 /// One call that is to be answered.
 #[derive(Clone, Copy, Debug)]
@@ -81,7 +84,14 @@ pub async fn pursue(
         let Some((upstream, known)) = target(call, &step) else { return Err(pursuit.verdict(now)) };
         tries.begin(&upstream.label);
         let until = until(call, &step, now);
-        let tried = attempt(call.worker, call.errand, (upstream, known), &step, until).await;
+        let drawn = call.worker.live.drills.draw((&route.name, &upstream.label), now, &call.worker.dice);
+        let tried = match drawn {
+            None => attempt(call.worker, call.errand, (upstream, known), &step, until).await,
+            Some(harm) => {
+                tries.drilled();
+                Box::pin(rehearse(call, harm, (upstream, known), &step, until)).await
+            }
+        };
         tries.wait_ends();
         match tried.and_then(|landed| guard_dimension(call, (upstream, known), landed)) {
             Ok(landed) => {
@@ -105,8 +115,10 @@ pub async fn pursue(
                     drop(visit);
                 }
                 pursuit.failed(missed.fault, missed.facts, now);
-                if let (Some(Bar::Open(until)), _) = known.gate.standing().look(now) {
-                    pursuit.opened(until);
+                match known.gate.standing().look(now).0 {
+                    Some(Bar::Open(until)) => pursuit.opened(until),
+                    Some(Bar::Held) => pursuit.barred(Bar::Held),
+                    _ => {}
                 }
             }
         }

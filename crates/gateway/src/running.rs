@@ -156,23 +156,23 @@ impl Running {
         self.routes.get(&route.name)
     }
 
-    /// Every upstream of every route, by its label.
-    pub(crate) fn standings(&self) -> impl Iterator<Item = (&Arc<str>, &Standing)> {
+    /// Every upstream of every route.
+    pub(crate) fn upstreams(&self) -> impl Iterator<Item = (&Route, &Upstream, &UpstreamState)> {
         self.snapshot.routes.iter().filter_map(|route| Some((route, self.state(route)?))).flat_map(|(route, state)| {
             let pairs = route.upstreams.iter().zip(&state.upstreams);
-            pairs.map(|(upstream, known)| (&upstream.label, known.gate.standing()))
+            pairs.map(|(upstream, known)| (&**route, &**upstream, known))
         })
+    }
+
+    /// Every upstream of every route, by its label.
+    pub(crate) fn standings(&self) -> impl Iterator<Item = (&Arc<str>, &Standing)> {
+        self.upstreams().map(|(_, upstream, known)| (&upstream.label, known.gate.standing()))
     }
 
     /// The upstreams at one provider, of all routes.
     pub(crate) fn standings_at(&self, provider: &str) -> impl Iterator<Item = &Standing> {
-        self.snapshot.routes.iter().filter_map(|route| Some((route, self.state(route)?))).flat_map(
-            move |(route, state)| {
-                let pairs = route.upstreams.iter().zip(&state.upstreams);
-                let there = pairs.filter(move |(upstream, _)| &*upstream.provider.name == provider);
-                there.map(|(_, known)| known.gate.standing())
-            },
-        )
+        let there = self.upstreams().filter(move |(_, upstream, _)| &*upstream.provider.name == provider);
+        there.map(|(_, _, known)| known.gate.standing())
     }
 
     /// The places of every provider whose calls side by side are bounded.
@@ -264,7 +264,8 @@ impl Kept {
         let new = || Known::new(route, upstream);
         let known = self.upstreams.entry(identity(route, upstream)).or_insert_with(new);
         if !known.is_about(&upstream.provider) {
-            *known = new();
+            let old = std::mem::replace(known, new());
+            known.standing.takes_hold_of(&old.standing, Clock.now());
         }
         let Known { standing, learned, .. } = known;
         standing.comes_under(route.breaker);

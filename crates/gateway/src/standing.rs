@@ -8,7 +8,8 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use rules::breaker::{Breaker, Stand, Terms, Trial};
+use base::Clock;
+use rules::breaker::{Breaker, Hold, Stand, Terms, Trial};
 use rules::ewma::PeakEwma;
 use rules::pursuit::Bar;
 
@@ -20,6 +21,8 @@ pub struct Standing {
     route: Arc<str>,
     /// As metrics and log name it.
     label: Arc<str>,
+    /// Since when there is something to know.
+    known_since: Instant,
     /// Closed, without a failure in mind, without a rest: nothing need be asked.
     is_quiet: AtomicBool,
     state: Mutex<State>,
@@ -37,6 +40,19 @@ struct State {
     told: Shown,
     /// Changes to each state since metrics were read last, by its value.
     changes: [u64; 3],
+}
+
+/// How an upstream stands at a moment, for people.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Glance {
+    /// Its breaker.
+    pub shown: Shown,
+    /// Since when the breaker stands so; at the earliest since the upstream is known.
+    pub since: Instant,
+    /// An operator holds the breaker open.
+    pub held: Option<Hold>,
+    /// Until when it rests, where it was throttled.
+    pub rests_until: Option<Instant>,
 }
 
 /// A breaker as metrics, log and admin API show it.
@@ -89,6 +105,7 @@ impl Standing {
         Self {
             route,
             label,
+            known_since: Clock.now(),
             is_quiet: AtomicBool::new(true),
             state: Mutex::new(state),
             busy: AtomicUsize::new(0),
@@ -119,7 +136,7 @@ impl Standing {
             Stand::Closed | Stand::HalfOpen { trial_out: false } => (None, 1.0),
             Stand::Growing { share } => (None, share),
             Stand::HalfOpen { trial_out: true } => (Some(Bar::Open(now)), 1.0),
-            Stand::Open { until } => (Some(Bar::Open(until)), 1.0),
+            Stand::Open { until } => (Some(open(until)), 1.0),
         }
     }
 
@@ -157,7 +174,7 @@ impl Standing {
         if let Some(until) = state.rests_until.filter(|until| *until > now) {
             return Err(Bar::Resting(until));
         }
-        let trial = state.breaker.enter(now).map_err(Bar::Open);
+        let trial = state.breaker.enter(now).map_err(open);
         self.settle(&mut state, now);
         trial
     }
@@ -198,6 +215,57 @@ impl Standing {
         self.settle(&mut state, now);
     }
 
+    /// An operator holds its breaker open, for so long or until it is closed.
+    pub fn hold(&self, now: Instant, length: Option<Duration>) {
+        let mut state = self.state();
+        self.settle(&mut state, now);
+        let was_open = state.told == Shown::Open;
+        state.breaker.hold(now, length);
+        self.settle(&mut state, now);
+        if was_open {
+            self.tell_hold(&state, now);
+        }
+    }
+
+    /// The hold of the one whose place this one takes: an operator's word outlives what was learned.
+    pub(crate) fn takes_hold_of(&self, old: &Self, now: Instant) {
+        let held = old.state().breaker.held(now);
+        match held {
+            Some(Hold::Until(until)) => self.hold(now, Some(until.saturating_duration_since(now))),
+            Some(Hold::UntilClosed) => self.hold(now, None),
+            None => {}
+        }
+    }
+
+    /// An operator closes its breaker, and ends its rest: it takes every call from now on.
+    pub fn close(&self, now: Instant) {
+        let mut state = self.state();
+        state.breaker.close(now);
+        let rested = state.rests_until.take().is_some_and(|until| until > now);
+        let (route, upstream) = (&*self.route, &*self.label);
+        tracing::info!(route, upstream, rested, "an operator has closed the breaker");
+        self.settle(&mut state, now);
+    }
+
+    /// How it stands, for people.
+    #[must_use]
+    pub fn glance(&self, now: Instant) -> Glance {
+        let mut state = self.state();
+        self.settle(&mut state, now);
+        Glance {
+            shown: state.told,
+            since: state.breaker.stands_since(now).unwrap_or(self.known_since),
+            held: state.breaker.held(now),
+            rests_until: state.rests_until.filter(|until| *until > now),
+        }
+    }
+
+    /// Whose upstream it is.
+    #[must_use]
+    pub fn route(&self) -> &Arc<str> {
+        &self.route
+    }
+
     /// How the breaker stands, for people. Transitions that time alone has brought are told by the way.
     #[must_use]
     pub fn shown(&self, now: Instant) -> Shown {
@@ -229,6 +297,7 @@ impl Standing {
             }
             let (route, upstream) = (&*self.route, &*self.label);
             match shown {
+                Shown::Open if state.breaker.held(now).is_some() => self.tell_hold(state, now),
                 Shown::Open => tracing::warn!(
                     route,
                     upstream,
@@ -242,6 +311,20 @@ impl Standing {
         let rests = state.rests_until.is_some_and(|until| until > now);
         self.is_quiet.store(!rests && state.breaker.is_quiet(now), Relaxed);
     }
+
+    fn tell_hold(&self, state: &State, now: Instant) {
+        let (route, upstream) = (&*self.route, &*self.label);
+        let hold_ms = match state.breaker.held(now) {
+            Some(Hold::Until(until)) => Some(millis(until.saturating_duration_since(now))),
+            _ => None,
+        };
+        tracing::warn!(route, upstream, hold_ms, "an operator holds the breaker open: the upstream is left alone");
+    }
+}
+
+/// Why one whose breaker is open until then takes no calls.
+fn open(until: Option<Instant>) -> Bar {
+    until.map_or(Bar::Held, Bar::Open)
 }
 
 fn millis(duration: Duration) -> u64 {

@@ -87,6 +87,8 @@ pub struct Tries {
     /// What was used beside the answer that is given: by answers that were not, and by parts of a split call.
     spending: Spending,
     trying: Option<(Arc<str>, Instant)>,
+    /// A drill has a hand in the running one.
+    is_drill: bool,
     waiting_since: Option<Instant>,
     waited: Duration,
     queueing_since: Option<Instant>,
@@ -102,6 +104,7 @@ impl Tries {
             done: smallvec::SmallVec::new(),
             spending: Spending::default(),
             trying: None,
+            is_drill: false,
             waiting_since: None,
             waited: Duration::ZERO,
             queueing_since: None,
@@ -120,6 +123,11 @@ impl Tries {
         let now = self.clock.now();
         self.trying = Some((upstream.clone(), now));
         self.waiting_since = Some(now);
+    }
+
+    /// The try that has begun is harmed by a drill.
+    pub const fn drilled(&mut self) {
+        self.is_drill = true;
     }
 
     /// A wait for one more try begins.
@@ -173,7 +181,8 @@ impl Tries {
         self.wait_ended(now);
         self.queue_ended(now);
         if let Some((upstream, began)) = self.trying.take() {
-            self.done.push(Attempt { upstream, outcome, status, took: now.duration_since(began), is_anothers: false });
+            let (took, is_drill) = (now.duration_since(began), std::mem::take(&mut self.is_drill));
+            self.done.push(Attempt { upstream, outcome, status, took, is_anothers: false, is_drill });
         }
     }
 

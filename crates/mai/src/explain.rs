@@ -3,8 +3,8 @@
 use std::io::Read as _;
 use std::process::ExitCode;
 
-use base::{Endpoint, KeyHasher};
-use serde_json::{Value, json};
+use base::KeyHasher;
+use serde_json::Value;
 
 use crate::{BAD_CONFIG, CLEAN, check, complain, say};
 use mai::args::ExplainFlags;
@@ -29,7 +29,8 @@ fn explained(flags: &ExplainFlags) -> Result<Value, String> {
     let source = check::source(&flags.at).ok_or("no configuration: name one with --config PATH or MAI_CONFIG")?;
     let loaded = config::load(&source, &check::env, &KeyHasher::new(&[0; 64])).map_err(|errors| errors.to_string())?;
     let body = read(flags)?;
-    let endpoint = endpoint(flags, &body)?;
+    let endpoint = gateway::explain::endpoint(flags.path.as_deref(), &body)
+        .map_err(|wrong| format!("{wrong} (option --path /v1/…)"))?;
     gateway::explain::explain(&loaded.snapshot, &flags.client, endpoint, body.into())
 }
 
@@ -43,22 +44,6 @@ fn read(flags: &ExplainFlags) -> Result<Vec<u8>, String> {
         file.take(LARGEST).read_to_end(&mut body).map_err(failed)?;
     }
     Ok(body)
-}
-
-/// The endpoint that was named, or the one whose fields the body has.
-fn endpoint(flags: &ExplainFlags, body: &[u8]) -> Result<Endpoint, String> {
-    if let Some(path) = &flags.path {
-        return Endpoint::of_path(path).ok_or_else(|| format!("--path {path}: no such path on the data port"));
-    }
-    let fields: Value = serde_json::from_slice(body).unwrap_or(json!({}));
-    let has = |name: &str| fields.get(name).is_some();
-    Ok(match () {
-        () if has("messages") => Endpoint::Chat,
-        () if has("documents") || has("texts") => Endpoint::Rerank,
-        () if has("prompt") => Endpoint::Completions,
-        () if has("input") => Endpoint::Embeddings,
-        () => return Err("the body does not tell its endpoint; name it with --path /v1/…".to_owned()),
-    })
 }
 
 fn table(story: &Value) -> String {

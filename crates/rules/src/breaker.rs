@@ -17,6 +17,9 @@
 //!
 //! Time alone moves it along two of these edges: from open to half open, and from growing to closed.
 //! Nobody need be awake for that; whoever asks next sees it.
+//!
+//! An operator goes before all of them, in whichever way it stands: one who holds it has it open until
+//! it is closed or the time given is over, when it is half open; one who closes it has it closed at once.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
@@ -64,9 +67,18 @@ pub enum Stand {
     },
     /// It is left alone.
     Open {
-        /// When a trial may be had.
-        until: Instant,
+        /// When a trial may be had; `None` where an operator holds it until it is closed.
+        until: Option<Instant>,
     },
+}
+
+/// An operator has said that it stays open, whatever tries and probes find.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Hold {
+    /// Until then; a trial may be had from then on.
+    Until(Instant),
+    /// Until an operator closes it.
+    UntilClosed,
 }
 
 /// The one call that may try an upstream whose hold is over: a ticket that is handed in with what
@@ -102,6 +114,10 @@ pub struct Breaker {
     since: Option<Instant>,
     /// A probe found the upstream dead, and another one will have looked by then.
     dead_until: Option<Instant>,
+    /// What an operator has said; over where its time is.
+    held: Option<Hold>,
+    /// When it last closed.
+    closed: Option<Instant>,
     /// How many trials there have been: the number of the last one.
     trials: u64,
 }
@@ -133,8 +149,8 @@ impl Breaker {
             State::Growing { from, .. } => share(from, now).map_or(Stand::Closed, |share| Stand::Growing { share }),
             State::Open { trial: Some(_), .. } => Stand::HalfOpen { trial_out: true },
             State::Open { until, trial: None } => match self.shut(until) {
-                until if now < until => Stand::Open { until },
-                _ => Stand::HalfOpen { trial_out: false },
+                Some(until) if now >= until => Stand::HalfOpen { trial_out: false },
+                until => Stand::Open { until },
             },
         }
     }
@@ -152,17 +168,62 @@ impl Breaker {
         self.since
     }
 
+    /// Since when it stands as it does; `None` if it never stood otherwise. What stands half open has
+    /// done so since it was open no more, and what grows back since its trial.
+    #[must_use]
+    pub fn stands_since(&self, now: Instant) -> Option<Instant> {
+        let since = match (&self.state, self.stand(now)) {
+            (State::Closed(_), _) => self.closed,
+            (State::Growing { from, .. }, Stand::Closed) => from.checked_add(RAMP),
+            (State::Open { until, .. }, Stand::HalfOpen { .. }) => self.shut(*until),
+            _ => self.since,
+        };
+        since.map(|since| since.min(now))
+    }
+
+    /// Whether an operator holds it open, and for how long.
+    #[must_use]
+    pub fn held(&self, now: Instant) -> Option<Hold> {
+        self.held.filter(|held| !matches!(held, Hold::Until(until) if *until <= now))
+    }
+
+    /// An operator holds it open, for so long or until it is closed. A hold takes the place of the one
+    /// before; where it ends sooner than what keeps the upstream out besides, that goes on. A trial that
+    /// is out says nothing any more.
+    pub fn hold(&mut self, now: Instant, length: Option<Duration>) {
+        let until = match (self.stand(now), &self.state) {
+            (Stand::Open { .. }, State::Open { until, .. }) => *until,
+            _ => {
+                self.since = Some(now);
+                now
+            }
+        };
+        self.state = State::Open { until, trial: None };
+        self.held = Some(match length {
+            Some(length) => Hold::Until(now.checked_add(length.min(LONGEST_HOLD)).unwrap_or(now)),
+            None => Hold::UntilClosed,
+        });
+    }
+
+    /// An operator closes it: it takes every call at once, and forgets the failures so far. What fails
+    /// from then on counts as ever, and a probe that finds the upstream dead opens it again.
+    pub fn close(&mut self, now: Instant) {
+        self.closed = if self.stand(now) == Stand::Closed { self.stands_since(now) } else { Some(now) };
+        self.state = State::default();
+        (self.since, self.dead_until, self.held) = (Some(now), None, None);
+    }
+
     /// A call is about to try the upstream. It may, as a trial where the hold is over; whatever comes
     /// of a trial must be told with its ticket.
     ///
     /// # Errors
     ///
     /// The instant to ask again: the end of the hold, or `now` while another call's trial is out,
-    /// which may end at any time.
-    pub fn enter(&mut self, now: Instant) -> Result<Option<Trial>, Instant> {
+    /// which may end at any time. `None` where an operator holds it until it is closed.
+    pub fn enter(&mut self, now: Instant) -> Result<Option<Trial>, Option<Instant>> {
         match self.stand(now) {
             Stand::Closed | Stand::Growing { .. } => return Ok(None),
-            Stand::HalfOpen { trial_out: true } => return Err(now),
+            Stand::HalfOpen { trial_out: true } => return Err(Some(now)),
             Stand::Open { until } => return Err(until),
             Stand::HalfOpen { trial_out: false } => self.trials += 1,
         }
@@ -232,20 +293,25 @@ impl Breaker {
     fn open(&mut self, now: Instant, terms: &Terms) -> Change {
         let until = end(now, terms);
         self.state = State::Open { until, trial: None };
-        self.since = Some(now);
+        (self.since, self.held) = (Some(now), None);
         Change::Opened { until }
     }
 
     fn grow(&mut self, now: Instant) -> Change {
-        self.dead_until = None;
+        (self.dead_until, self.held) = (None, None);
         self.state = State::Growing { from: now, failures: Failures::default() };
         self.since = Some(now);
         Change::Growing
     }
 
-    /// Until when it stays open without a trial, given the end of its hold.
-    fn shut(&self, until: Instant) -> Instant {
-        self.dead_until.map_or(until, |dead| dead.max(until))
+    /// Until when it stays open without a trial, given the end of its own hold; `None` without an end.
+    fn shut(&self, until: Instant) -> Option<Instant> {
+        let until = self.dead_until.map_or(until, |dead| dead.max(until));
+        match self.held {
+            None => Some(until),
+            Some(Hold::Until(held)) => Some(held.max(until)),
+            Some(Hold::UntilClosed) => None,
+        }
     }
 
     /// Takes in that growing is over.
@@ -254,6 +320,7 @@ impl Breaker {
         if share(*from, now).is_some() {
             return None;
         }
+        self.closed = (*from).checked_add(RAMP);
         self.state = State::Closed(std::mem::take(failures));
         Some(Change::Closed)
     }

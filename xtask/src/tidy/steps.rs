@@ -12,6 +12,7 @@ const SUPPORT: &[&str] = &[
     "books",
     "caller_io",
     "companies",
+    "drills",
     "echo",
     "flights",
     "forms",

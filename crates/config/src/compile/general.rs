@@ -39,6 +39,7 @@ pub(super) fn compile(compiler: &mut Compiler<'_>, root: &View<'_>) -> General {
         resolver_refresh: root.at("resolver").at("refresh").duration(Family::Chat),
         tls: tls(compiler, &root.at("tls")),
         limit: limits::limit(root),
+        drills: root.at("drills").text_or_preset() == "enabled",
     }
 }
 

@@ -66,6 +66,10 @@ metrics! {
         "How often a breaker came to a state: closed, half_open, open.";
     RESTING: "gauge" "mai_upstream_resting" ["upstream"]
         "1 while a throttled upstream rests.";
+    HELD: "gauge" "mai_breaker_held" ["upstream"]
+        "1 while an operator holds the upstream's breaker open, on any route.";
+    DRILLS: "gauge" "mai_drills_active" []
+        "Drills under way: faults that operators inject.";
     CONNECTIONS: "gauge" "mai_connections" []
         "Open connections of callers.";
     COST: "counter" "mai_cost_total" ["route", "client"]

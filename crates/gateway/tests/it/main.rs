@@ -14,11 +14,15 @@ mod chunks;
 #[cfg(test)]
 mod degrading;
 #[cfg(test)]
+mod drills;
+#[cfg(test)]
 mod embeddings;
 #[cfg(test)]
 mod failover;
 #[cfg(test)]
 mod flights;
+#[cfg(test)]
+mod holds;
 #[cfg(test)]
 mod http;
 #[cfg(test)]

@@ -50,8 +50,8 @@ fn the_fifth_failure_within_the_window_opens_it_for_the_hold() {
     let fifth = now + seconds(9);
     let until = fifth + TERMS.hold;
     assert_eq!(fail(&mut breaker, fifth), Some(Change::Opened { until }));
-    assert_eq!(breaker.stand(until - Duration::from_nanos(1)), Stand::Open { until });
-    assert_eq!(breaker.enter(fifth), Err(until));
+    assert_eq!(breaker.stand(until - Duration::from_nanos(1)), Stand::Open { until: Some(until) });
+    assert_eq!(breaker.enter(fifth), Err(Some(until)));
     assert_eq!(breaker.since(), Some(fifth));
 }
 
@@ -92,7 +92,7 @@ fn after_the_hold_one_call_at_a_time_tries_it() {
     assert_eq!(breaker.stand(later), Stand::HalfOpen { trial_out: false });
     assert!(breaker.enter(later).unwrap().is_some());
     assert_eq!(breaker.stand(later), Stand::HalfOpen { trial_out: true });
-    assert_eq!(breaker.enter(later + seconds(1)), Err(later + seconds(1)));
+    assert_eq!(breaker.enter(later + seconds(1)), Err(Some(later + seconds(1))));
 }
 
 #[test]
@@ -104,7 +104,7 @@ fn a_trial_whose_caller_left_is_free_for_the_next_call() {
     let next = breaker.enter(later).unwrap().unwrap();
     assert_ne!(next, trial);
     breaker.released(Some(trial));
-    assert_eq!(breaker.enter(later), Err(later), "the first one's ticket does not free the second's");
+    assert_eq!(breaker.enter(later), Err(Some(later)), "the first one's ticket does not free the second's");
 }
 
 #[test]
@@ -115,7 +115,7 @@ fn a_failed_trial_opens_it_for_another_hold() {
     let ended = began + seconds(3);
     let until = ended + TERMS.hold;
     assert_eq!(breaker.failed(Some(trial), began, ended, &TERMS), Some(Change::Opened { until }));
-    assert_eq!(breaker.enter(until - seconds(1)), Err(until));
+    assert_eq!(breaker.enter(until - seconds(1)), Err(Some(until)));
     assert!(breaker.enter(until).unwrap().is_some());
 }
 
@@ -216,10 +216,10 @@ fn a_probe_that_finds_it_dead_opens_it_and_keeps_it_open() {
     assert_eq!(breaker.trip(now, now, &TERMS), Some(Change::Opened { until }));
     let later = now + seconds(10);
     assert_eq!(breaker.trip(later, later + seconds(5), &TERMS), None);
-    assert_eq!(breaker.stand(later), Stand::Open { until }, "the hold is neither prolonged nor cut short");
+    assert_eq!(breaker.stand(later), Stand::Open { until: Some(until) }, "the hold is neither prolonged nor cut short");
     let next = until + seconds(5);
     breaker.trip(until - seconds(1), next, &TERMS);
-    assert_eq!(breaker.stand(until), Stand::Open { until: next }, "but while probes fail it stays shut");
+    assert_eq!(breaker.stand(until), Stand::Open { until: Some(next) }, "but while probes fail it stays shut");
     breaker.well(next);
     assert_eq!(breaker.stand(next), Stand::Growing { share: 0.05 }, "and an answered one stands for the trial");
 }
@@ -230,7 +230,7 @@ fn a_probe_that_finds_it_dead_after_its_hold_spares_the_caller_a_trial() {
     let mut breaker = open(now);
     let later = now + TERMS.hold;
     assert_eq!(breaker.trip(later, later, &TERMS), Some(Change::Opened { until: later + TERMS.hold }));
-    assert_eq!(breaker.enter(later), Err(later + TERMS.hold));
+    assert_eq!(breaker.enter(later), Err(Some(later + TERMS.hold)));
 }
 
 #[test]
@@ -277,7 +277,7 @@ fn a_hold_beyond_all_measure_is_no_panic() {
     let now = base::Clock.now();
     let mut breaker = Breaker::default();
     breaker.trip(now, now, &Terms { hold: Duration::MAX, ..TERMS });
-    assert_eq!(breaker.enter(now + seconds(86_400)), Err(now + LONGEST_HOLD));
+    assert_eq!(breaker.enter(now + seconds(86_400)), Err(Some(now + LONGEST_HOLD)));
 }
 
 #[test]
@@ -285,10 +285,96 @@ fn what_a_probe_found_dead_stays_shut_until_the_next_one_has_looked() {
     let (mut breaker, now) = (Breaker::default(), base::Clock.now());
     let next = now + seconds(65);
     assert!(breaker.trip(now, next, &TERMS).is_some());
-    assert_eq!(breaker.stand(now + TERMS.hold), Stand::Open { until: next }, "beyond its hold");
-    assert_eq!(breaker.enter(now + TERMS.hold), Err(next));
+    assert_eq!(breaker.stand(now + TERMS.hold), Stand::Open { until: Some(next) }, "beyond its hold");
+    assert_eq!(breaker.enter(now + TERMS.hold), Err(Some(next)));
     assert_eq!(breaker.well(now + seconds(60)), Some(Change::Growing), "one answer ends that");
     let mut unwatched = Breaker::default();
     assert!(unwatched.trip(now, next, &TERMS).is_some());
     assert!(unwatched.enter(next).unwrap().is_some(), "where no probe comes any more a caller may try");
+}
+
+/// One that an operator holds from `now` on.
+fn held(now: Instant, length: Option<Duration>) -> Breaker {
+    let mut breaker = Breaker::default();
+    breaker.hold(now, length);
+    breaker
+}
+
+#[test]
+fn an_operator_holds_it_open_until_it_is_closed() {
+    let now = base::Clock.now();
+    let mut breaker = held(now, None);
+    let much_later = now + seconds(86_400);
+    assert_eq!(breaker.stand(much_later), Stand::Open { until: None });
+    assert_eq!(breaker.enter(much_later), Err(None));
+    assert_eq!(breaker.held(much_later), Some(Hold::UntilClosed));
+    assert_eq!(breaker.stands_since(much_later), Some(now));
+    breaker.close(much_later);
+    assert_eq!(breaker.stand(much_later), Stand::Closed, "it takes every call, not a share that grows");
+    assert_eq!((breaker.held(much_later), breaker.stands_since(much_later)), (None, Some(much_later)));
+    assert!(breaker.is_quiet(much_later));
+}
+
+#[test]
+fn a_hold_whose_time_is_over_ends_with_one_trial() {
+    let now = base::Clock.now();
+    let mut breaker = held(now, Some(seconds(600)));
+    let over = now + seconds(600);
+    assert_eq!(breaker.stand(over - seconds(1)), Stand::Open { until: Some(over) });
+    assert_eq!(breaker.held(over - seconds(1)), Some(Hold::Until(over)));
+    assert_eq!((breaker.stand(over), breaker.held(over)), (Stand::HalfOpen { trial_out: false }, None));
+    assert_eq!(breaker.stands_since(over + seconds(5)), Some(over));
+    let trial = breaker.enter(over).unwrap();
+    assert_eq!(breaker.succeeded(trial, over), Some(Change::Growing));
+    assert_eq!(breaker.held(over), None);
+    assert_eq!(breaker.stands_since(over + RAMP + seconds(7)), Some(over + RAMP), "closed once it has grown");
+}
+
+#[test]
+fn neither_probes_nor_late_answers_undo_a_hold() {
+    let now = base::Clock.now();
+    let (mut breaker, trial) = on_trial(now - TERMS.hold);
+    breaker.hold(now, None);
+    assert_eq!(breaker.succeeded(Some(trial), now), None, "a trial of before says nothing any more");
+    assert_eq!((breaker.well(now), breaker.trip(now, now + seconds(5), &TERMS)), (None, None));
+    assert_eq!(breaker.well(now + seconds(60)), None);
+    assert_eq!(breaker.stand(now + seconds(60)), Stand::Open { until: None });
+}
+
+#[test]
+fn a_hold_takes_the_place_of_the_one_before_and_never_shortens_the_breakers_own() {
+    let now = base::Clock.now();
+    let mut breaker = held(now, None);
+    breaker.hold(now, Some(seconds(5)));
+    assert_eq!(breaker.stand(now), Stand::Open { until: Some(now + seconds(5)) });
+    let mut breaker = open(now);
+    breaker.hold(now + seconds(1), Some(seconds(5)));
+    assert_eq!(breaker.stand(now + seconds(10)), Stand::Open { until: Some(now + TERMS.hold) });
+    assert_eq!(breaker.stands_since(now + seconds(10)), Some(now), "it has stood open since before");
+}
+
+#[test]
+fn closing_forgets_what_failed_before_and_not_what_fails_after() {
+    let now = base::Clock.now();
+    let mut breaker = open(now);
+    let began = now + seconds(1);
+    breaker.close(now + seconds(2));
+    for _ in 0..9 {
+        assert_eq!(breaker.failed(None, began, now + seconds(3), &TERMS), None, "it began before");
+    }
+    for _ in 0..4 {
+        assert_eq!(fail(&mut breaker, now + seconds(4)), None);
+    }
+    assert!(matches!(fail(&mut breaker, now + seconds(5)), Some(Change::Opened { .. })));
+    breaker.close(now + seconds(6));
+    assert!(matches!(breaker.trip(now + seconds(7), now + seconds(9), &TERMS), Some(Change::Opened { .. })));
+}
+
+#[test]
+fn closing_a_closed_one_leaves_it_as_long_closed_as_it_was() {
+    let now = base::Clock.now();
+    let mut breaker = growing(now);
+    breaker.close(now + seconds(60));
+    assert_eq!(breaker.stands_since(now + seconds(60)), Some(now + RAMP));
+    assert_eq!(Breaker::default().stands_since(now), None);
 }

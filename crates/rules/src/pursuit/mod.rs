@@ -97,6 +97,8 @@ pub enum Bar {
     Refused(Instant),
     /// Its breaker is open, or a trial is under way.
     Open(Instant),
+    /// An operator holds its breaker open until it is closed: nobody knows when that will be.
+    Held,
 }
 
 /// How one try is to be made.

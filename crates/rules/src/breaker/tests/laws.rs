@@ -15,6 +15,10 @@ enum Event {
     Trip(u64),
     /// A probe finds it well.
     Well,
+    /// An operator holds it open, for milliseconds or without an end.
+    Hold(Option<u64>),
+    /// An operator closes it.
+    Close,
     /// Milliseconds pass.
     Pass(u64),
     /// Other terms: failures; window and hold in seconds.
@@ -37,6 +41,8 @@ fn event() -> impl Strategy<Value = Event> {
         4 => (any::<usize>(), end).prop_map(|(which, end)| Event::End(which, end)),
         1 => (0_u64..40_000).prop_map(Event::Trip),
         1 => Just(Event::Well),
+        1 => prop::option::of(0_u64..40_000).prop_map(Event::Hold),
+        1 => Just(Event::Close),
         2 => (0_u64..2_000).prop_map(Event::Pass),
         2 => (0_u64..40_000).prop_map(Event::Pass),
         1 => terms.prop_map(|(failures, window, hold)| Event::Reload(failures, window, hold)),
@@ -54,12 +60,14 @@ struct World {
     opened: Option<(Instant, Instant)>,
     /// When it last began to grow.
     back: Option<Instant>,
+    /// Until when an operator holds it; `Some(None)` without an end.
+    held: Option<Option<Instant>>,
 }
 
 impl World {
     fn new() -> Self {
         let now = base::Clock.now();
-        Self { breaker: Breaker::default(), terms: TERMS, now, calls: Vec::new(), opened: None, back: None }
+        Self { breaker: Breaker::default(), terms: TERMS, now, calls: Vec::new(), opened: None, back: None, held: None }
     }
 
     /// Lets it happen, and checks what must hold of this one step.
@@ -70,6 +78,20 @@ impl World {
             Event::End(which, end) => self.end(which, end),
             Event::Trip(next) => self.breaker.trip(self.now, self.now + Duration::from_millis(next), &self.terms),
             Event::Well => self.breaker.well(self.now),
+            Event::Hold(milliseconds) => {
+                let length = milliseconds.map(Duration::from_millis);
+                self.breaker.hold(self.now, length);
+                self.held = Some(length.map(|length| self.now + length));
+                self.forget_trials();
+                None
+            }
+            Event::Close => {
+                self.breaker.close(self.now);
+                (self.held, self.opened) = (None, None);
+                assert_eq!(self.breaker.stand(self.now), Stand::Closed);
+                self.forget_trials();
+                None
+            }
             Event::Pass(milliseconds) => self.pass(Duration::from_millis(milliseconds), before),
             Event::Reload(failures, window, hold) => {
                 self.terms = Terms { failures, window: seconds(window), hold: seconds(hold), ..self.terms };
@@ -84,11 +106,21 @@ impl World {
         match (self.breaker.enter(self.now), before) {
             (Ok(None), Stand::Closed | Stand::Growing { .. }) => self.calls.push((None, self.now)),
             (Ok(trial @ Some(_)), Stand::HalfOpen { trial_out: false }) => self.calls.push((trial, self.now)),
-            (Err(again), Stand::HalfOpen { trial_out: true }) => assert_eq!(again, self.now),
+            (Err(again), Stand::HalfOpen { trial_out: true }) => assert_eq!(again, Some(self.now)),
             (Err(again), Stand::Open { until }) => assert_eq!(again, until),
             (entered, stand) => panic!("{entered:?} of one that is {stand:?}"),
         }
         None
+    }
+
+    /// An operator goes before trials: what becomes of them says nothing any more.
+    fn forget_trials(&mut self) {
+        for (trial, began) in std::mem::take(&mut self.calls) {
+            match trial {
+                None => self.calls.push((None, began)),
+                Some(_) => assert_eq!(self.breaker.failed(trial, began, self.now, &self.terms), None),
+            }
+        }
     }
 
     fn end(&mut self, which: usize, end: End) -> Option<Change> {
@@ -143,6 +175,9 @@ impl World {
         while !self.calls.is_empty() {
             self.happen(Event::End(0, End::Otherwise));
         }
+        if self.held == Some(None) {
+            self.happen(Event::Close);
+        }
         self.happen(Event::Pass(40_000));
         match self.breaker.stand(self.now) {
             Stand::Closed => {}
@@ -160,8 +195,15 @@ impl World {
         assert!(out <= 1, "two trials");
         assert_eq!(matches!(stand, Stand::HalfOpen { trial_out: true }), out == 1, "{stand:?}");
         if let Some((_, until)) = self.opened.filter(|(opened, until)| self.now < *until && self.back < Some(*opened)) {
-            assert!(matches!(stand, Stand::Open { until: told } if told >= until), "{stand:?} within its hold");
+            let stays = matches!(stand, Stand::Open { until: told } if told.is_none_or(|told| told >= until));
+            assert!(stays, "{stand:?} within its hold");
         }
+        if self.held.is_some_and(|until| until.is_none_or(|until| self.now < until)) {
+            assert!(matches!(stand, Stand::Open { .. }), "{stand:?} although an operator holds it");
+        }
+        let since = self.breaker.stands_since(self.now);
+        assert!(since.is_none_or(|since| since <= self.now), "{since:?} is not yet");
+        assert!(since.is_some() || stand == Stand::Closed, "{stand:?} since ever");
         if let (Stand::Growing { share }, Some(back)) = (stand, self.back) {
             let most = 0.05 + (self.now - back).as_secs_f64() / 5.0;
             assert!((0.05..1.0).contains(&share) && share <= most, "{share} too soon");
@@ -173,13 +215,15 @@ impl World {
 }
 
 /// All that can happen, in its plainest form, to an upstream that one failure opens.
-const PLAINEST: [Event; 8] = [
+const PLAINEST: [Event; 10] = [
     Event::Enter,
     Event::End(0, End::Well),
     Event::End(0, End::Badly),
     Event::End(0, End::Otherwise),
     Event::Trip(0),
     Event::Well,
+    Event::Hold(Some(20_000)),
+    Event::Close,
     Event::Pass(10_000),
     Event::Pass(30_000),
 ];
@@ -250,6 +294,8 @@ proptest! {
                 Event::End(..) => drop(breaker.failed(None, now, now, &TERMS)),
                 Event::Trip(next) => drop(breaker.trip(now, now + Duration::from_millis(next), &TERMS)),
                 Event::Well => drop(breaker.well(now)),
+                Event::Hold(milliseconds) => breaker.hold(now, milliseconds.map(Duration::from_millis)),
+                Event::Close => breaker.close(now),
                 Event::Pass(_) | Event::Reload(..) => breaker.released(trial),
             }
             let _ = (breaker.stand(now), breaker.is_quiet(now));
