@@ -1,8 +1,11 @@
 //! The command line. Its help texts are its reference.
 
+mod admin;
+
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
+pub use admin::*;
 use clap::builder::{OsStringValueParser, TypedValueParser as _};
 use clap::{Parser, Subcommand};
 
@@ -10,7 +13,7 @@ use clap::{Parser, Subcommand};
 /// one address and one key per team.
 #[derive(Debug, Parser)]
 #[command(name = "mai-gateway", version, about, long_about = None, arg_required_else_help = true,
-    after_help = "First steps:\n  mai-gateway serve              run with what is found: provider keys, Ollama, else a mock\n  mai-gateway check -c my.yaml   find every problem of a configuration\n  mai-gateway serve -c my.yaml   run with it\n\nEnvironment, beside what stands with each option:\n  MAI_SECRET_KEY   64 hex digits, under which secrets made through the admin API are\n                   kept; else a key is made in the data folder (secrets.key)\n\nExit codes: 0 clean stop, 1 bad configuration, 2 bad usage.")]
+    after_help = "First steps:\n  mai-gateway serve              run with what is found: provider keys, Ollama, else a mock\n  mai-gateway check -c my.yaml   find every problem of a configuration\n  mai-gateway serve -c my.yaml   run with it\n\nWhile it runs, with MAI_ADMIN_TOKEN set:\n  mai-gateway keys new --client online-qa   give a team a key\n  mai-gateway requests list                 see what was called, and how it went\n  mai-gateway breakers list                 see which upstreams take calls\n\nEnvironment, beside what stands with each option:\n  MAI_SECRET_KEY   64 hex digits, under which secrets made through the admin API are\n                   kept; else a key is made in the data folder (secrets.key)\n\nExit codes: 0 done or a clean stop, 1 bad configuration or a refusal, 2 bad usage.")]
 pub struct Args {
     /// What to do.
     #[command(subcommand)]
@@ -37,6 +40,43 @@ pub enum Command {
     /// Requests, tokens and cost, including what is not written to the database yet. Sums of several
     /// currencies stand side by side; what has no known price is said to have none.
     Usage(UsageFlags),
+    /// Give clients keys while the gateway runs, list them, take them back
+    #[command(subcommand)]
+    Keys(Keys),
+    /// Look at routes and change them while the gateway runs
+    #[command(subcommand)]
+    Routes(Objects),
+    /// Look at providers and change them while the gateway runs
+    #[command(subcommand)]
+    Providers(Objects),
+    /// Look at clients and change them while the gateway runs
+    #[command(subcommand)]
+    Clients(Objects),
+    /// Print providers, routes and clients of a running gateway as a configuration file
+    #[command(
+        after_help = "Example:\n  mai-gateway export > all.yaml\n  mai-gateway import all.yaml --admin http://other:8081"
+    )]
+    Export(ExportFlags),
+    /// Make all providers, routes and clients of a configuration file in a running gateway, or none
+    #[command(
+        after_help = "Examples:\n  mai-gateway import team.yaml --dry-run\n  CLOUD_KEY=sk-… mai-gateway import team.yaml"
+    )]
+    Import(ImportFlags),
+    /// What is cached, and the levers over it
+    #[command(subcommand)]
+    Cache(Cache),
+    /// Which upstreams take calls; take calls away from one, or give them back
+    #[command(subcommand)]
+    Breakers(Breakers),
+    /// What was called and how it went: a list, or one request as a story
+    #[command(subcommand)]
+    Requests(Requests),
+    /// Who has changed what, the newest first
+    #[command(after_help = "Example:\n  mai-gateway audit --object routes/rag-chat --since 7d")]
+    Audit(AuditFlags),
+    /// Inject faults into an upstream, to see what callers would see
+    #[command(subcommand)]
+    Drills(Drills),
     /// Recommend a threshold for semantic matching, from labelled pairs of questions
     ///
     /// A similarity means nothing without the model that it comes from: 0.93 is a copy to one model and any
@@ -107,17 +147,6 @@ pub struct ExplainFlags {
     /// Print JSON instead of a table
     #[arg(long)]
     pub json: bool,
-}
-
-/// Where a running gateway's admin port is, and who asks.
-#[derive(Debug, Clone, clap::Args)]
-pub struct AdminAt {
-    /// The admin port of the gateway
-    #[arg(long, value_name = "URL", default_value = "http://127.0.0.1:8081")]
-    pub admin: String,
-    /// A token of `admin.tokens`; role `viewer` is enough to read
-    #[arg(long, env = "MAI_ADMIN_TOKEN", value_name = "TOKEN")]
-    pub token: Option<String>,
 }
 
 /// Flags of `usage`.

@@ -1,82 +1,54 @@
 //! `usage`: what was used, as a running gateway has it.
 
-use std::process::ExitCode;
-
-use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
+use mai::args::UsageFlags;
 use serde_json::Value;
 
-use crate::{BAD_CONFIG, CLEAN, complain, remote, say};
-use mai::args::UsageFlags;
+use crate::remote::{Peer, Trouble, query};
+use crate::say;
+use crate::table::{Table, terminal};
 
 /// `mai-gateway usage`
-pub fn usage(flags: &UsageFlags) -> ExitCode {
-    match report(flags) {
-        Ok(text) => say(text.trim_end()),
-        Err(message) => {
-            complain(message);
-            return BAD_CONFIG.into();
-        }
-    }
-    CLEAN.into()
-}
-
-fn report(flags: &UsageFlags) -> Result<String, String> {
+///
+/// # Errors
+/// What is wrong and what to do.
+pub fn usage(flags: &UsageFlags) -> Result<(), Trouble> {
     let format = if flags.csv { "csv" } else { "json" };
-    let mut path = format!("/admin/v1/usage?format={format}");
-    let wanted = [("group_by", Some(&flags.by)), ("from", flags.from.as_ref()), ("to", flags.to.as_ref())];
-    for (name, value) in wanted.into_iter().chain([("client", flags.client.as_ref())]) {
-        if let Some(value) = value {
-            path.push_str(&format!("&{name}={}", utf8_percent_encode(value, NON_ALPHANUMERIC)));
-        }
-    }
-    let answer = remote::get(&flags.at, &path)?;
+    let wanted = [
+        ("format", Some(format)),
+        ("group_by", Some(flags.by.as_str())),
+        ("from", flags.from.as_deref()),
+        ("to", flags.to.as_deref()),
+        ("client", flags.client.as_deref()),
+    ];
+    let answer = Peer::admin(&flags.at)?.get(&format!("/admin/v1/usage{}", query(wanted)))?;
     if flags.csv {
-        return Ok(answer);
+        say(answer.text.trim_end());
+        return Ok(());
     }
-    let told: Value = serde_json::from_str(&answer).map_err(|error| format!("the answer is no JSON: {error}"))?;
-    if flags.json {
-        return Ok(format!("{told:#}"));
-    }
-    Ok(table(&flags.by, &told))
+    let told = answer.json()?;
+    say(if flags.json { format!("{told:#}") } else { table(&flags.by, &told, terminal()) });
+    Ok(())
 }
 
-/// Columns behind the names, and whether they stand to the right.
+/// Columns behind the names.
 const COUNTS: [(&str, &str); 5] = [
-    ("requests", "requests"),
-    ("tokens_in", "tokens in"),
-    ("tokens_out", "tokens out"),
-    ("cache_hits", "cache hits"),
-    ("tokens_saved", "tokens saved"),
+    ("requests", ">requests"),
+    ("tokens_in", ">tokens in"),
+    ("tokens_out", ">tokens out"),
+    ("cache_hits", ">cache hits"),
+    ("tokens_saved", ">tokens saved"),
 ];
 
-fn table(by: &str, told: &Value) -> String {
-    let rows = told.get("rows").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
-    if rows.is_empty() {
-        return "nothing was used in that time".to_owned();
-    }
+fn table(by: &str, told: &Value, most: Option<usize>) -> String {
     let names: Vec<&str> = by.split(',').map(str::trim).filter(|name| !name.is_empty()).collect();
     let head = names.iter().copied().chain(COUNTS.iter().map(|(_, shown)| *shown)).chain(["cost", "saved"]);
-    let mut lines: Vec<Vec<String>> = vec![head.map(str::to_owned).collect()];
-    for row in rows {
+    let mut table = Table::of(head);
+    for row in told.get("rows").and_then(Value::as_array).into_iter().flatten() {
         let named = names.iter().map(|name| row.get(name).and_then(Value::as_str).unwrap_or("-").to_owned());
         let counts = COUNTS.iter().map(|(name, _)| row.get(name).map(Value::to_string).unwrap_or_default());
-        lines.push(named.chain(counts).chain([cost(row), saved(row)]).collect());
+        table.row(named.chain(counts).chain([cost(row), saved(row)]));
     }
-    let columns = names.len() + COUNTS.len() + 2;
-    let width = |at: usize| lines.iter().filter_map(|line| line.get(at)).map(|cell| cell.chars().count()).max();
-    let widths: Vec<usize> = (0..columns).map(|at| width(at).unwrap_or_default()).collect();
-    let is_left = |at: usize| at < names.len() || at + 2 >= columns;
-    let shown = lines.iter().map(|line| {
-        let cells = line.iter().zip(&widths).enumerate();
-        let cells: Vec<String> = cells
-            .map(|(at, (cell, width))| {
-                let gap = " ".repeat(width.saturating_sub(cell.chars().count()));
-                if is_left(at) { format!("{cell}{gap}") } else { format!("{gap}{cell}") }
-            })
-            .collect();
-        cells.join("  ").trim_end().to_owned()
-    });
-    shown.collect::<Vec<_>>().join("\n")
+    if table.is_empty() { "nothing was used in that time".to_owned() } else { table.lines(most) }
 }
 
 /// Every currency's sum; a sum of which a part is not known says so.
@@ -112,11 +84,11 @@ mod tests {
             { "client": "batch", "day": null, "requests": 1, "tokens_in": 5, "tokens_out": 0, "cache_hits": 0, "tokens_saved": 0, "costs": {}, "unpriced": 1 },
         ] });
         assert_eq!(
-            table("client,day", &told),
+            table("client,day", &told, None),
             "client  day         requests  tokens in  tokens out  cache hits  tokens saved  cost                   saved\n\
-             问答      2026-11-30        12       3400          50           3           900  0.5 USD                0.125 USD\n\
+             问答    2026-11-30        12       3400          50           3           900  0.5 USD                0.125 USD\n\
              batch   -                  1          5           0           0             0  1 at an unknown price  -"
         );
-        assert_eq!(table("client", &json!({ "rows": [] })), "nothing was used in that time");
+        assert_eq!(table("client", &json!({ "rows": [] }), None), "nothing was used in that time");
     }
 }

@@ -4,9 +4,11 @@ use std::collections::HashMap;
 
 use base::Secret;
 use serde_json::{Value, json};
+use ureq::http::Method;
 
 use super::pairs::{self, Pair};
-use crate::{complain, remote};
+use crate::complain;
+use crate::remote::{If, Peer};
 
 /// How many texts go in one call.
 const BATCH: usize = 32;
@@ -25,7 +27,7 @@ pub fn cosine(vectors: &Vectors, a: &str, b: &str) -> f64 {
 /// Where vectors come from.
 pub struct Embedder<'a> {
     url: &'a str,
-    key: Option<Secret>,
+    peer: Peer,
     model: &'a str,
 }
 
@@ -55,12 +57,9 @@ impl<'a> Embedder<'a> {
     /// A sentence that says what the address should be.
     pub fn new(url: &'a str, key: Option<Secret>, model: &'a str) -> Result<Self, String> {
         let url = url.trim_end_matches('/').trim_end_matches("/v1");
-        if !url.starts_with("http://") {
-            return Err(format!(
-                "--url {url}: write it as `http://HOST:PORT`, the data port of a gateway; that one speaks to providers over TLS"
-            ));
-        }
-        Ok(Self { url, key, model })
+        let peer = Peer::at(url, key, None, "is a gateway running there (`--url`)?")
+            .map_err(|why| format!("--url {url}: {why}"))?;
+        Ok(Self { url, peer, model })
     }
 
     /// The vectors of all questions.
@@ -102,9 +101,8 @@ impl<'a> Embedder<'a> {
 
     fn ask(&self, texts: &[&str]) -> Result<Vec<Vec<f32>>, String> {
         let body = json!({ "model": self.model, "input": texts, "encoding_format": "float" }).to_string();
-        let answer = remote::post(self.url, "/v1/embeddings", self.key.as_ref(), &body)?;
-        let told: Value =
-            serde_json::from_str(&answer).map_err(|error| format!("{} answers with no JSON: {error}", self.url))?;
+        let answer = self.peer.ask(&Method::POST, "/v1/embeddings", Some(&body), If::Whatever);
+        let told = answer.and_then(|answer| answer.json()).map_err(|trouble| trouble.to_string())?;
         let rows = told.get("data").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
         let mut vectors = vec![Vec::new(); texts.len()];
         for (at, row) in rows.iter().enumerate() {

@@ -47,7 +47,7 @@ async fn what_stands_in_its_way_is_said() {
     let bad = dir.write("bad.jsonl", "{\"a\": \"x\"}\n").display().to_string();
     for (args, told) in [
         (vec![pairs.clone(), "--url".into(), "http://127.0.0.1:1".into()], "is a gateway running there"),
-        (vec![pairs.clone(), "--url".into(), "https://up.example".into()], "http://HOST:PORT"),
+        (vec![pairs.clone(), "--url".into(), "up.example".into()], "http://HOST:PORT"),
         (vec![bad, "--url".into(), "http://127.0.0.1:1".into()], "bad.jsonl: line 1: needs `b`"),
         (vec![pairs, "--precision".into(), "95".into()], "above 0 and up to 1"),
     ] {

@@ -3,6 +3,8 @@
 
 mod caches;
 mod calibrate;
+mod commands;
+mod desk;
 mod drain;
 mod hostile;
 mod http;

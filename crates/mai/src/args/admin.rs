@@ -1,0 +1,484 @@
+//! Commands that speak to the admin port of a running gateway.
+
+use std::path::PathBuf;
+
+use clap::Subcommand;
+
+/// The heading of [`AdminAt`]'s options in every help.
+pub const WHICH_GATEWAY: &str = "Which gateway";
+
+/// Where a running gateway's admin port is, and who asks.
+#[derive(Debug, Clone, clap::Args)]
+pub struct AdminAt {
+    /// The admin port of the gateway, over http or https
+    #[arg(long, value_name = "URL", default_value = "http://127.0.0.1:8081", help_heading = WHICH_GATEWAY)]
+    pub admin: String,
+    /// A token of `admin.tokens`; better in the variable: everybody on the machine sees command lines
+    #[arg(long, env = "MAI_ADMIN_TOKEN", value_name = "TOKEN", hide_env_values = true, help_heading = WHICH_GATEWAY)]
+    pub token: Option<String>,
+    /// A file that holds the token; goes before --token
+    #[arg(long, value_name = "FILE", help_heading = WHICH_GATEWAY)]
+    pub token_file: Option<PathBuf>,
+    /// Certificates to trust besides the system's, in PEM, where the URL begins with https
+    #[arg(long, value_name = "FILE", help_heading = WHICH_GATEWAY)]
+    pub ca: Option<PathBuf>,
+}
+
+/// How an answer is printed.
+#[derive(Debug, Clone, Copy, clap::Args)]
+pub struct Form {
+    /// Print JSON, as the admin API answers, instead of a text for people
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// What `keys` does.
+#[derive(Debug, Subcommand)]
+pub enum Keys {
+    /// Make a key for a client; it is shown this once
+    ///
+    /// The key alone goes to standard output and everything else to standard error, so that a script can keep it.
+    /// The gateway keeps a digest: nobody can look the key up later.
+    #[command(
+        after_help = "Examples:\n  mai-gateway keys new --client online-qa --note \"for the search team\"\n  KEY=$(mai-gateway keys new --client online-qa --expires 90d)"
+    )]
+    New {
+        /// Which gateway.
+        #[command(flatten)]
+        at: AdminAt,
+        /// The client, by name; it may be one of a file
+        #[arg(long, value_name = "NAME")]
+        client: String,
+        /// What the key is for, or who has it
+        #[arg(long, value_name = "TEXT")]
+        note: Option<String>,
+        /// How long it is good: a day (it ends as that day begins, UTC), an instant, or a length of time [default: for good]
+        #[arg(long, value_name = "2027-01-01|90d")]
+        expires: Option<String>,
+        /// How to print.
+        #[command(flatten)]
+        form: Form,
+    },
+    /// List the keys of a client, or of all; never the keys themselves
+    #[command(after_help = "Example:\n  mai-gateway keys list --client online-qa")]
+    List {
+        /// Which gateway.
+        #[command(flatten)]
+        at: AdminAt,
+        /// Of this client alone
+        #[arg(long, value_name = "NAME")]
+        client: Option<String>,
+        /// How to print.
+        #[command(flatten)]
+        form: Form,
+    },
+    /// Take a key back at once: the next call with it is refused
+    #[command(
+        after_help = "Example:\n  mai-gateway keys revoke key_2f9c41d07b\n\nIds are those of `keys list`. A key that stands in a file is removed there."
+    )]
+    Revoke {
+        /// Which gateway.
+        #[command(flatten)]
+        at: AdminAt,
+        /// The key's id
+        #[arg(value_name = "ID")]
+        id: String,
+        /// Whose it is [default: it is looked for]
+        #[arg(long, value_name = "NAME")]
+        client: Option<String>,
+    },
+}
+
+/// What `routes`, `providers` and `clients` do.
+#[derive(Debug, Subcommand)]
+pub enum Objects {
+    /// List them: files' and those of the admin API
+    List {
+        /// Which gateway.
+        #[command(flatten)]
+        at: AdminAt,
+        /// How to print.
+        #[command(flatten)]
+        form: Form,
+    },
+    /// Print one as it is written; what is secret stands as `[secret]`
+    ///
+    /// The text may be changed and put back: `[secret]` keeps the secret that stood there.
+    Show {
+        /// Which gateway.
+        #[command(flatten)]
+        at: AdminAt,
+        /// Its name
+        #[arg(value_name = "NAME")]
+        name: String,
+        /// How to print.
+        #[command(flatten)]
+        form: Form,
+    },
+    /// Make what stands in a file, or put it in the place of what has its name
+    ///
+    /// The file is YAML or JSON: one object, a list of them, or a configuration's own section of them. `${VAR}` in it is
+    /// filled from this command's environment, never from the gateway's. What changes is printed. Each is written only
+    /// if nobody else has changed it meanwhile.
+    #[command(
+        after_help = "Examples, for routes (providers and clients alike):\n  mai-gateway routes put rag-chat.yaml --dry-run\n  mai-gateway routes show rag-chat > rag-chat.yaml   # change it, then\n  mai-gateway routes put rag-chat.yaml\n  echo '{\"name\": \"chat\", \"upstream\": {\"url\": \"http://10.0.0.5:8000/v1/chat/completions\"}}' | mai-gateway routes put -\n\nWhat stands in a file of the gateway is changed in that file; several kinds at once go with `mai-gateway import`."
+    )]
+    Put {
+        /// Which gateway.
+        #[command(flatten)]
+        at: AdminAt,
+        /// The file; `-` for standard input
+        #[arg(value_name = "FILE")]
+        file: PathBuf,
+        /// Only print what would change, and what is wrong with it
+        #[arg(long)]
+        dry_run: bool,
+        /// How to print.
+        #[command(flatten)]
+        form: Form,
+    },
+    /// Remove one that was made through the admin API
+    Delete {
+        /// Which gateway.
+        #[command(flatten)]
+        at: AdminAt,
+        /// Its name
+        #[arg(value_name = "NAME")]
+        name: String,
+        /// Only say whether it could be removed
+        #[arg(long)]
+        dry_run: bool,
+    },
+    /// Print all of this kind as a file; credentials stand in it as variables
+    Export(ExportFlags),
+    /// Make all of this kind that stand in a configuration file, or none
+    Import(ImportFlags),
+}
+
+/// Flags of `export`.
+#[derive(Debug, clap::Args)]
+pub struct ExportFlags {
+    /// Which gateway.
+    #[command(flatten)]
+    pub at: AdminAt,
+    /// Also the digests of keys that were issued, so that they are good elsewhere too; wants a token of role admin
+    #[arg(long)]
+    pub key_hashes: bool,
+}
+
+/// Flags of `import`.
+#[derive(Debug, clap::Args)]
+pub struct ImportFlags {
+    /// Which gateway.
+    #[command(flatten)]
+    pub at: AdminAt,
+    /// A configuration file; `-` for standard input. `${VAR}` is filled from this command's environment
+    #[arg(value_name = "FILE")]
+    pub file: PathBuf,
+    /// Overwrite what was made through the admin API under the same names
+    #[arg(long)]
+    pub replace: bool,
+    /// Only print what would be made, and what is wrong with it
+    #[arg(long)]
+    pub dry_run: bool,
+    /// How to print.
+    #[command(flatten)]
+    pub form: Form,
+}
+
+/// What `cache` does.
+#[derive(Debug, Subcommand)]
+pub enum Cache {
+    /// What is cached, in memory and on disk, by route
+    Stats {
+        /// Which gateway.
+        #[command(flatten)]
+        at: AdminAt,
+        /// How to print.
+        #[command(flatten)]
+        form: Form,
+    },
+    /// Remove what matches all that is given; it is served no more from then on
+    #[command(
+        after_help = "Examples:\n  mai-gateway cache purge --route rag-chat --dry-run   # how much would go\n  mai-gateway cache purge --route rag-chat\n  mai-gateway cache purge --all"
+    )]
+    Purge {
+        /// Which gateway.
+        #[command(flatten)]
+        at: AdminAt,
+        /// What goes.
+        #[command(flatten)]
+        which: Which,
+        /// Only count it
+        #[arg(long)]
+        dry_run: bool,
+        /// How to print.
+        #[command(flatten)]
+        form: Form,
+    },
+    /// Remove one answer, by the id that came with it (`x-mai-cache-id`)
+    #[command(after_help = "Example:\n  mai-gateway cache remove 8c0f…")]
+    Remove {
+        /// Which gateway.
+        #[command(flatten)]
+        at: AdminAt,
+        /// The answer's id
+        #[arg(value_name = "ID")]
+        id: String,
+    },
+    /// Say that a route's knowledge base is a new one: answers that rest on an older are served no more
+    #[command(
+        after_help = "Examples:\n  mai-gateway cache kb-version rag-chat 2026-12   # after documents were replaced\n  mai-gateway cache kb-version rag-chat           # which one holds\n  mai-gateway cache kb-version rag-chat --unset   # leave it to the file again"
+    )]
+    KbVersion {
+        /// Which gateway.
+        #[command(flatten)]
+        at: AdminAt,
+        /// The route, by name
+        #[arg(value_name = "ROUTE")]
+        route: String,
+        /// The version from now on [default: print the one that holds]
+        #[arg(value_name = "VERSION")]
+        version: Option<String>,
+        /// Leave it to the file again
+        #[arg(long, conflicts_with = "version")]
+        unset: bool,
+    },
+}
+
+/// What of the cache goes.
+#[derive(Debug, clap::Args)]
+#[group(required = true, multiple = true)]
+pub struct Which {
+    /// Of this route
+    #[arg(long, value_name = "NAME")]
+    pub route: Option<String>,
+    /// Kept for this client alone
+    #[arg(long, value_name = "NAME")]
+    pub client: Option<String>,
+    /// Of this kind: answer, ranking, vector, replay or question
+    #[arg(long, value_name = "KIND")]
+    pub kind: Option<String>,
+    /// Everything
+    #[arg(long, conflicts_with_all = ["route", "client", "kind"])]
+    pub all: bool,
+}
+
+/// What `breakers` does.
+#[derive(Debug, Subcommand)]
+pub enum Breakers {
+    /// Every upstream: whether it takes calls, since when, and who holds it
+    List {
+        /// Which gateway.
+        #[command(flatten)]
+        at: AdminAt,
+        /// How to print.
+        #[command(flatten)]
+        form: Form,
+    },
+    /// Take calls away from an upstream and hold it so
+    #[command(
+        after_help = "Example:\n  mai-gateway breakers open cloud/gpt-4o-mini --for 30m   # while the provider repairs it\n\nA hold survives reloads of the configuration, not a restart."
+    )]
+    Open {
+        /// Which gateway.
+        #[command(flatten)]
+        at: AdminAt,
+        /// Which upstream.
+        #[command(flatten)]
+        upstream: Upstream,
+        /// For so long, such as 30m [default: until it is closed by hand]
+        #[arg(long = "for", value_name = "TIME", value_parser = time)]
+        long: Option<String>,
+    },
+    /// Give an upstream its calls back, whether its own failures or a hand has opened it
+    #[command(after_help = "Example:\n  mai-gateway breakers close cloud/gpt-4o-mini")]
+    Close {
+        /// Which gateway.
+        #[command(flatten)]
+        at: AdminAt,
+        /// Which upstream.
+        #[command(flatten)]
+        upstream: Upstream,
+    },
+}
+
+/// An upstream.
+#[derive(Debug, clap::Args)]
+pub struct Upstream {
+    /// The upstream: PROVIDER/MODEL, as `breakers list` and the log name it
+    #[arg(value_name = "UPSTREAM")]
+    pub upstream: String,
+    /// In this route alone [default: in every route that has it]
+    #[arg(long, value_name = "NAME")]
+    pub route: Option<String>,
+}
+
+/// What `drills` does.
+#[derive(Debug, Subcommand)]
+pub enum Drills {
+    /// The faults that are injected now
+    List {
+        /// Which gateway.
+        #[command(flatten)]
+        at: AdminAt,
+        /// How to print.
+        #[command(flatten)]
+        form: Form,
+    },
+    /// Inject a fault into calls to an upstream, for a bounded time
+    #[command(
+        after_help = "Examples:\n  mai-gateway drills start cloud/gpt-4o-mini --status 503 --percent 50 --for 5m\n  mai-gateway drills start cloud/gpt-4o-mini --latency 3s --for 2m\n\nOnly where the gateway's configuration says `drills: enabled`."
+    )]
+    Start {
+        /// Which gateway.
+        #[command(flatten)]
+        at: AdminAt,
+        /// Which upstream.
+        #[command(flatten)]
+        upstream: Upstream,
+        /// What goes wrong.
+        #[command(flatten)]
+        harm: Harm,
+        /// For so long: an hour at most
+        #[arg(long = "for", value_name = "TIME", value_parser = time)]
+        long: String,
+        /// Of a hundred calls, how many [default: all]
+        #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=100))]
+        percent: Option<u8>,
+        /// How to print.
+        #[command(flatten)]
+        form: Form,
+    },
+    /// End one before its time
+    Stop {
+        /// Which gateway.
+        #[command(flatten)]
+        at: AdminAt,
+        /// Its id, as `drills list` names it
+        #[arg(value_name = "ID")]
+        id: String,
+    },
+}
+
+/// What goes wrong in a drill.
+#[derive(Debug, clap::Args)]
+#[group(required = true, multiple = true)]
+pub struct Harm {
+    /// Answers come so much later, such as 2s or 500ms
+    #[arg(long, value_name = "TIME")]
+    pub latency: Option<String>,
+    /// Calls are answered with this status
+    #[arg(long, value_name = "CODE", value_parser = clap::value_parser!(u16).range(400..=599))]
+    pub status: Option<u16>,
+    /// The connection breaks
+    #[arg(long)]
+    pub reset: bool,
+}
+
+/// What `requests` does.
+#[derive(Debug, Subcommand)]
+pub enum Requests {
+    /// The latest requests, the newest first
+    #[command(
+        after_help = "Examples:\n  mai-gateway requests list --client online-qa --since 1h\n  mai-gateway requests list --outcome upstream_timeout --limit 100"
+    )]
+    List(Box<Seek>),
+    /// Why one request went as it did: every decision and every attempt on a line of time
+    #[command(
+        after_help = "Example:\n  mai-gateway requests show 01JD…   # the id of the answer's header x-request-id, or of `requests list`"
+    )]
+    Show {
+        /// Which gateway.
+        #[command(flatten)]
+        at: AdminAt,
+        /// The request's id
+        #[arg(value_name = "ID")]
+        id: String,
+        /// Also what was asked and answered, where `records.content` keeps it; wants a token of role admin
+        #[arg(long)]
+        content: bool,
+        /// How to print.
+        #[command(flatten)]
+        form: Form,
+    },
+}
+
+/// Which requests.
+#[derive(Debug, clap::Args)]
+pub struct Seek {
+    /// Which gateway.
+    #[command(flatten)]
+    pub at: AdminAt,
+    /// Of this client
+    #[arg(long, value_name = "NAME")]
+    pub client: Option<String>,
+    /// Of this route
+    #[arg(long, value_name = "NAME")]
+    pub route: Option<String>,
+    /// Answered with this status
+    #[arg(long, value_name = "CODE")]
+    pub status: Option<String>,
+    /// That ended so, such as ok or upstream_timeout
+    #[arg(long, value_name = "NAME")]
+    pub outcome: Option<String>,
+    /// Answered by this upstream
+    #[arg(long, value_name = "UPSTREAM")]
+    pub upstream: Option<String>,
+    /// What the cache said, as in `x-mai-cache`
+    #[arg(long, value_name = "WORD")]
+    pub cache: Option<String>,
+    /// How far back, how many.
+    #[command(flatten)]
+    pub span: Span,
+    /// How to print.
+    #[command(flatten)]
+    pub form: Form,
+}
+
+/// Which part of a long list.
+#[derive(Debug, clap::Args)]
+pub struct Span {
+    /// From then on: a day, an instant, or so long ago (2h)
+    #[arg(long, value_name = "2026-11-30|2h")]
+    pub since: Option<String>,
+    /// Up to then
+    #[arg(long, value_name = "2026-11-30|2h")]
+    pub until: Option<String>,
+    /// So many at most
+    #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u16).range(1..=500))]
+    pub limit: u16,
+    /// Go on where a list has ended: the `next` that it has printed
+    #[arg(long, value_name = "NEXT")]
+    pub after: Option<String>,
+}
+
+/// Flags of `audit`.
+#[derive(Debug, clap::Args)]
+pub struct AuditFlags {
+    /// Which gateway.
+    #[command(flatten)]
+    pub at: AdminAt,
+    /// Done with the token of this name
+    #[arg(long, value_name = "NAME")]
+    pub who: Option<String>,
+    /// Done to this, or to what lies below it: routes, routes/rag-chat, clients/online-qa
+    #[arg(long, value_name = "PATH")]
+    pub object: Option<String>,
+    /// How far back, how many.
+    #[command(flatten)]
+    pub span: Span,
+    /// How to print.
+    #[command(flatten)]
+    pub form: Form,
+}
+
+/// Read as it is sent on: what is no length of time is wrong usage.
+fn time(text: &str) -> Result<String, String> {
+    let digits = text.trim_end_matches(|letter: char| letter.is_ascii_alphabetic());
+    let unit = text.strip_prefix(digits).unwrap_or_default();
+    let is_length = !digits.is_empty()
+        && digits.bytes().all(|byte| byte.is_ascii_digit())
+        && matches!(unit, "ms" | "s" | "m" | "h" | "d");
+    if is_length { Ok(text.to_owned()) } else { Err("write a length of time such as 30s, 10m or 1h".to_owned()) }
+}

@@ -1,0 +1,242 @@
+//! One request as a story: what it was, and every decision and attempt on a line of time.
+
+use jiff::Timestamp;
+use serde_json::Value;
+
+use crate::table::{clean, terminal};
+use crate::{text, when};
+
+/// Columns of the bars of a time line.
+const BAR: u64 = 24;
+
+/// One line of the time line.
+struct Beat {
+    at: u64,
+    /// How long it took; nothing for what takes no time.
+    took: Option<u64>,
+    words: String,
+}
+
+/// The whole story, for people.
+pub fn told(record: &Value, now: Timestamp) -> String {
+    let mut lines = vec![head(record, now), path(record), ending(record)];
+    let spent = spent(record);
+    if !spent.is_empty() {
+        lines.push(spent);
+    }
+    let whole = number(record, "ms").unwrap_or_default();
+    let mut beats = beats(record, whole);
+    beats.sort_by_key(|beat| beat.at);
+    let longest =
+        beats.iter().map(|beat| beat.at + beat.took.unwrap_or_default()).max().unwrap_or_default().max(whole).max(1);
+    let width = beats.iter().map(|beat| beat.at.to_string().len()).max().unwrap_or_default();
+    lines.push(String::new());
+    for beat in beats {
+        let line = format!("{:>width$} ms  {}  {}", beat.at, bar(&beat, longest), beat.words);
+        lines.push(terminal().map_or_else(|| line.clone(), |most| crate::table::cut(&line, most)));
+    }
+    lines.join("\n")
+}
+
+/// What was asked and answered, below the story.
+pub fn content(kept: &Value) -> String {
+    let mut lines = Vec::new();
+    for name in ["prompt", "answer"] {
+        let shown = match kept.get(name) {
+            None | Some(Value::Null) => "-".to_owned(),
+            Some(Value::String(text)) => text.lines().map(clean).collect::<Vec<_>>().join("\n"),
+            Some(other) => format!("{other:#}"),
+        };
+        lines.push(format!("\n{name}:\n{shown}"));
+    }
+    if kept.get("truncated").and_then(Value::as_bool) == Some(true) {
+        lines.push("\n(cut: it was longer than what is kept)".to_owned());
+    }
+    lines.join("\n")
+}
+
+/// What it cost, in its currency.
+pub fn cost(record: &Value) -> String {
+    match (text(record, "cost").as_str(), text(record, "currency").as_str()) {
+        ("-", _) => "-".to_owned(),
+        (cost, "-") => cost.to_owned(),
+        (cost, currency) => format!("{cost} {currency}"),
+    }
+}
+
+fn number(of: &Value, name: &str) -> Option<u64> {
+    let number = of.get(name)?;
+    number.as_u64().or_else(|| Some(number.as_f64()?.max(0.0).round() as u64))
+}
+
+fn head(record: &Value, now: Timestamp) -> String {
+    let time = text(record, "time");
+    format!("request {}, {} ({})", shown(record, "request_id"), clean(&time), when::told(&time, now))
+}
+
+fn path(record: &Value) -> String {
+    let mut line = format!("client {}, route {}", shown(record, "client"), shown(record, "route"));
+    for (before, field) in
+        [(", ", "endpoint"), (", answered by ", "upstream"), (", model ", "model"), (", trace ", "trace_id")]
+    {
+        if text(record, field) != "-" {
+            line.push_str(&format!("{before}{}", shown(record, field)));
+        }
+    }
+    line
+}
+
+fn ending(record: &Value) -> String {
+    let mut line = format!("{} {}", shown(record, "status"), shown(record, "outcome"));
+    let code = text(record, "code");
+    if code != "-" && code != text(record, "outcome") {
+        line.push_str(&format!(" ({})", clean(&code)));
+    }
+    line.push_str(&format!(" after {} ms", shown(record, "ms")));
+    for (field, words) in
+        [("ttft_ms", "first content at"), ("queue_ms", "in line"), ("overhead_ms", "the gateway's own")]
+    {
+        if !matches!(text(record, field).as_str(), "-" | "0" | "0.0") {
+            line.push_str(&format!(", {words} {} ms", shown(record, field)));
+        }
+    }
+    for mark in ["truncated", "degraded"] {
+        match record.get(mark) {
+            Some(Value::Bool(true)) => line.push_str(&format!(", {mark}")),
+            Some(Value::String(how)) => line.push_str(&format!(", {mark}: {}", clean(how))),
+            _ => {}
+        }
+    }
+    line
+}
+
+fn spent(record: &Value) -> String {
+    let mut parts = Vec::new();
+    let [asked, answered] = ["tokens_in", "tokens_out"].map(|field| text(record, field));
+    if asked != "-" || answered != "-" {
+        parts.push(format!("{asked} tokens in, {answered} out"));
+    }
+    if cost(record) != "-" {
+        parts.push(format!("cost {}", cost(record)));
+    }
+    if text(record, "cache") != "-" {
+        parts.push(format!("cache {}", shown(record, "cache")));
+    }
+    clean(&parts.join(", "))
+}
+
+/// Attempts and decisions, and the end.
+fn beats(record: &Value, whole: u64) -> Vec<Beat> {
+    let items = |name: &str| record.get(name).and_then(Value::as_array).cloned().unwrap_or_default();
+    let mut beats: Vec<Beat> = Vec::new();
+    for decision in items("decisions") {
+        beats.push(Beat { at: number(&decision, "at_ms").unwrap_or_default(), took: None, words: decided(&decision) });
+    }
+    for attempt in items("attempts") {
+        let took = number(&attempt, "ms");
+        let status = match text(&attempt, "status").as_str() {
+            "-" | "0" => String::new(),
+            status => format!(" ({})", clean(status)),
+        };
+        let length = took.map(|took| format!(" after {took} ms")).unwrap_or_default();
+        let words = format!("asked {}: {}{status}{length}", shown(&attempt, "upstream"), shown(&attempt, "outcome"));
+        beats.push(Beat { at: number(&attempt, "at_ms").unwrap_or_default(), took, words });
+    }
+    let end = format!("ended: {} {}", shown(record, "status"), shown(record, "outcome"));
+    beats.push(Beat { at: whole, took: None, words: end });
+    beats
+}
+
+/// A decision in words; one that this program does not know, by its own names.
+fn decided(decision: &Value) -> String {
+    let field = |name: &str| shown(decision, name).replace('_', " ");
+    let name = |name: &str| shown(decision, name);
+    match text(decision, "what").as_str() {
+        "limited" => format!("held by the {} limit on {}", field("scope"), field("limit")),
+        "queued" if decision.get("provider").is_some() => format!("in line for a place at {}", name("provider")),
+        "queued" => "in line for its limits".to_owned(),
+        "left_queue" => format!("out of the line after {} ms", name("waited_ms")),
+        "param_changed" => format!("parameter {} changed by `{}`", name("field"), name("by")),
+        "quota_reserved" => format!("{} tokens put aside of the quota", name("tokens")),
+        "quota_refused" => "the quota has no room".to_owned(),
+        "joined_flight" => "the same call was on its way: its answer is waited for".to_owned(),
+        "split" => format!("the split chose {}", name("upstream")),
+        "mirrored" => format!("a copy went to {}", name("upstream")),
+        "upstream_skipped" => format!("{} passed over: {}", name("upstream"), field("why")),
+        "retry_waits" => format!("waits {} ms before another try (after {})", name("wait_ms"), field("after")),
+        "retry_budget_spent" => "no further try: the route's retry budget is spent".to_owned(),
+        "upstream_rests" => format!("{} rests, as it asked for", name("upstream")),
+        what => {
+            let facts = decision.as_object().into_iter().flatten();
+            let facts = facts.filter(|(name, _)| !matches!(name.as_str(), "what" | "at_ms"));
+            let facts = facts.map(|(name, _)| match (name.as_str(), field(name)) {
+                ("result" | "to", word) => word,
+                (name, value) => format!("{} {value}", name.replace('_', " ")),
+            });
+            let facts = facts.collect::<Vec<_>>().join(", ");
+            let what = clean(what).replace('_', " ");
+            if facts.is_empty() { what } else { format!("{what}: {facts}") }
+        }
+    }
+}
+
+fn shown(of: &Value, name: &str) -> String {
+    clean(&text(of, name))
+}
+
+/// Where on the whole time something lies.
+fn bar(beat: &Beat, longest: u64) -> String {
+    let column = |at: u64| (u128::from(at) * u128::from(BAR - 1) / u128::from(longest)) as u64;
+    let (from, to) = (column(beat.at), column(beat.at + beat.took.unwrap_or_default()));
+    let sign = |at: u64| match (from..=to).contains(&at) {
+        true if beat.took.is_some() => '█',
+        true => '●',
+        false => '·',
+    };
+    (0..BAR).map(sign).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn a_request_is_told_on_a_line_of_time() {
+        let record = json!({
+            "request_id": "r1", "time": "2026-11-30T12:00:00.000Z", "client": "问答", "route": "chat", "upstream": "local/q",
+            "endpoint": "/v1/chat/completions", "status": 200, "outcome": "ok", "code": null, "cache": "miss",
+            "tokens_in": 20, "tokens_out": 10, "cost": 0.5, "currency": "USD", "ms": 1200, "overhead_ms": 0.4,
+            "queue_ms": 0, "ttft_ms": 700, "truncated": false, "degraded": null,
+            "attempts": [
+                { "upstream": "cloud/m", "outcome": "upstream_server_error", "status": 503, "ms": 300, "at_ms": 10 },
+                { "upstream": "local/q", "outcome": "ok", "status": 200, "ms": 600, "at_ms": 600 },
+            ],
+            "decisions": [
+                { "at_ms": 1, "what": "cache", "result": "miss" },
+                { "at_ms": 310, "what": "retry_waits", "after": "server_error", "wait_ms": 290 },
+                { "at_ms": 311, "what": "brand_new", "some_thing": 3 },
+            ],
+        });
+        let now = "2026-11-30T12:03:00Z".parse().unwrap();
+        assert_eq!(
+            told(&record, now),
+            "request r1, 2026-11-30T12:00:00.000Z (3 min ago)\n\
+             client 问答, route chat, /v1/chat/completions, answered by local/q\n\
+             200 ok after 1200 ms, first content at 700 ms, the gateway's own 0.4 ms\n\
+             20 tokens in, 10 out, cost 0.5 USD, cache miss\n\n   \
+                1 ms  ●·······················  cache: miss\n  \
+               10 ms  ██████··················  asked cloud/m: upstream_server_error (503) after 300 ms\n \
+              310 ms  ·····●··················  waits 290 ms before another try (after server error)\n \
+              311 ms  ·····●··················  brand new: some thing 3\n \
+              600 ms  ···········█████████████  asked local/q: ok (200) after 600 ms\n\
+             1200 ms  ·······················●  ended: 200 ok"
+        );
+    }
+
+    #[test]
+    fn a_bare_record_is_told_too() {
+        let now = "2026-11-30T12:03:00Z".parse().unwrap();
+        assert!(told(&json!({}), now).contains("client -, route -"));
+    }
+}
