@@ -34,6 +34,7 @@
 //! 4. `cargo run -p xtask -- docs`. A test walks the document: nobody without a token, nobody below the role.
 
 mod attempts;
+mod audit;
 mod cache;
 pub mod caller;
 mod configuring;
@@ -41,10 +42,11 @@ mod deeds;
 mod desk;
 mod document;
 pub mod error;
-pub mod etag;
+mod etag;
 mod extract;
 mod health;
-pub mod listing;
+mod listing;
+mod objects;
 mod reload;
 mod usage;
 
@@ -72,7 +74,17 @@ fn api() -> OpenApiRouter<Desk> {
         .routes(routes!(health::healthz))
         .routes(routes!(health::readyz))
         .routes(routes!(health::metrics))
+        .routes(routes!(objects::providers::list, objects::providers::create))
+        .routes(routes!(objects::providers::get, objects::providers::put, objects::providers::delete))
+        .routes(routes!(objects::routes::list, objects::routes::create))
+        .routes(routes!(objects::routes::get, objects::routes::put, objects::routes::delete))
+        .routes(routes!(objects::clients::list, objects::clients::create))
+        .routes(routes!(objects::clients::get, objects::clients::put, objects::clients::delete))
+        .routes(routes!(objects::config))
+        .routes(routes!(objects::export))
+        .routes(routes!(objects::import))
         .routes(routes!(reload::reload))
+        .routes(routes!(audit::audit))
         .routes(routes!(usage::usage))
         .routes(routes!(cache::stats))
         .routes(routes!(cache::purge))

@@ -1,0 +1,195 @@
+//! `/admin/v1/config`, `/admin/v1/export`, `/admin/v1/import`: all of it at once.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use axum::body::Bytes;
+use axum::extract::{Request, State};
+use axum::http::header;
+use axum::response::{IntoResponse, Response};
+use base::{Object, ObjectKind, Secret};
+use config::{Home, Pieces, Role};
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+use state::objects::Change;
+use utoipa::{IntoParams, ToSchema};
+
+use super::{path, refused};
+use crate::caller::{Caller, Operator, Viewer};
+use crate::configuring::{Expected, NotChanged, Wish};
+use crate::deeds::Done;
+use crate::desk::Desk;
+use crate::error::{Body, Error, Store, Told};
+use crate::extract::{Query, whole};
+
+/// Bytes of an import at most.
+const LARGEST: usize = 8 << 20;
+
+/// What is in force, files and objects made here together, as one file would say it. Secrets are `[secret]`.
+#[utoipa::path(get, path = "/admin/v1/config", tag = "configuration", responses(
+    (status = 200, description = "The configuration.", body = Object),
+))]
+pub(crate) async fn config(_: Caller<Viewer>, State(desk): State<Desk>) -> axum::Json<Value> {
+    axum::Json(desk.configuring.written().config())
+}
+
+/// What an export holds.
+#[derive(Debug, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub(crate) struct Exporting {
+    /// With the `sha256:` of clients' keys, which takes the role `admin`.
+    #[serde(default)]
+    #[param(required = false)]
+    key_hashes: bool,
+}
+
+/// Everything as a file, with which it is made anew elsewhere.
+///
+/// Credentials of providers stand in it as variables.
+#[utoipa::path(get, path = "/admin/v1/export", tag = "configuration", params(Exporting), responses(
+    (status = 200, description = "A configuration file.", body = String, content_type = "text/yaml"),
+    (status = 503, description = "`objects_unavailable`: they cannot be read.", body = Body),
+))]
+pub(crate) async fn export(
+    caller: Caller<Viewer>,
+    State(desk): State<Desk>,
+    Query(exporting): Query<Exporting>,
+) -> Result<Response, Error> {
+    if exporting.key_hashes {
+        caller.at_least(Role::Admin)?;
+    }
+    let text = desk.configuring.export(exporting.key_hashes).await;
+    let text = text.map_err(|why| Error::Unavailable(Store::Objects, why.to_string()))?;
+    Ok(([(header::CONTENT_TYPE, "text/yaml; charset=utf-8")], text).into_response())
+}
+
+/// How an import is made.
+#[derive(Debug, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub(crate) struct Importing {
+    /// Only say what would become of it; nothing changes.
+    #[serde(default)]
+    #[param(required = false)]
+    dry_run: bool,
+    /// Objects that were made here may be replaced; without it all must be new.
+    #[serde(default)]
+    #[param(required = false)]
+    replace: bool,
+}
+
+/// What an import came to, or would come to.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct Imported {
+    /// Such as `routes/rag-chat`.
+    created: Vec<String>,
+    /// Likewise.
+    replaced: Vec<String>,
+    /// What it is well to know.
+    warnings: Vec<Told>,
+}
+
+/// Makes the providers, routes and clients of a file, YAML or JSON: all of them or none.
+///
+/// Variables (`${VAR}`) are refused: the gateway's environment is not read through this API. The command
+/// `mai-gateway import` fills them in from its own.
+#[utoipa::path(post, path = "/admin/v1/import", tag = "configuration", security(("token" = ["operator"])),
+    params(Importing),
+    request_body(content((String = "text/yaml"), (Object = "application/json")), description = "At most 8 MiB."),
+    responses(
+        (status = 200, description = "All of it is in force; or, of a dry run, what would become of it.",
+            body = Imported),
+        (status = 409, description = "`already_exists`, or `managed_by_file`.", body = Body),
+        (status = 412, description = "`precondition_failed`: one was changed meanwhile.", body = Body),
+        (status = 422, description = "`invalid_config`: the configuration that would come of it is not sound.",
+            body = Body),
+        (status = 503, description = "`objects_unavailable`: it cannot be kept; nothing has changed.", body = Body),
+    ),
+)]
+pub(crate) async fn import(
+    caller: Caller<Operator>,
+    State(desk): State<Desk>,
+    Query(importing): Query<Importing>,
+    request: Request,
+) -> Result<axum::Json<Imported>, Error> {
+    let pieces = pieces(&whole(request.into_body(), LARGEST).await?)?;
+    let written = desk.configuring.written();
+    let mut imported = Imported { created: Vec::new(), replaced: Vec::new(), warnings: left_out(&pieces) };
+    let mut changes = Vec::new();
+    for piece in pieces.pieces {
+        let (kind, name) = (piece.kind, piece.name);
+        let expected = match written.object(kind, &name).map(|object| &object.home) {
+            None => Expected::Absent,
+            Some(Home::File(place)) => return Err(refused(NotChanged::InFile(place.clone()), kind, &name)),
+            Some(Home::Admin { revision, .. }) if importing.replace => Expected::Revision(*revision),
+            Some(Home::Admin { .. }) => {
+                let told = format!("there is a {} `{name}` already; `replace=true` replaces it", kind.word());
+                return Err(Error::AlreadyExists(told));
+            }
+        };
+        let done = if expected == Expected::Absent { &mut imported.created } else { &mut imported.replaced };
+        done.push(path(kind, &name));
+        changes.push((expected, put(kind, &name, &piece.config)));
+    }
+    let after = json!({ "created": imported.created, "replaced": imported.replaced });
+    let deed = Done::to("config", "import").with(after).by(&caller);
+    let changed = desk.configuring.change(Wish { changes, deed, dry_run: importing.dry_run }).await;
+    let changed = changed.map_err(|why| match why {
+        NotChanged::Unexpected(_) => {
+            Error::PreconditionFailed("one of the objects was changed meanwhile; nothing was imported".to_owned())
+        }
+        NotChanged::InFile(place) => Error::ManagedByFile(format!("one of the objects is written at {place}")),
+        why => refused(why, ObjectKind::Route, ""),
+    })?;
+    imported.warnings.extend(changed.warnings.iter().map(Told::from));
+    Ok(axum::Json(imported))
+}
+
+fn put(kind: ObjectKind, name: &str, config: &Value) -> Change {
+    let (name, written): (Arc<str>, _) = (name.into(), Secret::new(config.to_string()));
+    Change::Put(Object { kind, name, written, revision: 0, changed: Duration::ZERO })
+}
+
+/// The objects of a file's text.
+fn pieces(body: &Bytes) -> Result<Pieces, Error> {
+    let text = std::str::from_utf8(body).map_err(|_| Error::whole("the body is not UTF-8"))?;
+    // Defaults of variables are no less read from nowhere: whoever wrote them would think that the variable was looked at.
+    let variables = Mutex::new(Vec::new());
+    let note = |name: &str| {
+        variables.lock().unwrap_or_else(PoisonError::into_inner).push(name.to_owned());
+        None
+    };
+    let read = config::pieces("import", text, None, &note);
+    let unsound = |problems| {
+        Err(Error::InvalidConfig { message: "this cannot be imported; nothing has changed".to_owned(), problems })
+    };
+    let variables = variables.into_inner().unwrap_or_else(PoisonError::into_inner);
+    if !variables.is_empty() {
+        let told = |name: &String| Told {
+            path: String::new(),
+            message: format!(
+                "`${{{name}}}` is a variable, and the gateway's environment is not read through this API; write the \
+                 value itself, or let `mai-gateway import` fill it in"
+            ),
+            place: None,
+        };
+        return unsound(variables.iter().map(told).collect());
+    }
+    match read {
+        Ok(pieces) if pieces.pieces.is_empty() => {
+            Err(Error::whole("there is nothing to import: write the objects below `providers`, `routes` or `clients`"))
+        }
+        Ok(pieces) => Ok(pieces),
+        Err(errors) => unsound(errors.problems.iter().map(Told::from).collect()),
+    }
+}
+
+fn left_out(pieces: &Pieces) -> Vec<Told> {
+    let told = |key: &String| Told {
+        path: key.clone(),
+        message: "is left out: only providers, routes and clients are imported".to_owned(),
+        place: None,
+    };
+    pieces.others.iter().map(told).collect()
+}

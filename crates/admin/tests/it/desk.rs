@@ -1,0 +1,303 @@
+//! A desk to ask: a small configuration, state in memory, and what holds the configuration together.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use admin::{Attempts, Changed, Configuring, Desk, Doing, Expected, LastReload, NotChanged, Wish};
+use axum::Router;
+use axum::body::Body;
+use axum::extract::ConnectInfo;
+use axum::http::{HeaderMap, Method, Request, StatusCode, header};
+use base::{Clock, Dice, KeyHasher, Object, ObjectKind};
+use config::{Added, Files, Home, Loaded, Overrides, Source, Written};
+use gateway::books::Stores;
+use gateway::live::Live;
+use gateway::log::AccessLog;
+use serde_json::Value;
+use state::objects::{Change, Deed, Deeds, Kept};
+use state::{Objects, Unreadable};
+use tower::ServiceExt as _;
+
+pub const VIEWER: &str = "token-of-a-viewer";
+pub const OPERATOR: &str = "token-of-an-operator";
+pub const ADMIN: &str = "token-of-an-admin";
+
+/// What must never be seen in an answer.
+pub const SECRETS: [&str; 6] = [VIEWER, OPERATOR, ADMIN, "sk-of-the-cloud", "sk-of-the-app", "word-of-the-proxy"];
+
+const FILE: &str = "
+admin:
+  tokens:
+    - { name: vera, role: viewer, token: token-of-a-viewer }
+    - { name: otto, role: operator, token: token-of-an-operator }
+    - { name: ada, role: admin, token: token-of-an-admin }
+providers:
+  - name: cloud
+    base_url: http://cloud/v1
+    api_key: sk-of-the-cloud
+    proxy: http://user:word-of-the-proxy@proxy:3128
+routes:
+  - { name: chat, upstreams: [{ provider: cloud, model: m }] }
+clients:
+  - { name: app, keys: [sk-of-the-app], routes: ['*'] }
+";
+
+/// Who asks, over a port of its own.
+pub struct Port {
+    pub desk: Desk,
+    router: Router,
+    from: SocketAddr,
+}
+
+impl Port {
+    pub fn open() -> Self {
+        Self::with(Stores::default())
+    }
+
+    pub fn with(stores: Stores) -> Self {
+        let hasher = KeyHasher::new(&[7; 64]);
+        let source = Source::Text { name: "gateway.yaml".into(), text: FILE.into() };
+        let files = Files::read(&source, Overrides::default(), &|_| None).unwrap();
+        let loaded = files.with(Added::default(), &hasher).unwrap();
+        let written = Arc::new(loaded.whole.written());
+        let live = Live::keeping(loaded.snapshot, Dice::loaded(1), AccessLog::default(), stores).unwrap();
+        let holder = Holder {
+            files,
+            hasher: hasher.clone(),
+            live: live.clone(),
+            now: Arc::new(Mutex::new(Now { written, ..Now::default() })),
+        };
+        let desk = Desk {
+            objects: live.objects.clone(),
+            live,
+            hasher,
+            last_reload: LastReload::default(),
+            reload: Arc::new(|| Box::pin(async { Ok("sound: 1 provider, 1 route, 1 client".to_owned()) })),
+            configuring: Arc::new(holder),
+            attempts: Attempts::default(),
+        };
+        Self { router: admin::router(desk.clone()), desk, from: "192.0.2.1:40000".parse().unwrap() }
+    }
+
+    /// The same port, seen from another address.
+    pub fn from(&self, address: &str) -> Self {
+        Self { desk: self.desk.clone(), router: self.router.clone(), from: address.parse().unwrap() }
+    }
+
+    /// Asks as whoever has this token; nobody where it is empty.
+    pub async fn ask(&self, token: &str, asking: Asking) -> Told {
+        let mut request = Request::builder().method(asking.method).uri(asking.path);
+        if !token.is_empty() {
+            request = request.header(header::AUTHORIZATION, format!("Bearer {token}"));
+        }
+        for (name, value) in asking.headers {
+            request = request.header(name, value);
+        }
+        let request = request.extension(ConnectInfo(self.from)).body(Body::from(asking.body)).unwrap();
+        let response = self.router.clone().oneshot(request).await.unwrap();
+        let (parts, body) = response.into_parts();
+        let body = axum::body::to_bytes(body, usize::MAX).await.unwrap();
+        let text = String::from_utf8(body.to_vec()).unwrap();
+        for secret in SECRETS {
+            assert!(!text.contains(secret), "{secret} is told: {text}");
+            assert!(!format!("{:?}", parts.headers).contains(secret), "{secret} is in a header");
+        }
+        let json = serde_json::from_str(&text).unwrap_or_default();
+        Told { status: parts.status, headers: parts.headers, text, json }
+    }
+}
+
+/// A request.
+#[derive(Clone, Debug)]
+pub struct Asking {
+    pub method: Method,
+    pub path: String,
+    pub headers: Vec<(String, String)>,
+    pub body: String,
+}
+
+pub fn asking(method: &str, path: &str) -> Asking {
+    let method = Method::from_bytes(method.as_bytes()).unwrap();
+    Asking { method, path: format!("/admin/v1{path}"), headers: Vec::new(), body: String::new() }
+}
+
+pub fn get(path: &str) -> Asking {
+    asking("GET", path)
+}
+
+pub fn post(path: &str, body: impl ToString) -> Asking {
+    Asking { body: body.to_string(), ..asking("POST", path) }
+}
+
+pub fn put(path: &str, body: impl ToString) -> Asking {
+    Asking { body: body.to_string(), ..asking("PUT", path) }
+}
+
+pub fn delete(path: &str) -> Asking {
+    asking("DELETE", path)
+}
+
+impl Asking {
+    pub fn header(mut self, name: &str, value: &str) -> Self {
+        self.headers.push((name.to_owned(), value.to_owned()));
+        self
+    }
+}
+
+/// An answer.
+#[derive(Debug)]
+pub struct Told {
+    pub status: StatusCode,
+    pub headers: HeaderMap,
+    pub text: String,
+    pub json: Value,
+}
+
+impl Told {
+    /// The answer, which has this status.
+    #[track_caller]
+    pub fn is(self, status: u16) -> Self {
+        assert_eq!(self.status, status, "{}", self.text);
+        self
+    }
+
+    /// An error of this status and code.
+    #[track_caller]
+    pub fn refused(self, status: u16, code: &str) -> Self {
+        let told = self.is(status);
+        assert_eq!(told.json["error"]["code"], code, "{}", told.text);
+        told
+    }
+
+    pub fn header(&self, name: &str) -> &str {
+        self.headers.get(name).map(|value| value.to_str().unwrap()).unwrap_or_default()
+    }
+
+    pub fn message(&self) -> &str {
+        self.json["error"]["message"].as_str().unwrap_or_default()
+    }
+}
+
+/// Files that never change, and objects beside them, which the process's store keeps.
+struct Holder {
+    files: Files,
+    hasher: KeyHasher,
+    live: Arc<Live>,
+    now: Arc<Mutex<Now>>,
+}
+
+#[derive(Default)]
+struct Now {
+    written: Arc<Written>,
+    objects: BTreeMap<(ObjectKind, Arc<str>), Object>,
+    revisions: u64,
+}
+
+impl Holder {
+    fn changed(&self, wish: &Wish) -> Result<(Loaded, Now), NotChanged> {
+        let now = self.now.lock().unwrap();
+        let (mut objects, mut revisions) = (now.objects.clone(), now.revisions);
+        for (expected, change) in &wish.changes {
+            let (kind, name) = match change {
+                Change::Put(object) => (object.kind, &object.name),
+                Change::Remove(kind, name) => (*kind, name),
+                _ => continue,
+            };
+            if let Some(Home::File(place)) = now.written.object(kind, name).map(|object| object.home.clone()) {
+                return Err(NotChanged::InFile(place));
+            }
+            let before = objects.get(&(kind, name.clone())).cloned();
+            let is_so = match expected {
+                Expected::Whatever => true,
+                Expected::Absent => before.is_none(),
+                Expected::Present => before.is_some(),
+                Expected::Revision(revision) => before.as_ref().is_some_and(|before| before.revision == *revision),
+            };
+            if !is_so {
+                return Err(NotChanged::Unexpected(*expected));
+            }
+            match change {
+                Change::Put(object) => {
+                    let written = config::unmask(object, before.as_ref()).map_err(NotChanged::Unsound)?;
+                    revisions += 1;
+                    let object = Object { written, revision: revisions, changed: Clock.wall(), ..object.clone() };
+                    objects.insert((kind, name.clone()), object);
+                }
+                _ => drop(objects.remove(&(kind, name.clone()))),
+            }
+        }
+        let all: Vec<Object> = objects.values().cloned().collect();
+        let loaded = self.files.with(Added { objects: &all, keys: &[] }, &self.hasher);
+        let loaded = loaded.map_err(|errors| NotChanged::Unsound(errors.problems))?;
+        let written = Arc::new(loaded.whole.written());
+        Ok((loaded, Now { written, objects, revisions }))
+    }
+}
+
+impl Configuring for Holder {
+    fn written(&self) -> Arc<Written> {
+        self.now.lock().unwrap().written.clone()
+    }
+
+    fn change(&self, wish: Wish) -> Doing<Result<Changed, NotChanged>> {
+        let (loaded, now) = match self.changed(&wish) {
+            Ok(changed) => changed,
+            Err(why) => return Box::pin(async { Err(why) }),
+        };
+        let changed = Changed { written: now.written.clone(), warnings: loaded.warnings };
+        if wish.dry_run {
+            return Box::pin(async { Ok(changed) });
+        }
+        let (live, held) = (self.live.clone(), self.now.clone());
+        Box::pin(async move {
+            let kept = live.objects.change(Vec::new(), told(wish.deed, &wish.changes, &now.written)).await;
+            kept.map_err(NotChanged::Unkept)?;
+            *held.lock().unwrap() = now;
+            live.put_in_force(loaded.snapshot);
+            Ok(changed)
+        })
+    }
+
+    fn export(&self, with_key_hashes: bool) -> Doing<Result<String, Unreadable>> {
+        Box::pin(async move { Ok(format!("# with_key_hashes: {with_key_hashes}\n")) })
+    }
+}
+
+/// A deed with what is there afterwards.
+fn told(deed: Deed, changes: &[(Expected, Change)], written: &Written) -> Deed {
+    match changes {
+        [(_, Change::Put(object))] => {
+            let after = written.object(object.kind, &object.name).map(|object| object.shown.to_string().into());
+            Deed { after, ..deed }
+        }
+        _ => deed,
+    }
+}
+
+/// A store that is out.
+#[derive(Debug)]
+pub struct Out;
+
+fn out<T: Send + 'static>() -> state::Answer<Result<T, Unreadable>> {
+    state::Answer::Ready(Err(Unreadable("no space left on device".to_owned())))
+}
+
+impl Objects for Out {
+    fn all(&self) -> state::Answer<Result<Kept, Unreadable>> {
+        out()
+    }
+
+    fn change(&self, _: Vec<Change>, _: Deed) -> state::Answer<Result<(), Unreadable>> {
+        out()
+    }
+
+    fn used(&self, _: Vec<(Arc<str>, Duration)>) -> state::Answer<Result<(), Unreadable>> {
+        out()
+    }
+
+    fn deeds(&self, _: Deeds) -> state::Answer<Result<Vec<Deed>, Unreadable>> {
+        out()
+    }
+}

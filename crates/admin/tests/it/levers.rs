@@ -1,0 +1,29 @@
+//! Levers: what they do, and the rows that they leave.
+
+use serde_json::json;
+
+use crate::desk::{OPERATOR, Out, Port, VIEWER, delete, get, post, put};
+
+#[tokio::test]
+async fn each_lever_leaves_a_row() {
+    let port = Port::open();
+    port.ask(OPERATOR, post("/cache/purge", r#"{"route": "chat"}"#)).await.is(200);
+    port.ask(OPERATOR, put("/cache/routes/chat/kb-version", r#"{"kb_version": "2026-11"}"#)).await.is(204);
+    port.ask(OPERATOR, post("/reload", "")).await.is(200);
+    port.ask(OPERATOR, delete("/cache/entries/nothing")).await.refused(404, "not_found");
+    let told = port.ask(VIEWER, get("/audit")).await.is(200);
+    let rows: Vec<_> =
+        told.json["data"].as_array().unwrap().iter().map(|row| (&row["action"], &row["object"])).collect();
+    let [reload, set, purge] = [("reload", "config"), ("set", "cache/routes/chat/kb-version"), ("purge", "cache")]
+        .map(|(action, object)| (json!(action), json!(object)));
+    assert_eq!(rows, [(&reload.0, &reload.1), (&set.0, &set.1), (&purge.0, &purge.1)]);
+    assert_eq!(told.json["data"][1]["after"], json!({ "kb_version": "2026-11" }));
+}
+
+#[tokio::test]
+async fn a_lever_works_while_its_row_cannot_be_written_and_that_is_counted() {
+    let port = Port::with(gateway::books::Stores { objects: std::sync::Arc::new(Out), ..Default::default() });
+    port.ask(OPERATOR, post("/cache/purge", "")).await.is(200);
+    let metrics = String::from_utf8(port.desk.live.metrics_text()).unwrap();
+    assert!(metrics.contains("\nmai_audit_rows_lost_total 1\n"), "{metrics}");
+}
