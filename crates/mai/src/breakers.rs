@@ -40,20 +40,24 @@ pub fn breakers(verb: &Breakers) -> Result<(), Trouble> {
         Breakers::Open { at, upstream, long } => {
             let asked = [("for", long.as_deref()), ("route", upstream.route.as_deref())];
             let told = pull(&Peer::admin(at)?, &upstream.upstream, "open", asked)?;
-            let end = match text(&told, "held_until").as_str() {
-                "-" => long
-                    .as_ref()
-                    .map_or_else(|| "until `mai-gateway breakers close`".to_owned(), |long| format!("for {long}")),
-                until => format!("until {until}"),
-            };
-            say(format!("{} takes no calls {end}", clean(&upstream.upstream)));
+            let until = told.pointer("/data/0/held_until").and_then(Value::as_str);
+            let end = until.map_or_else(|| "until `mai-gateway breakers close`".to_owned(), |at| format!("until {at}"));
+            say(format!("{} takes no calls{} {end}", clean(&upstream.upstream), routes(&told)));
         }
         Breakers::Close { at, upstream } => {
-            pull(&Peer::admin(at)?, &upstream.upstream, "close", [("route", upstream.route.as_deref())])?;
-            say(format!("{} takes calls", clean(&upstream.upstream)));
+            let asked = [("route", upstream.route.as_deref())];
+            let told = pull(&Peer::admin(at)?, &upstream.upstream, "close", asked)?;
+            say(format!("{} takes calls{}", clean(&upstream.upstream), routes(&told)));
         }
     }
     Ok(())
+}
+
+/// On which routes a lever has moved something.
+fn routes(told: &Value) -> String {
+    let moved = told.get("data").and_then(Value::as_array).into_iter().flatten();
+    let names = moved.map(|breaker| clean(&text(breaker, "route"))).collect::<Vec<_>>().join(", ");
+    if names.is_empty() { names } else { format!(" on {names}") }
 }
 
 fn pull<'a>(

@@ -303,12 +303,15 @@ fn tls(ca: Option<&std::path::Path>) -> Result<TlsConfig, String> {
     if let Some(file) = ca {
         let shown = file.display();
         let pem = std::fs::read(file).map_err(|error| format!("--ca {shown}: {error}"))?;
+        let before = roots.len();
         for item in ureq::tls::parse_pem(&pem) {
-            if let ureq::tls::PemItem::Certificate(certificate) =
-                item.map_err(|error| format!("--ca {shown}: this is no PEM file: {error}"))?
-            {
+            let item = item.map_err(|error| format!("--ca {shown}: this is no PEM file: {error}"))?;
+            if let ureq::tls::PemItem::Certificate(certificate) = item {
                 roots.push(certificate);
             }
+        }
+        if roots.len() == before {
+            return Err(format!("--ca {shown}: there is no certificate in it; it must be in PEM"));
         }
     }
     if roots.is_empty() {

@@ -60,8 +60,8 @@ fn list(seek: &Seek) -> Result<(), Trouble> {
         let tries = record.get("attempts").and_then(Value::as_array).map_or(0, Vec::len).to_string();
         let before = ["request_id", "client", "route", "upstream", "status", "outcome", "cache"];
         let before = before.map(|field| text(record, field));
-        let [ms, tokens_in, tokens_out] = ["ms", "tokens_in", "tokens_out"].map(|field| text(record, field));
-        let after = [ms, tries, tokens_in, tokens_out, story::cost(record)];
+        let [tokens_in, tokens_out] = ["tokens_in", "tokens_out"].map(|field| text(record, field));
+        let after = [story::ms(record, "ms"), tries, tokens_in, tokens_out, story::cost(record)];
         table.row([when::told(&text(record, "time"), now)].into_iter().chain(before).chain(after));
     }
     say(if table.is_empty() { "no request is like that".to_owned() } else { table.shown() });

@@ -209,15 +209,15 @@ pub enum Cache {
         /// What goes.
         #[command(flatten)]
         which: Which,
-        /// Only count it
-        #[arg(long)]
+        /// Only print how much there is of it; what is kept for one client alone is not counted
+        #[arg(long, conflicts_with = "client")]
         dry_run: bool,
         /// How to print.
         #[command(flatten)]
         form: Form,
     },
     /// Remove one answer, by the id that came with it (`x-mai-cache-id`)
-    #[command(after_help = "Example:\n  mai-gateway cache remove 8c0f…")]
+    #[command(after_help = "Example:\n  mai-gateway cache remove 8c0f…   # the id of the answer's header")]
     Remove {
         /// Which gateway.
         #[command(flatten)]
@@ -344,8 +344,8 @@ pub enum Drills {
         #[arg(long = "for", value_name = "TIME", value_parser = time)]
         long: String,
         /// Of a hundred calls, how many [default: all]
-        #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=100))]
-        percent: Option<u8>,
+        #[arg(long, value_name = "N", value_parser = percent)]
+        percent: Option<f64>,
         /// How to print.
         #[command(flatten)]
         form: Form,
@@ -372,7 +372,7 @@ pub struct Harm {
     #[arg(long, value_name = "CODE", value_parser = clap::value_parser!(u16).range(400..=599))]
     pub status: Option<u16>,
     /// The connection breaks
-    #[arg(long)]
+    #[arg(long, conflicts_with = "status")]
     pub reset: bool,
 }
 
@@ -416,13 +416,13 @@ pub struct Seek {
     /// Of this route
     #[arg(long, value_name = "NAME")]
     pub route: Option<String>,
-    /// Answered with this status
+    /// Answered with this status, such as 429, or with one of these: 5xx
     #[arg(long, value_name = "CODE")]
     pub status: Option<String>,
     /// That ended so, such as ok or upstream_timeout
     #[arg(long, value_name = "NAME")]
     pub outcome: Option<String>,
-    /// Answered by this upstream
+    /// Answered by this upstream, or tried there
     #[arg(long, value_name = "UPSTREAM")]
     pub upstream: Option<String>,
     /// What the cache said, as in `x-mai-cache`
@@ -471,6 +471,11 @@ pub struct AuditFlags {
     /// How to print.
     #[command(flatten)]
     pub form: Form,
+}
+
+fn percent(text: &str) -> Result<f64, String> {
+    let number = text.trim_end_matches('%').parse::<f64>().ok().filter(|number| *number > 0.0 && *number <= 100.0);
+    number.ok_or_else(|| "write a number above 0, up to 100".to_owned())
 }
 
 /// Read as it is sent on: what is no length of time is wrong usage.

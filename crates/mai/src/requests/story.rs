@@ -69,6 +69,15 @@ fn number(of: &Value, name: &str) -> Option<u64> {
     number.as_u64().or_else(|| Some(number.as_f64()?.max(0.0).round() as u64))
 }
 
+/// Milliseconds as a person reads them: digits behind the point only where they say much.
+pub fn ms(of: &Value, name: &str) -> String {
+    match of.get(name).and_then(Value::as_f64) {
+        None => "-".to_owned(),
+        Some(time) if time < 10.0 => format!("{time:.1}"),
+        Some(time) => format!("{time:.0}"),
+    }
+}
+
 fn head(record: &Value, now: Timestamp) -> String {
     let time = text(record, "time");
     format!("request {}, {} ({})", shown(record, "request_id"), clean(&time), when::told(&time, now))
@@ -92,12 +101,12 @@ fn ending(record: &Value) -> String {
     if code != "-" && code != text(record, "outcome") {
         line.push_str(&format!(" ({})", clean(&code)));
     }
-    line.push_str(&format!(" after {} ms", shown(record, "ms")));
+    line.push_str(&format!(" after {} ms", ms(record, "ms")));
     for (field, words) in
         [("ttft_ms", "first content at"), ("queue_ms", "in line"), ("overhead_ms", "the gateway's own")]
     {
-        if !matches!(text(record, field).as_str(), "-" | "0" | "0.0") {
-            line.push_str(&format!(", {words} {} ms", shown(record, field)));
+        if !matches!(ms(record, field).as_str(), "-" | "0.0") {
+            line.push_str(&format!(", {words} {} ms", ms(record, field)));
         }
     }
     for mark in ["truncated", "degraded"] {
@@ -139,7 +148,10 @@ fn beats(record: &Value, whole: u64) -> Vec<Beat> {
             status => format!(" ({})", clean(status)),
         };
         let length = took.map(|took| format!(" after {took} ms")).unwrap_or_default();
-        let words = format!("asked {}: {}{status}{length}", shown(&attempt, "upstream"), shown(&attempt, "outcome"));
+        let shared =
+            if attempt.get("shared").and_then(Value::as_bool) == Some(true) { ", by another request" } else { "" };
+        let words =
+            format!("asked {}: {}{status}{length}{shared}", shown(&attempt, "upstream"), shown(&attempt, "outcome"));
         beats.push(Beat { at: number(&attempt, "at_ms").unwrap_or_default(), took, words });
     }
     let end = format!("ended: {} {}", shown(record, "status"), shown(record, "outcome"));
@@ -152,10 +164,10 @@ fn decided(decision: &Value) -> String {
     let field = |name: &str| shown(decision, name).replace('_', " ");
     let name = |name: &str| shown(decision, name);
     match text(decision, "what").as_str() {
-        "limited" => format!("held by the {} limit on {}", field("scope"), field("limit")),
+        "limited" => format!("no room in the {} limit on {}", field("scope"), field("limit")),
         "queued" if decision.get("provider").is_some() => format!("in line for a place at {}", name("provider")),
         "queued" => "in line for its limits".to_owned(),
-        "left_queue" => format!("out of the line after {} ms", name("waited_ms")),
+        "left_queue" => format!("out of the line after {} ms", ms(decision, "waited_ms")),
         "param_changed" => format!("parameter {} changed by `{}`", name("field"), name("by")),
         "quota_reserved" => format!("{} tokens put aside of the quota", name("tokens")),
         "quota_refused" => "the quota has no room".to_owned(),
@@ -163,7 +175,7 @@ fn decided(decision: &Value) -> String {
         "split" => format!("the split chose {}", name("upstream")),
         "mirrored" => format!("a copy went to {}", name("upstream")),
         "upstream_skipped" => format!("{} passed over: {}", name("upstream"), field("why")),
-        "retry_waits" => format!("waits {} ms before another try (after {})", name("wait_ms"), field("after")),
+        "retry_waits" => format!("waits {} ms before another try (after {})", ms(decision, "wait_ms"), field("after")),
         "retry_budget_spent" => "no further try: the route's retry budget is spent".to_owned(),
         "upstream_rests" => format!("{} rests, as it asked for", name("upstream")),
         what => {

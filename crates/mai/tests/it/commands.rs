@@ -220,27 +220,36 @@ fn the_token_comes_from_a_file_and_stands_in_no_help() {
 #[test]
 fn a_purge_without_any_bound_is_said_aloud() {
     let desk = Desk::saying(|asked| {
-        ok(if asked.line.contains("dry_run") { json!({ "would_purge": 1 }) } else { json!({ "purged": 12 }) })
+        let holding = |route: &str, kind: &str| {
+            let sums = json!({ "entries": 3, "bytes": 2048 });
+            json!({ "route": route, "kind": kind, "memory": sums, "disk": sums })
+        };
+        let all = [holding("chat", "answer"), holding("chat", "question"), holding("rank", "ranking")];
+        ok(if asked.line.starts_with("GET") { json!({ "holdings": all }) } else { json!({ "purged": 12 }) })
     });
     let ran = desk.run(&["cache", "purge"]);
     assert!(ran.code == 2 && ran.err.contains("--all"), "{}", ran.err);
     assert!(desk.asked().is_empty());
     assert_eq!(desk.run(&["cache", "purge", "--all"]).out, "12 entries purged\n");
-    assert_eq!(desk.asked()[0].json(), json!({}));
+    assert_eq!((desk.lines(), desk.asked()[0].json()), (vec!["POST /admin/v1/cache/purge".to_owned()], json!({})));
+    desk.run(&["cache", "purge", "--route", "chat", "--client", "a"]);
+    assert_eq!(desk.asked()[1].json(), json!({ "route": "chat", "client": "a" }));
     let dry = desk.run(&["cache", "purge", "--route", "chat", "--kind", "answer", "--dry-run"]);
-    assert_eq!(dry.out, "1 entry would be purged; nothing was\n");
-    assert_eq!(desk.asked()[1].line, "POST /admin/v1/cache/purge?dry_run=true");
-    assert_eq!(desk.asked()[1].json(), json!({ "route": "chat", "kind": "answer" }));
+    assert!(dry.out.contains("answer") && dry.out.ends_with("nothing was purged\n"), "{}", dry.out);
+    assert!(!dry.out.contains("question") && !dry.out.contains("rank"), "{}", dry.out);
+    assert_eq!(desk.lines()[2..], ["GET /admin/v1/cache"], "a dry run sends nothing that could purge");
 }
 
 #[test]
 fn levers_ask_for_what_was_said() {
     let desk = Desk::saying(|asked| match asked.line.as_str() {
         "POST /admin/v1/drills" => (201, &[], json!({ "id": "d1", "until": "2999-01-01T00:00:00.000Z" }).to_string()),
-        _ => ok("{}"),
+        _ => ok(json!({ "data": [{ "route": "chat", "held_until": "2999-01-01T00:00:00.000Z" }, { "route": "b" }] })),
     });
-    assert_eq!(desk.run(&["breakers", "open", "cloud/m:7b", "--for", "30m"]).code, 0);
-    assert_eq!(desk.run(&["breakers", "close", "cloud/m:7b", "--route", "chat"]).out, "cloud/m:7b takes calls\n");
+    let held = desk.run(&["breakers", "open", "cloud/m:7b", "--for", "30m"]);
+    assert_eq!(held.out, "cloud/m:7b takes no calls on chat, b until 2999-01-01T00:00:00.000Z\n", "{}", held.err);
+    let closed = desk.run(&["breakers", "close", "cloud/m:7b", "--route", "chat"]);
+    assert_eq!(closed.out, "cloud/m:7b takes calls on chat, b\n");
     let started = desk.run(&["drills", "start", "cloud/m", "--latency", "2s", "--percent", "50", "--for", "5m"]);
     assert!(started.out.contains("drills stop d1"), "{} {}", started.out, started.err);
     let stopped = desk.run(&["drills", "stop", "d1"]);
@@ -249,11 +258,12 @@ fn levers_ask_for_what_was_said() {
     assert_eq!(asked[0].line, "POST /admin/v1/breakers/cloud%2Fm%3A7b/open");
     assert_eq!(asked[0].json(), json!({ "for": "30m" }));
     assert_eq!(asked[1].json(), json!({ "route": "chat" }));
-    assert_eq!(asked[2].json(), json!({ "latency": "2s", "upstream": "cloud/m", "for": "5m", "percent": 50 }));
+    assert_eq!(asked[2].json(), json!({ "latency": "2s", "upstream": "cloud/m", "for": "5m", "percent": 50.0 }));
     assert_eq!(asked[3].line, "DELETE /admin/v1/drills/d1");
     for wrong in [
         &["drills", "start", "cloud/m", "--for", "5m"][..],
         &["drills", "start", "cloud/m", "--status", "200", "--for", "5m"],
+        &["drills", "start", "cloud/m", "--status", "503", "--percent", "0", "--for", "5m"],
         &["breakers", "open", "cloud/m", "--for", "soon"],
     ] {
         assert_eq!(desk.run(wrong).code, 2, "{wrong:?}");

@@ -171,6 +171,25 @@ async fn an_upstream_s_own_authority_is_trusted_and_no_other() {
     }
 }
 
+#[tokio::test]
+async fn commands_speak_to_an_admin_port_behind_tls_and_trust_its_authority_alone() {
+    let gateway = Gateway::serve(&usual("http://127.0.0.1:1")).await;
+    let (right, wrong) = (certified("localhost"), certified("localhost"));
+    let door = tls_before(gateway.admin, &right).await;
+    gateway.dir.write("right.pem", right.cert.pem());
+    gateway.dir.write("wrong.pem", wrong.cert.pem());
+    for (ca, code, told) in
+        [("right.pem", 0, "memory"), ("wrong.pem", 1, "certificate"), ("gateway.yaml", 2, "no certificate in it")]
+    {
+        let mut command = program();
+        command.args(["cache", "stats", "--admin", &format!("https://localhost:{}", door.port())]);
+        command.arg("--ca").arg(gateway.dir.path(ca)).env("MAI_ADMIN_TOKEN", ADMIN);
+        let ran = tokio::task::spawn_blocking(move || run(&mut command)).await.unwrap();
+        let said = format!("{}{}", ran.out, ran.err);
+        assert!(ran.code == code && said.contains(told), "{ca}: {} {said}", ran.code);
+    }
+}
+
 /// A proxy that notes each head and does as it is told; `None` refuses.
 async fn proxy(target: Option<SocketAddr>) -> (SocketAddr, Arc<Mutex<Vec<String>>>) {
     let heads: Arc<Mutex<Vec<String>>> = Arc::default();
