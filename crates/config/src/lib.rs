@@ -17,6 +17,7 @@ mod caching;
 mod check;
 mod compile;
 mod destination;
+mod export;
 mod files;
 mod node;
 mod objects;

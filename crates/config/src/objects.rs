@@ -7,7 +7,7 @@ use std::time::Duration;
 use base::{Object, ObjectKind};
 
 use crate::node::{Entry, Map, Node, Scalar, Style, Value};
-use crate::problem::{Place, Problem, clean};
+use crate::problem::{ADMIN_API, Place, Problem, clean, place_of};
 use crate::{variables, yaml};
 
 /// Which providers, routes and clients of a tree come from where.
@@ -61,20 +61,22 @@ pub(crate) fn put(root: &mut Node, objects: &[Object], problems: &mut Vec<Proble
     homes
 }
 
-/// What messages call where objects of the admin API stand.
-const ADMIN_API: &str = "admin API";
-
 /// What an object says, as a tree whose places are those of its own text.
 ///
 /// # Errors
 /// What is no JSON or YAML, another name than the object's, and variables.
 pub(crate) fn read(object: &Object) -> Result<Node, Vec<Problem>> {
     let Object { kind, name, .. } = object;
-    let file: Arc<str> = format!("{ADMIN_API}: {}/{}", kind.list(), clean(name)).into();
+    let file: Arc<str> = place_of(*kind, name).into();
     let mut node = yaml::parse(&without_surrogates(object.written.expose()), &file)?;
     let place = node.place.clone();
     let path = format!("{}[{}]", kind.list(), clean(name));
     let problem = |place: &Place, path: String, text: String| vec![Problem::new(place, path, text)];
+    let mut problems = Vec::new();
+    variables::refuse(&mut node, &path, &mut problems);
+    if !problems.is_empty() {
+        return Err(problems);
+    }
     let form = node.form();
     let Value::Map(entries) = &mut node.value else {
         let text = format!("is {form}, but must be a mapping of a {}'s keys", kind.word());
@@ -88,9 +90,7 @@ pub(crate) fn read(object: &Object) -> Result<Node, Vec<Problem>> {
             return Err(problem(&written.place, format!("{path}.name"), text));
         }
     }
-    let mut problems = Vec::new();
-    variables::refuse(&mut node, &path, &mut problems);
-    if problems.is_empty() { Ok(node) } else { Err(problems) }
+    Ok(node)
 }
 
 /// The name may be left out: whoever puts an object says it beside it.

@@ -4,6 +4,8 @@ use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use base::ObjectKind;
+
 /// Where something is written. Lines and columns count from 1, columns in characters.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Place {
@@ -49,6 +51,12 @@ impl Problem {
     pub(crate) fn new(place: &Place, path: impl Into<String>, text: impl Into<String>) -> Self {
         Self { place: place.clone(), path: path.into(), text: text.into() }
     }
+
+    /// Whether it stands in this object of the admin API.
+    #[must_use]
+    pub fn is_about(&self, kind: ObjectKind, name: &str) -> bool {
+        *self.place.file == *place_of(kind, name)
+    }
 }
 
 /// `FILE:LINE:COL: PATH.IN.CONFIG: what is wrong, what to do`
@@ -84,6 +92,14 @@ impl fmt::Display for ConfigErrors {
 }
 
 impl std::error::Error for ConfigErrors {}
+
+/// What messages call where objects of the admin API stand.
+pub(crate) const ADMIN_API: &str = "admin API";
+
+/// The file's name in [`Place`]s of an object.
+pub(crate) fn place_of(kind: ObjectKind, name: &str) -> String {
+    format!("{ADMIN_API}: {}/{}", kind.list(), clean(name))
+}
 
 /// At most this many characters of a written word are repeated in a problem.
 const LONGEST_WORD: usize = 128;

@@ -93,6 +93,8 @@ pub(crate) fn scalar_json(scalar: &Scalar) -> Value {
         Core::Null => Value::Null,
         Core::Bool(value) => value.into(),
         Core::Integer | Core::Float => number().map_or_else(|| scalar.text.clone().into(), Value::Number),
+        // A variable is written as one.
+        Core::Text if scalar.style == Style::Variable => scalar.text.as_str().into(),
         Core::Text => escaped(&scalar.text).into(),
     }
 }

@@ -4,7 +4,9 @@ mod breakers;
 mod cache;
 mod calibrate;
 mod check;
+mod configuration;
 mod explain;
+mod holdings;
 mod keys;
 mod listen;
 mod logging;
@@ -17,6 +19,7 @@ mod run;
 mod shared;
 mod table;
 mod usage;
+mod watched;
 mod when;
 mod zero;
 

@@ -1,26 +1,29 @@
 //! `serve`: opens the ports, starts the workers, reloads, drains.
 
 use std::io;
+use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
 use admin::LastReload;
 use base::{Dice, KeyHasher};
-use config::{Loaded, Overrides, Snapshot};
+use config::{Overrides, Snapshot};
 use drivers::{SecretKey, SqliteLedger, SqliteObjects, SqliteVersions, TieredAnswers};
 use gateway::books::Stores;
 use gateway::live::Live;
 use gateway::log::AccessLog;
 use gateway::outbox::Outbox;
 use gateway::worker::{Desk, Worker, desk};
+use state::Objects;
 use state::answers::Bounds;
 use tokio::net::TcpListener;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
+use crate::configuration::{self, Configuration, Origin, Parts};
 use crate::logging::{self, Mask};
-use crate::reload::{Reloader, Watched};
 use crate::shared::{Shared, secrets};
+use crate::watched::Watched;
 use crate::{BAD_CONFIG, CLEAN, check, complain, listen, zero};
 use mai::args::ServeFlags;
 
@@ -62,7 +65,8 @@ struct Gateway {
     data: TcpListener,
     admin: TcpListener,
     desks: Vec<Desk>,
-    reloader: Arc<Reloader>,
+    configuration: Configuration,
+    shared: Arc<Shared>,
     last_reload: LastReload,
     hasher: KeyHasher,
     banner: Option<zero::Banner>,
@@ -89,8 +93,12 @@ async fn start(flags: ServeFlags) -> Result<Gateway, String> {
             (found.source.clone(), Some(found))
         }
     };
-    let loaded: Loaded =
-        config::load_with(&source, overrides.clone(), &check::env, &hasher).map_err(|errors| errors.to_string())?;
+    let origin = Origin { source, overrides, hasher: hasher.clone() };
+    let files = origin.read().map_err(|errors| errors.to_string())?;
+    let objects = objects(&files.data_dir())?;
+    let held = configuration::kept(&*objects).await?;
+    let compiled = origin.compile(&files, held).map_err(|errors| errors.to_string())?;
+    let loaded = &compiled.loaded;
     let mask = Mask::default();
     mask.set(secrets(&loaded.snapshot));
     let level = logging::start(&loaded.snapshot.general.log_level, mask.clone());
@@ -102,8 +110,9 @@ async fn start(flags: ServeFlags) -> Result<Gateway, String> {
     for warning in &loaded.warnings {
         tracing::warn!("{warning}");
     }
-    let watched = Watched::now(loaded.files);
-    let (live, shared) = live(loaded.snapshot)?;
+    let watched = Watched::now(loaded.files.clone());
+    let (snapshot, first) = compiled.first();
+    let (live, shared) = live(snapshot, objects)?;
     open_quotas(&live).await;
     open_kb_versions(&live).await;
     live.meanings.employ().map_err(|error| format!("no thread for the semantic cache: {error}"))?;
@@ -113,22 +122,10 @@ async fn start(flags: ServeFlags) -> Result<Gateway, String> {
         .map_err(|error| taken("admin", "admin.listen", general.admin_listen, &error))?;
     let desks = workers(&live, &shared, flags.workers)?;
     let last_reload = LastReload::default();
-    let reloader = Reloader {
-        source,
-        overrides,
-        hasher: hasher.clone(),
-        mask,
-        live: live.clone(),
-        shared,
-        last: last_reload.clone(),
-        watched,
-        ports: (general.listen, general.admin_listen),
-        database: general.database.clone(),
-        level,
-    };
+    let parts = Parts { mask, live: live.clone(), shared: shared.clone(), last: last_reload.clone(), watched, level };
+    let configuration = Configuration::new(origin, parts, first);
     let (banner, mock) = found.map_or((None, None), |found| (Some(found.banner), found.mock));
-    let reloader = Arc::new(reloader);
-    Ok(Gateway { live, data, admin, desks, reloader, last_reload, hasher, banner, _mock: mock })
+    Ok(Gateway { live, shared, data, admin, desks, configuration, last_reload, hasher, banner, _mock: mock })
 }
 
 fn taken(what: &str, key: &str, addr: std::net::SocketAddr, error: &io::Error) -> String {
@@ -136,7 +133,14 @@ fn taken(what: &str, key: &str, addr: std::net::SocketAddr, error: &io::Error) -
     format!("cannot open the {what} port {addr}: {error}; set `{key}` or `--{flag}` to a free one")
 }
 
-fn live(snapshot: Snapshot) -> Result<(Arc<Live>, Arc<Shared>), String> {
+/// Where objects of the admin API are kept.
+fn objects(folder: &Path) -> Result<Arc<dyn Objects>, String> {
+    let given = check::env("MAI_SECRET_KEY").filter(|given| !given.is_empty());
+    let secret_key = SecretKey::of(given.as_deref(), folder)?;
+    Ok(Arc::new(SqliteObjects::at(folder.join(OBJECTS), secret_key)))
+}
+
+fn live(snapshot: Snapshot, objects: Arc<dyn Objects>) -> Result<(Arc<Live>, Arc<Shared>), String> {
     let shared = Shared::of(&snapshot)?;
     let log = AccessLog::to(io::stdout()).map_err(|error| format!("no thread for the access log: {error}"))?;
     let ledger = SqliteLedger::open(snapshot.general.database.clone());
@@ -146,14 +150,11 @@ fn live(snapshot: Snapshot) -> Result<(Arc<Live>, Arc<Shared>), String> {
     let answers = TieredAnswers::open(general.data_dir.join(CACHE), bounds);
     let answers = answers.map_err(|error| format!("no thread for the cache: {error}"))?;
     let versions = SqliteVersions::at(general.data_dir.join(KB_VERSIONS));
-    let given = check::env("MAI_SECRET_KEY").filter(|given| !given.is_empty());
-    let secret_key = SecretKey::of(given.as_deref(), &general.data_dir)?;
-    let objects = SqliteObjects::at(general.data_dir.join(OBJECTS), secret_key);
     let stores = Stores {
         ledger: Arc::new(ledger),
         answers: Arc::new(answers),
         versions: Arc::new(versions),
-        objects: Arc::new(objects),
+        objects,
         ..Stores::default()
     };
     let live = Live::keeping(snapshot, Dice::fair(), log, stores).map_err(|error| error.to_string())?;
@@ -221,13 +222,10 @@ impl Gateway {
             hasher: self.hasher.clone(),
             last_reload: self.last_reload.clone(),
             reload: {
-                let reloader = self.reloader.clone();
-                Arc::new(move || {
-                    let reloader = reloader.clone();
-                    Box::pin(async move { reloader.reload() })
-                })
+                let configuration = self.configuration.clone();
+                Arc::new(move || configuration.reload())
             },
-            configuring: Arc::new(FilesAlone),
+            configuring: Arc::new(self.configuration.clone()),
             objects: self.live.objects.clone(),
             attempts: admin::Attempts::default(),
         };
@@ -252,37 +250,13 @@ impl Gateway {
         let questions = self.live.clone();
         background(async move { questions.meanings.keep_taking_up().await });
         // Probes have places of their own: they take none from calls.
-        background(gateway::probe::keep_probing(
-            self.live.clone(),
-            self.reloader.shared.transport(Arc::default(), None),
-        ));
-        let watching = self.reloader.clone();
+        background(gateway::probe::keep_probing(self.live.clone(), self.shared.transport(Arc::default(), None)));
+        let watching = self.configuration.clone();
         background(async move { watching.watch(hangup).await });
         stop.asked().await;
         drain(&self.live, general.shutdown_grace, &mut stop).await;
         CLEAN.into()
     }
-}
-
-/// What the files say is all there is.
-struct FilesAlone;
-
-impl admin::Configuring for FilesAlone {
-    fn written(&self) -> Arc<config::Written> {
-        Arc::default()
-    }
-
-    fn change(&self, _: admin::Wish) -> admin::Doing<Result<admin::Changed, admin::NotChanged>> {
-        Box::pin(async { Err(admin::NotChanged::Unkept(files_alone())) })
-    }
-
-    fn export(&self, _: bool) -> admin::Doing<Result<String, state::Unreadable>> {
-        Box::pin(async { Err(files_alone()) })
-    }
-}
-
-fn files_alone() -> state::Unreadable {
-    state::Unreadable("objects are in files alone in this version".to_owned())
 }
 
 /// Refuses new calls, lets running ones end, tells the last ones, flushes.

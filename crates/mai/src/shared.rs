@@ -1,6 +1,7 @@
 //! What the workers share on the way out, and what a reload touches.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use base::{Clock, Secret};
 use config::Snapshot;
@@ -55,9 +56,14 @@ impl Shared {
     pub fn refresh(&self, snapshot: &Snapshot) -> Result<(), String> {
         let tls = snapshot.general.tls.as_ref().map(server_config).transpose()?;
         self.tls.store(tls);
-        self.roots.reset();
-        self.resolver.reset(snapshot.general.resolver_refresh);
+        self.forget(snapshot.general.resolver_refresh);
         Ok(())
+    }
+
+    /// Names are asked for again, and TLS settings made anew, for providers of which some have changed.
+    pub fn forget(&self, refresh: Duration) {
+        self.roots.reset();
+        self.resolver.reset(refresh);
     }
 }
 

@@ -23,6 +23,10 @@ const BANS: [Ban; 3] = [
                 "crates/admin/src/lib.rs",
                 "a change that has begun, brought to its end where its caller leaves; every wait in it has a deadline",
             ),
+            (
+                "crates/mai/src/configuration.rs",
+                "a reload or a change that has begun, brought to its end where its asker leaves; every wait in it has a deadline",
+            ),
             ("crates/mai/src/run.rs", "the process's own background work: ends with the process"),
             ("crates/mock/", "the scripted upstream: its listener holds the tasks"),
             ("crates/testkit/", "never in a release"),

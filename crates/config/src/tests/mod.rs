@@ -1,6 +1,7 @@
 //! The whole way from text to a snapshot or to its problems.
 
 mod caches;
+mod export;
 mod faults;
 mod files;
 mod hostile;

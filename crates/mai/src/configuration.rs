@@ -1,0 +1,391 @@
+//! Holds the configuration: the last sound state of its files, and what the admin API adds to it. One thing is
+//! changed at a time.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use admin::{Changed, Configuring, Doing, LastReload, NotChanged, Reloaded, Wish};
+use base::{KeyHasher, ObjectKind};
+use config::{Added, ConfigErrors, Files, Loaded, Overrides, Problem, Snapshot, Source, Whole, Written};
+use gateway::live::Live;
+use state::objects::Change;
+use state::{Objects, Unreadable};
+use tokio::sync::MutexGuard;
+use tokio::task::JoinError;
+
+use crate::check;
+use crate::holdings::{Holdings, news};
+use crate::logging::{Level, Mask};
+use crate::shared::{Shared, secrets};
+use crate::watched::Watched;
+
+/// A share of it.
+#[derive(Clone)]
+pub struct Configuration(Arc<Inner>);
+
+struct Inner {
+    origin: Origin,
+    parts: Parts,
+    /// The ports, the ledger's file and the data folder as they were opened.
+    opened: Opened,
+    /// What is in force, for whoever looks at it.
+    shown: Mutex<Shown>,
+    /// Held while something is changed, and so across waits. Each of those has a deadline.
+    changing: tokio::sync::Mutex<State>,
+}
+
+/// Where a configuration comes from.
+#[derive(Clone)]
+pub struct Origin {
+    /// Where its files are.
+    pub source: Source,
+    /// What beats them.
+    pub overrides: Overrides,
+    /// Hashes its keys.
+    pub hasher: KeyHasher,
+}
+
+/// Who is told of another configuration.
+pub struct Parts {
+    /// Learns its secrets.
+    pub mask: Mask,
+    /// Takes it into force.
+    pub live: Arc<Live>,
+    /// Certificates and names.
+    pub shared: Arc<Shared>,
+    /// Shown by `/readyz`.
+    pub last: LastReload,
+    /// What is watched.
+    pub watched: Watched,
+    /// How much is logged.
+    pub level: Level,
+}
+
+/// What takes a restart to change.
+#[derive(PartialEq, Eq)]
+struct Opened {
+    ports: (std::net::SocketAddr, std::net::SocketAddr),
+    stores: (std::path::PathBuf, std::path::PathBuf),
+}
+
+impl Opened {
+    fn of(snapshot: &Snapshot) -> Self {
+        let general = &snapshot.general;
+        Self {
+            ports: (general.listen, general.admin_listen),
+            stores: (general.database.clone(), general.data_dir.clone()),
+        }
+    }
+}
+
+#[derive(Clone)]
+struct Shown {
+    written: Arc<Written>,
+    whole: Whole,
+}
+
+/// What the next change begins with.
+struct State {
+    sound: Files,
+    held: Holdings,
+    /// A change was asked of the store and not answered in time: it may have been made.
+    is_uncertain: bool,
+    /// Those in force.
+    warnings: Vec<Problem>,
+}
+
+/// A configuration that was compiled, and is not in force yet.
+pub struct Compiled {
+    /// What it means.
+    pub loaded: Loaded,
+    held: Holdings,
+    shown: Shown,
+}
+
+/// What is held first.
+pub struct First {
+    opened: Opened,
+    shown: Shown,
+    state: State,
+}
+
+impl Compiled {
+    /// The first configuration is taken into force by whoever makes the process's state.
+    #[must_use]
+    pub fn first(self) -> (Snapshot, First) {
+        let Self { loaded: Loaded { snapshot, warnings, sound, .. }, held, shown } = self;
+        let state = State { sound, held, is_uncertain: false, warnings };
+        let first = First { opened: Opened::of(&snapshot), shown, state };
+        (snapshot, first)
+    }
+}
+
+/// The store may think about one question so long. SQLite itself waits five seconds for a lock.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+impl Origin {
+    /// Reads its files.
+    ///
+    /// # Errors
+    /// What keeps them from being read.
+    pub fn read(&self) -> Result<Files, ConfigErrors> {
+        Files::read(&self.source, self.overrides.clone(), &check::env)
+    }
+
+    /// Puts to files what the admin API has made.
+    ///
+    /// # Errors
+    /// Every problem at once.
+    pub fn compile(&self, files: &Files, held: Holdings) -> Result<Compiled, ConfigErrors> {
+        let (objects, keys) = (held.objects(), held.keys());
+        let loaded = files.with(Added { objects: &objects, keys: &keys }, &self.hasher)?;
+        let shown = Shown { written: Arc::new(loaded.whole.written()), whole: loaded.whole.clone() };
+        Ok(Compiled { loaded, held, shown })
+    }
+}
+
+/// Everything that is kept, for a start.
+///
+/// # Errors
+/// A sentence. Without what was made there, the gateway would refuse callers that it knows.
+pub async fn kept(objects: &dyn Objects) -> Result<Holdings, String> {
+    let told = match all(objects).await {
+        Ok(kept) => return Ok(kept),
+        Err(Unreadable(told)) => told,
+    };
+    Err(format!(
+        "what was made through the admin API cannot be read: {told}. Without it callers that are known would be refused"
+    ))
+}
+
+async fn all(objects: &dyn Objects) -> Result<Holdings, Unreadable> {
+    match tokio::time::timeout(PATIENCE, objects.all()).await {
+        Ok(kept) => kept.map(Holdings::from),
+        Err(_) => Err(silent()),
+    }
+}
+
+fn silent() -> Unreadable {
+    Unreadable(format!("the store has not answered within {} s", PATIENCE.as_secs()))
+}
+
+/// Work that takes long, on a thread of its own.
+async fn aside<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Result<T, Unreadable> {
+    tokio::task::spawn_blocking(work).await.map_err(|error| fault(&error))
+}
+
+impl Configuration {
+    /// Holds what was compiled first and is in force already.
+    #[must_use]
+    pub fn new(origin: Origin, parts: Parts, first: First) -> Self {
+        let First { opened, shown, state } = first;
+        let inner = Inner { origin, parts, opened, shown: Mutex::new(shown), changing: tokio::sync::Mutex::new(state) };
+        Self(Arc::new(inner))
+    }
+
+    /// What is watched.
+    #[must_use]
+    pub fn watched(&self) -> &Watched {
+        &self.0.parts.watched
+    }
+
+    /// Reads the files again. What has begun is brought to its end.
+    ///
+    /// # Errors
+    /// Every problem; the old configuration keeps serving.
+    pub fn reload(&self) -> Doing<Reloaded> {
+        let this = self.clone();
+        let reloading = tokio::spawn(async move { this.do_reload().await });
+        Box::pin(async move { reloading.await.unwrap_or_else(|error| Err(vec![fault(&error).to_string()])) })
+    }
+
+    async fn do_reload(&self) -> Reloaded {
+        let mut state = self.0.changing.lock().await;
+        // Where it cannot be known now, what was known is put to the files.
+        let _ = self.settle(&mut state).await;
+        let reloaded = self.try_reload(&mut state).await;
+        let parts = &self.0.parts;
+        parts.live.metrics.reloaded(reloaded.is_ok());
+        match &reloaded {
+            Ok(summary) => {
+                tracing::info!("reloaded: {summary}");
+                parts.last.note(Vec::new());
+            }
+            Err(problems) => {
+                for problem in problems {
+                    tracing::error!("not reloaded, the old configuration keeps serving: {problem}");
+                }
+                parts.last.note(problems.clone());
+            }
+        }
+        reloaded
+    }
+
+    async fn try_reload(&self, state: &mut MutexGuard<'_, State>) -> Reloaded {
+        let (this, held) = (self.clone(), state.held.clone());
+        let read = move || {
+            let Inner { origin, parts, .. } = &*this.0;
+            let before = parts.watched.look();
+            let compiled = origin.read().and_then(|files| origin.compile(&files, held));
+            let files = match &compiled {
+                Ok(compiled) => &compiled.loaded.files,
+                Err(errors) => &errors.files,
+            };
+            parts.watched.read(files.clone(), before);
+            compiled
+        };
+        let compiled = aside(read).await.map_err(|Unreadable(fault)| vec![fault])?;
+        let compiled =
+            compiled.map_err(|errors| errors.problems.iter().map(ToString::to_string).collect::<Vec<_>>())?;
+        self.0.parts.shared.refresh(&compiled.loaded.snapshot).map_err(|problem| vec![problem])?;
+        for warning in &compiled.loaded.warnings {
+            tracing::warn!("{warning}");
+        }
+        let snapshot = &compiled.loaded.snapshot;
+        self.0.parts.level.set(&snapshot.general.log_level);
+        let wanted = Opened::of(snapshot);
+        if wanted.ports != self.0.opened.ports {
+            tracing::warn!("`listen` or `admin.listen` has changed: that takes a restart");
+        }
+        if wanted.stores != self.0.opened.stores {
+            tracing::warn!("`database` or `data_dir` has changed: that takes a restart");
+        }
+        let summary = config::summary(snapshot);
+        self.put_in_force(state, compiled).await.map_err(|Unreadable(fault)| vec![fault])?;
+        Ok(summary)
+    }
+
+    /// Takes a configuration into force.
+    async fn put_in_force(&self, state: &mut MutexGuard<'_, State>, compiled: Compiled) -> Result<(), Unreadable> {
+        let Compiled { loaded, held, shown } = compiled;
+        let Loaded { snapshot, warnings, sound, .. } = loaded;
+        let this = self.clone();
+        aside(move || {
+            let Parts { mask, live, .. } = &this.0.parts;
+            mask.set(secrets(&snapshot));
+            live.put_in_force(snapshot);
+            *this.0.shown.lock().unwrap_or_else(PoisonError::into_inner) = shown;
+        })
+        .await?;
+        (state.sound, state.held, state.warnings) = (sound, held, warnings);
+        Ok(())
+    }
+
+    /// Finds out what became of a change that the store did not answer.
+    async fn settle(&self, state: &mut MutexGuard<'_, State>) -> Result<(), Unreadable> {
+        if state.is_uncertain {
+            state.held = all(&*self.0.parts.live.objects).await?;
+            state.is_uncertain = false;
+        }
+        Ok(())
+    }
+
+    async fn do_change(&self, wish: Wish) -> Result<Changed, NotChanged> {
+        let mut state = self.0.changing.lock().await;
+        self.settle(&mut state).await.map_err(NotChanged::Unkept)?;
+        let (this, sound, mut held) = (self.clone(), state.sound.clone(), state.held.clone());
+        let now = base::Clock.wall();
+        let (changes, mut deed) = (wish.changes, wish.deed);
+        let compile = move || {
+            let before = this.written();
+            let made = held.make(changes, &before, now)?;
+            let compiled = this.0.origin.compile(&sound, held);
+            compiled.map(|compiled| (made, compiled)).map_err(|errors| NotChanged::Unsound(errors.problems))
+        };
+        let (made, compiled) = aside(compile).await.map_err(NotChanged::Unkept)??;
+        let warnings = news(&compiled.loaded.warnings, &state.warnings, &made);
+        let changed = Changed { written: compiled.shown.written.clone(), warnings };
+        if wish.dry_run {
+            return Ok(changed);
+        }
+        deed.at = if deed.at.is_zero() { now } else { deed.at };
+        if let ([Change::Put(object)], None) = (&*made, &deed.after) {
+            let after = changed.written.object(object.kind, &object.name);
+            deed.after = after.map(|after| after.shown.to_string().into());
+        }
+        let told = format!("{} {} by {}", deed.action, deed.object, deed.who);
+        let reaches = made.iter().any(is_about_the_way_out);
+        let keeping = self.0.parts.live.objects.change(made, deed);
+        match tokio::time::timeout(PATIENCE, keeping).await {
+            Ok(kept) => kept.map_err(NotChanged::Unkept)?,
+            Err(_) => {
+                state.is_uncertain = true;
+                self.find_out();
+                return Err(NotChanged::Unkept(silent()));
+            }
+        }
+        if reaches {
+            self.0.parts.shared.forget(compiled.loaded.snapshot.general.resolver_refresh);
+        }
+        self.0.parts.watched.also(&compiled.loaded.files);
+        if let Err(fault) = self.put_in_force(&mut state, compiled).await {
+            state.is_uncertain = true;
+            return Err(NotChanged::Unkept(fault));
+        }
+        tracing::info!("changed: {told}");
+        for warning in &changed.warnings {
+            tracing::warn!("{warning}");
+        }
+        Ok(changed)
+    }
+
+    /// Finds out as soon as the store answers, and takes into force what was kept after all.
+    fn find_out(&self) {
+        let this = self.clone();
+        drop(tokio::spawn(async move {
+            loop {
+                tokio::time::sleep(AGAIN).await;
+                let mut state = this.0.changing.lock().await;
+                if !state.is_uncertain {
+                    return;
+                }
+                if this.settle(&mut state).await.is_ok() {
+                    let (origin, sound, held) = (this.0.origin.clone(), state.sound.clone(), state.held.clone());
+                    // It was sound before it was kept.
+                    if let Ok(Ok(compiled)) = aside(move || origin.compile(&sound, held)).await {
+                        state.is_uncertain = this.put_in_force(&mut state, compiled).await.is_err();
+                    }
+                    return;
+                }
+            }
+        }));
+    }
+}
+
+/// A store that did not answer is asked again so often.
+const AGAIN: Duration = Duration::from_secs(5);
+
+/// Whether names have to be asked for again, and TLS settings forgotten.
+fn is_about_the_way_out(change: &Change) -> bool {
+    let kind = match change {
+        Change::Put(object) => object.kind,
+        Change::Remove(kind, _) => *kind,
+        Change::Issue(_) | Change::Revoke(_) => return false,
+    };
+    kind != ObjectKind::Client
+}
+
+impl Configuring for Configuration {
+    fn written(&self) -> Arc<Written> {
+        self.0.shown.lock().unwrap_or_else(PoisonError::into_inner).written.clone()
+    }
+
+    fn change(&self, wish: Wish) -> Doing<Result<Changed, NotChanged>> {
+        let this = self.clone();
+        let changing = tokio::spawn(async move { this.do_change(wish).await });
+        Box::pin(async move { changing.await.unwrap_or_else(|error| Err(NotChanged::Unkept(fault(&error)))) })
+    }
+
+    fn export(&self, with_key_hashes: bool) -> Doing<Result<String, Unreadable>> {
+        let this = self.clone();
+        Box::pin(async move {
+            let keys = if with_key_hashes { this.0.changing.lock().await.held.keys() } else { Vec::new() };
+            let whole = this.0.shown.lock().unwrap_or_else(PoisonError::into_inner).whole.clone();
+            aside(move || whole.export(&keys)).await
+        })
+    }
+}
+
+fn fault(error: &JoinError) -> Unreadable {
+    Unreadable(format!("this is a fault of the gateway: {error}"))
+}
