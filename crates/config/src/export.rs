@@ -167,6 +167,14 @@ fn word(text: &str) -> String {
     letters.collect::<String>().trim_matches('_').to_owned()
 }
 
+/// An object as the lines of a file (YAML), which say the same when they are read again.
+#[must_use]
+pub fn as_yaml(object: &Json) -> String {
+    let mut lines = String::new();
+    block(&mut lines, object, 0);
+    lines.trim_start().to_owned()
+}
+
 /// A value behind its key or dash, in block form.
 fn block(into: &mut String, value: &Json, depth: usize) {
     let line = |into: &mut String, depth: usize| {

@@ -51,6 +51,7 @@ use base::{KeyHasher, Secret};
 pub use added::{Added, ClientKey};
 pub use caching::{CacheBounds, CacheMode, CacheScope, Caching, MultiTurn, Semantic, Verify};
 pub use destination::Destination;
+pub use export::as_yaml;
 pub use files::Files;
 pub use pieces::{Piece, Pieces, pieces};
 pub use problem::{ConfigErrors, Place, Problem};

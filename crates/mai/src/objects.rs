@@ -59,7 +59,7 @@ fn at_object(kind: ObjectKind, name: &str) -> String {
 }
 
 fn written(config: Option<&Value>) -> String {
-    config.map_or_else(String::new, |config| format!("{config:#}"))
+    config.map_or_else(String::new, config::as_yaml)
 }
 
 fn listed(kind: ObjectKind, all: &[Value]) -> String {

@@ -227,3 +227,15 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn an_object_as_lines_is_the_same_object_again() {
+    let object = serde_json::json!({
+        "name": "问答: a", "keys": ["yes", "12", "[secret]"], "limit": { "qps": 0.5 }, "routes": [{ "name": "a", "limit": {} }],
+        "text": "two\nlines", "empty": [], "on": true,
+    });
+    let lines = crate::as_yaml(&object);
+    assert!(lines.starts_with("name: ") && lines.contains("\nlimit:\n  qps: 0.5\n"), "{lines}");
+    let again = crate::pieces("lines", &lines, Some(base::ObjectKind::Client), &|_| None).unwrap();
+    assert_eq!(again.pieces[0].config, object, "{lines}");
+}

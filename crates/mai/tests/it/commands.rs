@@ -112,7 +112,7 @@ fn a_route_is_put_with_a_look_at_what_changes_and_only_if_nobody_else_has_change
     };
     let dry = put(&["--dry-run"]);
     assert_eq!(dry.code, 0, "{}", dry.err);
-    assert!(dry.out.contains("-    \"qps\": 5\n+    \"qps\": 50\n"), "{}", dry.out);
+    assert!(dry.out.contains("limit:\n-  qps: 5\n+  qps: 50\n"), "{}", dry.out);
     assert!(dry.out.contains("nothing was changed") && !dry.out.contains("s3cret"), "{}", dry.out);
     assert_eq!(dry.err, "note: routes[chat].limit: is high\n");
     assert_eq!(desk.lines().len(), 2, "nothing is written");
