@@ -39,6 +39,21 @@ pub(crate) struct Ready {
     /// The cache on disk.
     #[schema(value_type = Object)]
     cache: Value,
+    /// Who is told of events, in the order of the configuration.
+    webhooks: Vec<Webhook>,
+}
+
+/// How a webhook does.
+#[derive(Serialize, ToSchema)]
+struct Webhook {
+    /// Its name, else its place in the list, from 0.
+    name: String,
+    /// `ok`, or `behind` where the last delivery failed.
+    status: &'static str,
+    /// Why it did.
+    why: Option<String>,
+    /// Events that wait for their next try.
+    events_waiting: usize,
 }
 
 /// Whether the gateway takes calls, and how its stores do.
@@ -54,6 +69,7 @@ pub(crate) async fn readyz(State(desk): State<Desk>) -> Response {
         last_reload: desk.last_reload.problems(),
         ledger: ledger(&desk),
         cache: cache::health(&desk),
+        webhooks: webhooks(&desk),
     };
     let status = if draining { StatusCode::SERVICE_UNAVAILABLE } else { StatusCode::OK };
     (status, Json(body)).into_response()
@@ -70,6 +86,17 @@ fn ledger(desk: &Desk) -> Value {
         "requests_lost": health.lost,
         "quotas_unread": desk.live.books.unopened(),
     })
+}
+
+fn webhooks(desk: &Desk) -> Vec<Webhook> {
+    let hooks = desk.live.webhooks.shown().into_iter();
+    let webhook = |hook: gateway::webhooks::Shown| Webhook {
+        name: hook.name.to_string(),
+        status: if hook.trouble.is_some() { "behind" } else { "ok" },
+        why: hook.trouble,
+        events_waiting: hook.waiting,
+    };
+    hooks.map(webhook).collect()
 }
 
 /// All metrics, in Prometheus' text format.

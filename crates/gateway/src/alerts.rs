@@ -1,9 +1,11 @@
-//! What operators must hear of at once. Raised anywhere, also where nothing may wait; told where records
-//! are gathered: in the log and in the metrics.
+//! What operators must hear of at once. Raised anywhere, also where nothing may wait; taken where records
+//! are gathered, and told from there: in the log, in the metrics and to webhooks.
 
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
-use crate::metrics::Metrics;
+use base::Clock;
+use tokio::sync::Notify;
 
 /// One of them.
 #[derive(Clone, Debug, PartialEq)]
@@ -21,11 +23,46 @@ pub enum Alert {
         /// When the period ends, in the client's time.
         until: String,
     },
+    /// A breaker has opened, or an open one has closed again.
+    Breaker {
+        /// Whose upstream.
+        route: Arc<str>,
+        /// Its label.
+        upstream: Arc<str>,
+        /// Whether it is open now.
+        is_open: bool,
+        /// Whether an operator holds it.
+        is_held: bool,
+    },
+    /// Vectors of another dimension than the route's were withheld.
+    Dimension {
+        /// Whose.
+        route: Arc<str>,
+        /// Who made them.
+        upstream: Arc<str>,
+        /// Which they were, in words.
+        why: String,
+        /// So many answers.
+        count: u64,
+    },
 }
+
+/// When something happened, since the Unix epoch, and what.
+pub type Raised = (Duration, Alert);
 
 /// Alerts that wait to be told.
 #[derive(Debug, Default)]
-pub struct Alerts(Mutex<Vec<Alert>>);
+pub struct Alerts {
+    waiting: Mutex<Waiting>,
+    raised: Notify,
+}
+
+#[derive(Debug, Default)]
+struct Waiting {
+    alerts: Vec<Raised>,
+    /// For want of room.
+    lost: u64,
+}
 
 /// Waiting at most: they are told many times a second.
 const BOUND: usize = 10_000;
@@ -33,24 +70,54 @@ const BOUND: usize = 10_000;
 impl Alerts {
     /// Something has happened.
     pub fn raise(&self, alert: Alert) {
-        let mut waiting = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if waiting.len() < BOUND {
-            waiting.push(alert);
+        let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        waiting.put(alert);
+        drop(waiting);
+        self.raised.notify_one();
+    }
+
+    /// An answer was withheld for its vectors' dimension. Those of one upstream that have not been told become
+    /// one alert: a model that was exchanged fails with every call.
+    pub fn mismatch(&self, route: &Arc<str>, upstream: &Arc<str>, why: &str) {
+        let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = waiting.alerts.iter_mut().find_map(|(_, alert)| match alert {
+            Alert::Dimension { route: of, upstream: at, count, .. } if of == route && at == upstream => Some(count),
+            _ => None,
+        });
+        match known {
+            Some(count) => *count += 1,
+            None => {
+                let (route, upstream) = (route.clone(), upstream.clone());
+                waiting.put(Alert::Dimension { route, upstream, why: why.to_owned(), count: 1 });
+                drop(waiting);
+                self.raised.notify_one();
+            }
         }
+    }
+
+    /// Waits until something is raised.
+    pub async fn raised(&self) {
+        self.raised.notified().await;
     }
 
     /// What has happened since this was last called.
     #[must_use]
-    pub fn take(&self) -> Vec<Alert> {
-        std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner))
+    pub fn take(&self) -> Vec<Raised> {
+        let Waiting { alerts, lost } =
+            std::mem::take(&mut *self.waiting.lock().unwrap_or_else(PoisonError::into_inner));
+        if lost > 0 {
+            tracing::error!(lost, "more alerts at a time than can wait to be told");
+        }
+        alerts
     }
+}
 
-    /// Tells what has happened since this was last called.
-    pub fn tell(&self, metrics: &Metrics) {
-        for Alert::Quota { client, kind, share, per, until } in self.take() {
-            metrics.quota_warned(&client, kind);
-            let percent = share * 100.0;
-            tracing::warn!(client = &*client, kind, "{percent}% of the quota is used; the {per} ends {until}");
+impl Waiting {
+    fn put(&mut self, alert: Alert) {
+        if self.alerts.len() < BOUND {
+            self.alerts.push((Clock.wall(), alert));
+        } else {
+            self.lost += 1;
         }
     }
 }

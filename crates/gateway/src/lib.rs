@@ -19,6 +19,7 @@
 //! | [`refuse`] | a refusal as a response |
 //! | [`trail`] | what happened, turned into exactly one record |
 //! | [`probe`] | asks providers whether they are alive, beside all requests |
+//! | [`messenger`] | tells webhooks of events, beside all requests |
 //! | [`live`], [`standing`] | what outlives requests and reloads |
 //! | [`levers`], [`drills`] | what operators pull |
 //!
@@ -54,6 +55,7 @@ pub mod loads;
 pub mod lobby;
 pub mod log;
 pub mod meaning;
+pub mod messenger;
 pub mod meters;
 pub mod metrics;
 pub mod mirror;
@@ -86,5 +88,6 @@ pub mod trail;
 pub mod trip;
 pub mod understand;
 pub mod vocabularies;
+pub mod webhooks;
 pub mod wire;
 pub mod worker;

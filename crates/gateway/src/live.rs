@@ -13,7 +13,7 @@ use state::answers::{Bounds, Key, Stored, Which};
 use state::{Answer, Answers, Objects, Unreadable};
 use tokio::sync::Notify;
 
-use crate::alerts::Alerts;
+use crate::alerts::{Alert, Alerts};
 use crate::books::{self, Books, Stores};
 use crate::companies::Companies;
 use crate::drills::Drills;
@@ -32,6 +32,7 @@ use crate::sheet::{Put, Sheet};
 use crate::spelled::Spelled;
 use crate::standing::Shown;
 use crate::vocabularies::Vocabularies;
+use crate::webhooks::Webhooks;
 
 /// The process's state: the configuration in force, and what survives its change.
 #[derive(Debug)]
@@ -80,7 +81,10 @@ pub struct Live {
     pub objects: Arc<dyn Objects>,
     /// Faults that operators inject.
     pub drills: Arc<Drills>,
-    alerts: Arc<Alerts>,
+    /// What operators must hear of.
+    pub alerts: Arc<Alerts>,
+    /// Who else is told of that.
+    pub webhooks: Webhooks,
     something_to_gather: Notify,
     unwritten: Arc<AtomicUsize>,
     draining: AtomicBool,
@@ -148,6 +152,7 @@ impl Live {
             objects: stores.objects,
             drills: Arc::default(),
             alerts: kept.purses.alerts(),
+            webhooks: Webhooks::default(),
             running: ArcSwap::from_pointee(running),
             kept: Mutex::new(kept),
             seats: Mutex::default(),
@@ -184,6 +189,7 @@ impl Live {
         kept.purses.look(now);
         self.drills.keep_to(&running.snapshot);
         self.running.load().lobby.reloaded(self.clock.now());
+        self.webhooks.reloaded();
         drop((old, before));
     }
 
@@ -295,9 +301,25 @@ impl Live {
             }
         }
         self.books.book(entries);
-        self.alerts.tell(&self.metrics);
+        self.tell_alerts(&running);
         // A burst's memory is given back.
         records.shrink_to(1024);
+    }
+
+    /// Tells what has been raised to log and metrics, and to webhooks where there are any.
+    fn tell_alerts(&self, running: &Running) {
+        let alerts = self.alerts.take();
+        for (_, alert) in &alerts {
+            // Those of upstreams stand in the log already, by who raised them.
+            if let Alert::Quota { client, kind, share, per, until } = alert {
+                self.metrics.quota_warned(client, kind);
+                let percent = share * 100.0;
+                tracing::warn!(client = &**client, kind, "{percent}% of the quota is used; the {per} ends {until}");
+            }
+        }
+        if !running.snapshot.webhooks.is_empty() {
+            self.webhooks.hear(alerts);
+        }
     }
 
     /// A call of the gateway's own has ended: counts and books it, to no client.
@@ -313,7 +335,10 @@ impl Live {
     /// Gathers for ever, soon after there is something to gather.
     pub async fn keep_gathering(&self) {
         loop {
-            self.something_to_gather.notified().await;
+            tokio::select! {
+                () = self.something_to_gather.notified() => {}
+                () = self.alerts.raised() => {}
+            }
             tokio::time::sleep(GATHER).await;
             self.gather();
         }
@@ -353,6 +378,7 @@ impl Live {
         self.show_queues(&running);
         self.show_quotas(&running);
         self.metrics.caches.show(&self.answers.stats());
+        self.metrics.webhooks.show(self.webhooks.shown().iter().map(|hook| (&*hook.name, hook.waiting)));
         let questions =
             running.snapshot.routes.iter().filter_map(|route| Some((&*route.name, self.meanings.count(&route.name)?)));
         self.metrics.caches.show_questions(questions, self.meanings.lost());

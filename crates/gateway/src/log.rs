@@ -228,7 +228,15 @@ fn push_text(out: &mut Vec<u8>, text: &str) {
     }
 }
 
-/// RFC 3339 in UTC, with milliseconds.
+/// RFC 3339 in UTC, with milliseconds, of a time since the Unix epoch.
+#[must_use]
+pub fn rfc3339(since_epoch: Duration) -> String {
+    let mut out = Vec::with_capacity(24);
+    push_time(&mut out, since_epoch);
+    // It is digits and signs.
+    String::from_utf8(out).unwrap_or_default()
+}
+
 fn push_time(out: &mut Vec<u8>, since_epoch: Duration) {
     let (days, rest) = (since_epoch.as_secs() / 86_400, since_epoch.as_secs() % 86_400);
     // Days to a civil date: Howard Hinnant's algorithm, for dates from 1970 on.

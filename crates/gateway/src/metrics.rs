@@ -5,6 +5,7 @@
 
 mod caches;
 mod table;
+mod webhooks;
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
@@ -93,6 +94,8 @@ pub struct Metrics {
     cost_other: CounterVec,
     /// Those of caches.
     pub caches: caches::Caches,
+    /// Those of webhooks.
+    pub webhooks: webhooks::Webhooks,
     quota_used: GaugeVec,
     quota_warnings: IntCounterVec,
     quota_uncounted: IntCounterVec,
@@ -165,6 +168,7 @@ impl Metrics {
             cost: amount(&COST)?,
             cost_other: amount(&COST_OTHER)?,
             caches: caches::Caches::new(&registry)?,
+            webhooks: webhooks::Webhooks::new(&registry)?,
             quota_used: share(&QUOTA_USED)?,
             quota_warnings: counter(&QUOTA_WARNINGS)?,
             quota_uncounted: counter(&QUOTA_UNCOUNTED)?,

@@ -402,6 +402,7 @@ fn note(
     }
     if fault.kind == Kind::Dimension {
         live.metrics.dimension_mismatch(&call.route.0.name, &upstream.label);
+        live.alerts.mismatch(&call.route.0.name, &upstream.label, &fault.message);
     }
     // An upstream's own words may repeat the prompt, which no record holds.
     let why = if matches!(fault.kind, Kind::Status | Kind::BadResponse) { "" } else { &*fault.message };

@@ -14,6 +14,7 @@ use rules::order::Strategy;
 use rules::shares::Class;
 use rules::tokens::{Amounts, Worth};
 
+use crate::alerts::Alerts;
 use crate::head;
 use crate::keyring::KeyRing;
 use crate::lobby::Lobby;
@@ -200,13 +201,14 @@ pub(crate) struct Kept {
     dimensions: HashMap<(Arc<str>, String), Arc<AtomicUsize>>,
     meters: KeptMeters,
     lobby: Arc<Lobby>,
+    alerts: Arc<Alerts>,
     pub(crate) purses: KeptPurses,
 }
 
 impl Kept {
     /// Nothing but the quotas' accounts.
     pub(crate) fn with(purses: KeptPurses) -> Self {
-        Self { purses, ..Self::default() }
+        Self { alerts: purses.alerts(), purses, ..Self::default() }
     }
 
     pub(crate) fn bind(&mut self, snapshot: Snapshot, counts: &dyn Fn(&Arc<str>) -> Counts) -> Running {
@@ -261,10 +263,11 @@ impl Kept {
     }
 
     fn bind_upstream(&mut self, route: &Route, upstream: &Upstream) -> UpstreamState {
-        let new = || Known::new(route, upstream);
+        let new = || Known::new(route, upstream, &self.alerts);
         let known = self.upstreams.entry(identity(route, upstream)).or_insert_with(new);
         if !known.is_about(&upstream.provider) {
             let old = std::mem::replace(known, new());
+            old.standing.forget(Clock.now());
             known.standing.takes_hold_of(&old.standing, Clock.now());
         }
         let Known { standing, learned, .. } = known;
@@ -286,7 +289,13 @@ impl Kept {
     fn forget_all_but(&mut self, snapshot: &Snapshot) {
         let upstreams = || snapshot.routes.iter().flat_map(|route| route.upstreams.iter().map(move |one| (route, one)));
         let known: HashSet<Identity> = upstreams().map(|(route, upstream)| identity(route, upstream)).collect();
-        self.upstreams.retain(|identity, _| known.contains(identity));
+        self.upstreams.retain(|identity, forgotten| {
+            let is_kept = known.contains(identity);
+            if !is_kept {
+                forgotten.standing.forget(Clock.now());
+            }
+            is_kept
+        });
         let spaces: HashSet<(&str, &str)> =
             upstreams().map(|(route, upstream)| (&*route.name, space(upstream))).collect();
         self.dimensions.retain(|(route, of), _| spaces.contains(&(&**route, of.as_str())));
@@ -306,8 +315,9 @@ struct Known {
 }
 
 impl Known {
-    fn new(route: &Route, upstream: &Upstream) -> Self {
-        let standing = Standing::new(route.name.clone(), upstream.label.clone(), route.breaker);
+    fn new(route: &Route, upstream: &Upstream, alerts: &Arc<Alerts>) -> Self {
+        let (route_name, label) = (route.name.clone(), upstream.label.clone());
+        let standing = Standing::new(route_name, label, route.breaker, alerts.clone());
         Self { provider: upstream.provider.clone(), standing: Arc::new(standing), learned: Arc::default() }
     }
 

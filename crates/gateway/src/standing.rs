@@ -13,6 +13,7 @@ use rules::breaker::{Breaker, Hold, Stand, Terms, Trial};
 use rules::ewma::PeakEwma;
 use rules::pursuit::Bar;
 
+use crate::alerts::{Alert, Alerts};
 use crate::slots::Slot;
 
 /// What all workers know of one upstream of a route. Survives reloads.
@@ -29,6 +30,8 @@ pub struct Standing {
     /// Visits under way; counted where the route's strategy goes by it.
     busy: AtomicUsize,
     latency: Mutex<PeakEwma>,
+    /// Where its breaker's opening and closing is told further.
+    alerts: Arc<Alerts>,
 }
 
 #[derive(Debug)]
@@ -38,6 +41,11 @@ struct State {
     rests_until: Option<Instant>,
     /// What the log said last.
     told: Shown,
+    /// Whether it was told further that it is open. Half open is neither: most trials fail while there is
+    /// something to tell.
+    is_alert: bool,
+    /// A reload has dropped it: what late calls find out is of no use to anybody.
+    is_forgotten: bool,
     /// Changes to each state since metrics were read last, by its value.
     changes: [u64; 3],
 }
@@ -99,9 +107,16 @@ impl Shown {
 impl Standing {
     /// One of which nothing is known.
     #[must_use]
-    pub fn new(route: Arc<str>, label: Arc<str>, terms: Terms) -> Self {
-        let state =
-            State { terms, breaker: Breaker::default(), rests_until: None, told: Shown::Closed, changes: [0; 3] };
+    pub fn new(route: Arc<str>, label: Arc<str>, terms: Terms, alerts: Arc<Alerts>) -> Self {
+        let state = State {
+            terms,
+            breaker: Breaker::default(),
+            rests_until: None,
+            told: Shown::Closed,
+            is_alert: false,
+            is_forgotten: false,
+            changes: [0; 3],
+        };
         Self {
             route,
             label,
@@ -110,6 +125,7 @@ impl Standing {
             state: Mutex::new(state),
             busy: AtomicUsize::new(0),
             latency: Mutex::default(),
+            alerts,
         }
     }
 
@@ -120,6 +136,13 @@ impl Standing {
     /// A reload has brought other terms.
     pub(crate) fn comes_under(&self, terms: Terms) {
         self.state().terms = terms;
+    }
+
+    /// A reload has dropped it. Whoever was told that its breaker is open is told that it is no longer.
+    pub(crate) fn forget(&self, now: Instant) {
+        let mut state = self.state();
+        self.alert(&mut state, Shown::Closed, now);
+        state.is_forgotten = true;
     }
 
     /// Whether it takes calls now, and which share of them. Takes nothing.
@@ -287,6 +310,18 @@ impl Standing {
         counted
     }
 
+    /// Has it told further where it opens, or closes again.
+    fn alert(&self, state: &mut State, shown: Shown, now: Instant) {
+        let is_open = shown == Shown::Open;
+        if shown == Shown::HalfOpen || is_open == state.is_alert || state.is_forgotten {
+            return;
+        }
+        state.is_alert = is_open;
+        let (route, upstream) = (self.route.clone(), self.label.clone());
+        let is_held = is_open && state.breaker.held(now).is_some();
+        self.alerts.raise(Alert::Breaker { route, upstream, is_open, is_held });
+    }
+
     /// Says in the log what has changed, and sees whether all is quiet.
     fn settle(&self, state: &mut State, now: Instant) {
         let shown = Shown::of(state.breaker.stand(now));
@@ -295,6 +330,7 @@ impl Standing {
             if let Some(count) = state.changes.get_mut(shown as usize) {
                 *count += 1;
             }
+            self.alert(state, shown, now);
             let (route, upstream) = (&*self.route, &*self.label);
             match shown {
                 Shown::Open if state.breaker.held(now).is_some() => self.tell_hold(state, now),

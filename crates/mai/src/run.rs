@@ -251,6 +251,8 @@ impl Gateway {
         background(async move { questions.meanings.keep_taking_up().await });
         // Probes have places of their own: they take none from calls.
         background(gateway::probe::keep_probing(self.live.clone(), self.shared.transport(Arc::default(), None)));
+        let deliveries = self.shared.transport(Arc::default(), None);
+        background(gateway::messenger::keep_delivering(self.live.clone(), deliveries));
         let watching = self.configuration.clone();
         background(async move { watching.watch(hangup).await });
         stop.asked().await;
@@ -297,6 +299,10 @@ async fn drain(live: &Live, grace: Duration, again: &mut Stop) {
     }
     if !live.answers.flush(Duration::from_secs(2)) {
         tracing::warn!("stopping without having written all that is cached");
+    }
+    let untold: usize = live.webhooks.shown().iter().map(|hook| hook.waiting).sum();
+    if untold > 0 {
+        tracing::warn!(events = untold, "stopping with events that webhooks have not been told of");
     }
     tracing::info!("stopped");
 }

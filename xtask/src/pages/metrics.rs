@@ -30,6 +30,8 @@ const LABELS: &[(&str, &str)] = &[
     ),
     ("priority", "`online`, `batch`."),
     ("currency", "As the price's."),
+    ("hook", "The webhook's name, else its place in the list, from 0."),
+    ("event", "`quota.warning`, `breaker.opened`, `breaker.closed`, `embedding.dimension_mismatch`."),
     ("state", "`closed`, `half_open`, `open`."),
     (
         "cache",
@@ -37,7 +39,7 @@ const LABELS: &[(&str, &str)] = &[
     ),
     (
         "result",
-        "Of a reload: `ok`, `rejected`. Of a wait for one more try: `taken`, `withheld`. Of look-ups: `hit`, `partial`, `miss`, `stale`; of those by meaning also `refused` (by guards, margin or verifier), `error` (the question's vector was not to be had in time) and `shadow` (would have hit). Of inputs: `hit`, `miss`.",
+        "Of a reload: `ok`, `rejected`. Of a wait for one more try: `taken`, `withheld`. Of look-ups: `hit`, `partial`, `miss`, `stale`; of those by meaning also `refused` (by guards, margin or verifier), `error` (the question's vector was not to be had in time) and `shadow` (would have hit). Of inputs: `hit`, `miss`. Of webhooks: `delivered`; `retried` (a try failed, and another follows); `refused` and `expired` (given up: by the receiver's status, or after the last try); `dropped` (too many waited, or the webhook was removed).",
     ),
 ];
 

@@ -48,6 +48,7 @@ const SUPPORT: &[&str] = &[
     "trail",
     "trip",
     "vocabularies",
+    "webhooks",
     "wire",
     "worker",
 ];
@@ -88,6 +89,7 @@ const STEPS: &[(&str, &[(&str, &str)])] = &[
     ("degrade", &[]),
     ("refuse", &[]),
     ("probe", &[]),
+    ("messenger", &[]),
     (
         "explain",
         &[

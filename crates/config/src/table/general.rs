@@ -132,7 +132,7 @@ const RECORDING: &[Key] = &[
     ),
     key("telemetry", Kind::Table, Nothing, "OpenTelemetry.").with(TELEMETRY),
     needed("telemetry.otlp", HTTP, "The OTLP collector that traces and metrics are sent to."),
-    key("webhooks", Kind::List(&Kind::Table), Nothing, "Who is told of events.").with(ADMIN_API),
+    key("webhooks", Kind::List(&Kind::Table), Nothing, "Who is told of events, by signed POSTs: see docs/webhooks.md."),
     key(
         "webhooks[].name",
         Kind::Name,

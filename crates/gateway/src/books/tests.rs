@@ -136,7 +136,11 @@ async fn a_share_that_is_come_to_by_a_late_answer_is_warned_of_once() {
     });
     assert!(books.opened(Duration::from_secs(60)).await);
     keeping.abort();
-    let shares: Vec<f64> = told().into_iter().map(|crate::alerts::Alert::Quota { share, .. }| share).collect();
+    let share = |(_, alert)| match alert {
+        crate::alerts::Alert::Quota { share, .. } => Some(share),
+        _ => None,
+    };
+    let shares: Vec<f64> = told().into_iter().filter_map(share).collect();
     assert_eq!(shares, [0.8]);
     a.settle(a.period(Clock.wall()), Amounts::default(), Amounts { tokens: 10, cost: 0 });
     assert_eq!(told().len(), 0);

@@ -114,6 +114,10 @@ metrics! {
         "Requests whose usage was lost since memory for it was full while the database could not be written.";
     AUDIT_LOST: "counter" "mai_audit_rows_lost_total" []
         "Levers of the admin API that were pulled while their row in the audit log could not be written.";
+    WEBHOOKS: "counter" "mai_webhook_deliveries_total" ["hook", "event", "result"]
+        "Tries to tell webhooks of events, by what they came to, and events that were dropped untold.";
+    WEBHOOKS_WAITING: "gauge" "mai_webhook_deliveries_waiting" ["hook"]
+        "Events that wait for a webhook's next try; more than a few, and its receiver is out of reach.";
     LOG_LOST: "gauge" "mai_log_lines_lost" []
         "Access-log lines that could not be written since the start.";
 }

@@ -78,3 +78,5 @@ mod unicode;
 mod vectors;
 #[cfg(test)]
 mod waits;
+#[cfg(test)]
+mod webhooks;

@@ -82,6 +82,13 @@ impl Stage {
         tokio::spawn(gateway::probe::keep_probing(self.live.clone(), transport(&self.net)));
     }
 
+    /// Starts to gather and to deliver, as the process does beside its workers.
+    pub fn tell_webhooks(&self) {
+        let live = self.live.clone();
+        tokio::spawn(async move { live.keep_gathering().await });
+        tokio::spawn(gateway::messenger::keep_delivering(self.live.clone(), transport(&self.net)));
+    }
+
     /// One more worker of the same process.
     pub fn another_worker(&self) -> Arc<Worker> {
         Arc::new(Worker::new(self.live.clone(), transport(&self.net)))

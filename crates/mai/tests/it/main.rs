@@ -20,4 +20,5 @@ mod reload;
 mod scarcity;
 mod tls;
 mod usage;
+mod webhooks;
 mod zero;
