@@ -1,5 +1,6 @@
 //! The pages of docs/reference, each made from the table in the code that it describes.
 
+mod admin_api;
 mod cli;
 mod errors;
 mod headers;
@@ -15,7 +16,7 @@ const FOLDER: &str = "docs/reference";
 /// A page's name and text.
 type Page = (&'static str, String);
 
-fn pages(tree: &Tree) -> [Page; 6] {
+fn pages(tree: &Tree) -> [Page; 7] {
     [
         ("configuration.md", config::reference_markdown()),
         ("config.schema.json", ended(config::schema())),
@@ -23,6 +24,7 @@ fn pages(tree: &Tree) -> [Page; 6] {
         ("errors.md", errors::page(tree)),
         ("headers.md", headers::page()),
         ("cli.md", cli::page()),
+        ("admin-api.md", admin_api::page()),
     ]
 }
 

@@ -10,13 +10,13 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use state::answers::{Key, Kind, Tier, Which};
 use state::{Answer, Trouble, Unreadable};
-use utoipa::ToSchema;
+use utoipa::{IntoParams, ToSchema};
 
 use crate::caller::{Caller, Operator, Viewer};
 use crate::deeds::{Done, audited};
 use crate::desk::Desk;
 use crate::error::{Body, Error, Store};
-use crate::extract::{Json, Path};
+use crate::extract::{Json, Path, Query};
 
 /// How long a caller waits for the disk: less than many a client waits at all, which would not hear then that what
 /// it asked for is on its way.
@@ -217,12 +217,27 @@ impl Purge {
 pub(crate) struct Purged {
     /// Entries, each counted once.
     purged: u64,
+    /// True where nothing was: so many would be.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    dry_run: bool,
+}
+
+/// How a purge is made.
+#[derive(Debug, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub(crate) struct Purging {
+    /// Only count what would be removed.
+    #[serde(default)]
+    #[param(required = false)]
+    dry_run: bool,
 }
 
 /// Removes what is cached.
 ///
 /// What is being answered meanwhile is not stored afterwards.
-#[utoipa::path(post, path = "/admin/v1/cache/purge", tag = "cache", security(("token" = ["operator"])), responses(
+#[utoipa::path(post, path = "/admin/v1/cache/purge", tag = "cache", security(("token" = ["operator"])),
+    params(Purging), responses(
     (status = 200, body = Purged),
     (status = 503, body = Body, description = "`cache_unavailable`: it is gone from memory and not served any more; \
         the disk is rid of it as soon as that can be."),
@@ -230,9 +245,13 @@ pub(crate) struct Purged {
 pub(crate) async fn purge(
     caller: Caller<Operator>,
     State(desk): State<Desk>,
+    Query(purging): Query<Purging>,
     Json(asked): Json<Purge>,
 ) -> Result<axum::Json<Purged>, Error> {
     let which = asked.which()?;
+    if purging.dry_run {
+        return count(&desk, which).await.map(|purged| axum::Json(Purged { purged, dry_run: true }));
+    }
     let (live, these) = (desk.live.clone(), which.clone());
     let purging = tokio::task::spawn_blocking(move || live.purge(&these)).await.map_err(|_| unseen())?;
     let purged = within(purging).await;
@@ -243,7 +262,17 @@ pub(crate) async fn purge(
         "purged": purged.as_ref().ok(),
     });
     audited(&desk, &caller, Done::to("cache", "purge").with(after)).await;
-    purged.map(|purged| axum::Json(Purged { purged }))
+    purged.map(|purged| axum::Json(Purged { purged, dry_run: false }))
+}
+
+/// What a purge would remove.
+async fn count(desk: &Desk, which: Which) -> Result<u64, Error> {
+    let answers = desk.live.answers.clone();
+    let counting = tokio::task::spawn_blocking(move || answers.count(&which)).await.map_err(|_| unseen())?;
+    match tokio::time::timeout(PATIENCE, counting.into_future()).await {
+        Ok(counted) => counted.map_err(|why| unavailable(why.0)),
+        Err(_) => Err(unavailable("the disk is slow or out: what is there cannot be counted now")),
+    }
 }
 
 fn unseen() -> Error {

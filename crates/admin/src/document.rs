@@ -90,10 +90,36 @@ pub(crate) fn complete(gathered: &Document) -> (Value, Parameters) {
         components.insert("securitySchemes".to_owned(), json!({ "token": token }));
         if let Some(schemas) = components.get_mut("schemas").and_then(Value::as_object_mut) {
             schemas.extend(objects());
+            name_pages(schemas);
         }
     }
+    rename_pages(&mut document);
     let parameters = Parameters::of(&document);
     (document, parameters)
+}
+
+/// What utoipa calls a [`crate::listing::Page`] of things.
+const PAGE: &str = "Page_";
+
+/// Pages hold things by name, as everything else does.
+fn name_pages(schemas: &mut Map<String, Value>) {
+    let pages: Vec<String> = schemas.keys().filter(|name| name.starts_with(PAGE)).cloned().collect();
+    for page in pages {
+        let Some(mut schema) = schemas.shift_remove(&page) else { continue };
+        let name = page.trim_start_matches(PAGE);
+        if let Some(items) = schema.pointer_mut("/properties/data/items") {
+            let thing = std::mem::replace(items, json!({ "$ref": format!("#/components/schemas/{name}") }));
+            schemas.entry(name).or_insert(thing);
+        }
+        schemas.insert(format!("{name}Page"), schema);
+    }
+    schemas.sort_keys();
+}
+
+fn rename_pages(document: &mut Value) {
+    relink(document, &|to| {
+        Some(format!("#/components/schemas/{}Page", to.strip_prefix("#/components/schemas/Page_")?))
+    });
 }
 
 /// The answers that every operation of a kind may give, each by its status, its name and its meaning.
@@ -113,6 +139,15 @@ fn common(path: &str, operation: &mut Map<String, Value>) {
     let is_open = operation.get("security").is_some_and(|security| *security == json!([{}]));
     let has_body = operation.contains_key("requestBody");
     let has_name = path.contains('{');
+    for parameter in operation.get_mut("parameters").and_then(Value::as_array_mut).into_iter().flatten() {
+        // What may be left out is not null.
+        if let Some(Value::Array(types)) = parameter.pointer_mut("/schema/type") {
+            types.retain(|form| form != "null");
+            if let [form] = types.as_slice() {
+                parameter["schema"]["type"] = form.clone();
+            }
+        }
+    }
     let responses = operation.entry("responses").or_insert_with(|| json!({}));
     let Some(responses) = responses.as_object_mut() else { return };
     for (status, name, _) in COMMON {
@@ -163,7 +198,9 @@ fn objects() -> Map<String, Value> {
     for (name, form) in schema["$defs"].as_object().into_iter().flatten() {
         objects.insert(form_name(name), form.clone());
     }
-    objects.values_mut().for_each(relink);
+    objects.values_mut().for_each(|schema| {
+        relink(schema, &|to| Some(format!("#/components/schemas/{}", form_name(to.strip_prefix("#/$defs/")?))));
+    });
     objects
 }
 
@@ -171,22 +208,22 @@ fn form_name(name: &str) -> String {
     format!("config.{name}")
 }
 
-/// References lead to this document's components instead.
-fn relink(value: &mut Value) {
+/// References lead to where `new` says instead, where it says so.
+fn relink(value: &mut Value, new: &dyn Fn(&str) -> Option<String>) {
     match value {
         Value::Object(fields) => {
             for (name, value) in fields {
                 match value {
                     Value::String(to) if name == "$ref" => {
-                        if let Some(form) = to.strip_prefix("#/$defs/") {
-                            *to = format!("#/components/schemas/{}", form_name(form));
+                        if let Some(new) = new(to) {
+                            *to = new;
                         }
                     }
-                    value => relink(value),
+                    value => relink(value, new),
                 }
             }
         }
-        Value::Array(items) => items.iter_mut().for_each(relink),
+        Value::Array(items) => items.iter_mut().for_each(|item| relink(item, new)),
         _ => {}
     }
 }

@@ -9,7 +9,7 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 
 use super::write::{Asked, How, tagged};
-use super::{Changing, Listing, Made, Shown, WouldBe, absent};
+use super::{Changing, Listing, Made, Outcome, Shown, WouldBe, absent};
 use crate::caller::{Caller, Operator, Viewer};
 use crate::desk::Desk;
 use crate::error::{Body, Error};
@@ -159,7 +159,7 @@ macro_rules! endpoints {
                 request_body(content = ref($schema)),
                 responses(
                     (status = 200, description = "It is in force; or, of a dry run, what would become of it.",
-                        content((Made = "application/json"), (WouldBe = "application/json")),
+                        body = Outcome,
                         headers(("etag" = String, description = "Names this state of it."))),
                     (status = 201, description = "It was made, and is in force.", body = Made, headers(
                         ("etag" = String, description = "Names this state of it."),

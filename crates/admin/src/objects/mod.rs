@@ -82,6 +82,17 @@ pub(crate) struct WouldBe {
     warnings: Vec<Told>,
 }
 
+/// What comes of a change.
+#[derive(Debug, Serialize, ToSchema)]
+#[serde(untagged)]
+#[schema(as = ChangedOrDryRun)]
+pub(crate) enum Outcome {
+    /// It is in force.
+    Made(Made),
+    /// It would be.
+    WouldBe(WouldBe),
+}
+
 /// Which part of a list is wanted.
 #[derive(Debug, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]

@@ -13,7 +13,7 @@ use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::value::RawValue;
 use state::objects::Change;
 
-use super::{Changing, Made, Shown, WouldBe, absent, path, refused};
+use super::{Changing, Made, Outcome, Shown, WouldBe, absent, path, refused};
 use crate::caller::{Caller, Operator};
 use crate::configuring::{Changed, Expected, NotChanged, Wish};
 use crate::deeds::Done;
@@ -139,14 +139,14 @@ impl Asked {
         if self.how.is_dry {
             let object = if self.text.is_none() { before } else { now };
             let object = Shown::from(object.ok_or_else(missing)?);
-            return Ok(axum::Json(WouldBe { would, object, warnings }).into_response());
+            return Ok(axum::Json(Outcome::WouldBe(WouldBe { would, object, warnings })).into_response());
         }
         if self.text.is_none() {
             return Ok(StatusCode::NO_CONTENT.into_response());
         }
         let now = now.ok_or_else(missing)?;
         let status = if would == "create" { StatusCode::CREATED } else { StatusCode::OK };
-        let mut response = (status, tagged(now, &Made { object: now.into(), warnings })).into_response();
+        let mut response = (status, tagged(now, &Outcome::Made(Made { object: now.into(), warnings }))).into_response();
         if status == StatusCode::CREATED {
             let name = utf8_percent_encode(&self.name, IN_A_PATH);
             let location = HeaderValue::try_from(format!("/admin/v1/{}/{name}", self.kind.list()));

@@ -24,7 +24,7 @@ mod tests;
 mod unwritten;
 mod writer;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -209,6 +209,21 @@ impl Answers for TieredAnswers {
             return Answer::Ready(None);
         }
         Answer::Later(Box::pin(async move { answer.await.ok() }))
+    }
+
+    fn count(&self, which: &Which) -> Answer<Result<u64, Unreadable>> {
+        let keys = self.memory().keys(which).into_iter().chain(self.desk.unwritten.keys(which));
+        let elsewhere: HashSet<u64> = keys.map(|key| key.print()).collect();
+        if !self.desk.is_on() {
+            return Answer::Ready(Ok(elsewhere.len() as u64));
+        }
+        let (reply, answer) = oneshot::channel();
+        let lookup = Lookup::Count { which: which.clone(), after: None, elsewhere, here: 0, reply };
+        if self.lookups.try_send(lookup).is_err() {
+            return Answer::Ready(Err(Unreadable("too many look-ups wait for the disk".to_owned())));
+        }
+        let failed = |_| Unreadable("the cache on disk cannot be read now".to_owned());
+        Answer::Later(Box::pin(async move { answer.await.map_err(failed) }))
     }
 
     fn stats(&self) -> Stats {

@@ -1,6 +1,6 @@
 //! The thread that looks things up in the file, on a connection of its own.
 
-use std::collections::VecDeque;
+use std::collections::{HashSet, VecDeque};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use base::Clock;
 use rusqlite::{Connection, Statement};
-use state::answers::{Key, Kind, Page, Stored};
+use state::answers::{Key, Kind, Page, Stored, Which};
 use tokio::sync::oneshot;
 
 use super::desk::{Desk, Order};
@@ -23,6 +23,8 @@ const REST: Duration = Duration::from_millis(200);
 
 /// A look-up of many keys lets others have their turn after so long.
 const TURN: Duration = Duration::from_millis(1);
+/// Rows that are counted at a time.
+const COUNTED: u32 = 512;
 /// How often it is looked whether the file has gone.
 const LOOK: Duration = Duration::from_secs(1);
 
@@ -40,6 +42,17 @@ pub(super) enum Lookup {
     },
     /// Everything of a kind, page by page.
     Scan { kind: Kind, from: Option<u64>, reply: oneshot::Sender<Page> },
+    /// How much there is, here and elsewhere.
+    Count {
+        which: Which,
+        /// The last row that was counted.
+        after: Option<i64>,
+        /// What is in memory, or waits to be written: it is counted once.
+        elsewhere: HashSet<u64>,
+        /// What is in the file alone.
+        here: u64,
+        reply: oneshot::Sender<u64>,
+    },
 }
 
 /// Answers until nobody is left who asks.
@@ -76,12 +89,15 @@ impl Lookup {
         match self {
             Self::Keys { keys, reply, .. } => !keys.is_empty() && !reply.is_closed(),
             Self::Scan { reply, .. } => !reply.is_closed(),
+            Self::Count { reply, .. } => !reply.is_closed(),
         }
     }
 
     fn find_nothing(self) {
-        if let Self::Scan { reply, .. } = self {
-            let _ = reply.send(Page::default());
+        match self {
+            Self::Keys { .. } => {}
+            Self::Scan { reply, .. } => drop(reply.send(Page::default())),
+            Self::Count { elsewhere, reply, .. } => drop(reply.send(elsewhere.len() as u64)),
         }
     }
 }
@@ -188,11 +204,23 @@ impl Reader<'_> {
                     }
                 }
                 Lookup::Scan { .. } => break,
+                Lookup::Count { which, after, elsewhere, here, .. } => {
+                    let (such, more) = row::such(connection, which, *after, COUNTED)?;
+                    *here += such.iter().filter(|print| !elsewhere.contains(print)).count() as u64;
+                    *after = more;
+                    if more.is_none() {
+                        break;
+                    }
+                    if Clock.now().saturating_duration_since(began) >= TURN {
+                        return Ok(Some(lookup));
+                    }
+                }
             }
         }
         match lookup {
             Lookup::Keys { found, reply, .. } => drop(reply.send(found)),
             Lookup::Scan { kind, from, reply } => drop(reply.send(row::page(connection, kind, from)?)),
+            Lookup::Count { elsewhere, here, reply, .. } => drop(reply.send(elsewhere.len() as u64 + here)),
         }
         Ok(None)
     }

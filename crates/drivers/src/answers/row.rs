@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use base::Clock;
 use rusqlite::{Connection, Row};
-use state::answers::{Key, Kind, Page, Stored};
+use state::answers::{Key, Kind, Page, Stored, Which};
 
 /// What is read of a row; see [`stored`].
 pub(super) const READ: &str = "
@@ -39,6 +39,31 @@ pub(super) fn page(connection: &Connection, kind: Kind, from: Option<u64>) -> ru
     }
     page.next = last.filter(|_| seen == LOOKED_AT);
     Ok(page)
+}
+
+/// Of the rows behind one, those that are such: their numbers; and the last row that was looked at, where there are
+/// more.
+pub(super) fn such(
+    connection: &Connection,
+    which: &Which,
+    after: Option<i64>,
+    most: u32,
+) -> rusqlite::Result<(Vec<u64>, Option<i64>)> {
+    let mut select = connection.prepare(
+        "SELECT print, (?3 IS NULL OR route = ?3) AND (?4 IS NULL OR client IS ?4) AND (?5 IS NULL OR kind = ?5)
+         FROM answers WHERE ?1 IS NULL OR print > ?1 ORDER BY print LIMIT ?2",
+    )?;
+    let kind = which.kind.map(Kind::number);
+    let mut rows = select.query((after, most, which.route.as_deref(), which.client.as_deref(), kind))?;
+    let (mut such, mut last, mut seen) = (Vec::new(), None, 0);
+    while let Some(row) = rows.next()? {
+        let print: i64 = row.get(0)?;
+        if row.get(1)? {
+            such.push(print.cast_unsigned());
+        }
+        (last, seen) = (Some(print), seen + 1);
+    }
+    Ok((such, last.filter(|_| seen == most)))
 }
 
 /// The row of a key, in a file.

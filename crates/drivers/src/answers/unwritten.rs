@@ -56,6 +56,11 @@ impl Unwritten {
         self.waiting().things.retain(|_, stored| !which.has(stored));
     }
 
+    /// The keys of some.
+    pub fn keys(&self, which: &Which) -> Vec<Key> {
+        self.waiting().things.iter().filter(|(_, stored)| which.has(stored)).map(|(key, _)| *key).collect()
+    }
+
     /// The reader looks for this in the file, unless it is here.
     pub fn seek(&self, key: &Key) -> Option<Arc<Stored>> {
         let mut waiting = self.waiting();

@@ -123,6 +123,12 @@ impl InProcessAnswers {
         taken
     }
 
+    /// The keys of some.
+    #[must_use]
+    pub fn keys(&self, which: &Which) -> Vec<Key> {
+        self.cache.iter().filter(|(_, stored)| which.has(stored)).map(|(key, _)| key).collect()
+    }
+
     /// How it does.
     #[must_use]
     pub fn tier(&self) -> Tier {
@@ -177,6 +183,10 @@ impl Answers for InProcessAnswers {
 
     fn purge(&self, which: &Which) -> Answer<Result<u64, Unreadable>> {
         Answer::Ready(Ok(self.take_all(which).len() as u64))
+    }
+
+    fn count(&self, which: &Which) -> Answer<Result<u64, Unreadable>> {
+        Answer::Ready(Ok(self.keys(which).len() as u64))
     }
 
     fn stats(&self) -> Stats {

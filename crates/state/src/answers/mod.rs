@@ -249,6 +249,10 @@ pub trait Answers: fmt::Debug + Send + Sync {
     /// [`Answers::remove`].
     fn purge(&self, which: &Which) -> Answer<Result<u64, Unreadable>>;
 
+    /// How much [`Answers::purge`] would drop: each thing once. Looks at everything; give an answer that comes later a
+    /// deadline.
+    fn count(&self, which: &Which) -> Answer<Result<u64, Unreadable>>;
+
     /// A page of what is kept on disk of a kind: the first, or the one that begins at [`Page::next`]. For those who build
     /// up at the start what they know of it. `None` while the disk is out, or has too much to do.
     fn scan(&self, kind: Kind, from: Option<u64>) -> Answer<Option<Page>>;

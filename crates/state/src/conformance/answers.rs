@@ -102,7 +102,10 @@ async fn what_is_purged_is_gone_and_the_rest_is_not(answers: &dyn Answers) {
     assert_eq!(left().await, [30, 31, 32, 33, 34]);
     let (route, client, kind) = (Some("chat".into()), Some("a".into()), Some(Kind::Answer));
     let which = Which { route: route.clone(), client: client.clone(), kind };
+    assert_eq!(answers.count(&which).await, Ok(1), "what is counted is still there");
+    assert_eq!(answers.count(&Which::default()).await, Ok(5));
     assert_eq!(answers.purge(&which).await, Ok(1));
+    assert_eq!(answers.count(&which).await, Ok(0));
     assert_eq!(left().await, [31, 32, 33, 34]);
     assert_eq!(answers.purge(&which).await, Ok(0));
     assert_eq!(answers.purge(&Which { kind, route, client: None }).await, Ok(2), "of whatever client, and of none");
