@@ -20,11 +20,11 @@ use prometheus::{
 use table::*;
 pub use table::{METRICS, Metric};
 
-/// Seconds: a model call takes from a millisecond (cache, refusal) to minutes (long streams).
-const CALLS: &[f64] =
+/// Bounds of the buckets of latencies, in seconds: a model call takes from a millisecond (cache, refusal) to minutes (long streams).
+pub const CALLS: &[f64] =
     &[0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0];
-/// Seconds: what the gateway itself adds, from 10 µs.
-const OWN: &[f64] =
+/// The same of what the gateway itself adds, from 10 µs.
+pub const OWN: &[f64] =
     &[0.000_01, 0.000_025, 0.000_05, 0.000_1, 0.000_25, 0.000_5, 0.001, 0.0025, 0.005, 0.01, 0.05, 0.25, 1.0];
 
 /// What stands for a route or client that is not configured.

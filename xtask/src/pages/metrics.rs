@@ -1,7 +1,7 @@
 //! metrics.md: what Prometheus sees.
 
 use base::{AttemptOutcome, Cached, Outcome};
-use gateway::metrics::METRICS;
+use gateway::metrics::{CALLS, METRICS, OWN};
 
 use super::{code, codes, head, table};
 
@@ -55,6 +55,11 @@ pub fn page() -> String {
         head("Metrics", "`METRICS` in crates/gateway/src/metrics.rs and the outcomes in crates/base/src/record.rs"),
         INTRODUCTION.to_owned(),
         table(&["metric", "kind", "labels", "meaning"], metrics),
+        format!(
+            "\nBuckets of histograms end at {} seconds, those of `mai_overhead_seconds` at {}.\n",
+            bounds(CALLS),
+            bounds(OWN)
+        ),
         "\n## Labels\n".to_owned(),
         table(&["label", "holds"], labels),
         "\n## Outcomes of requests\n\nThe first word names the domain at fault. The access log has the same words.\n"
@@ -66,6 +71,11 @@ pub fn page() -> String {
         table(&["cache", "meaning"], caches),
     ]
     .concat()
+}
+
+/// Numbers as a sentence lists them.
+fn bounds(bounds: &[f64]) -> String {
+    bounds.iter().map(f64::to_string).collect::<Vec<_>>().join(", ")
 }
 
 #[cfg(test)]

@@ -18,6 +18,8 @@ mod drills;
 #[cfg(test)]
 mod embeddings;
 #[cfg(test)]
+mod exposition;
+#[cfg(test)]
 mod failover;
 #[cfg(test)]
 mod flights;

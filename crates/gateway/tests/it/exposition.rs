@@ -1,0 +1,140 @@
+//! `/metrics` as Prometheus reads it: its text format, version 0.0.4.
+
+use std::collections::{BTreeMap, HashSet};
+
+use gateway::metrics::METRICS;
+use testkit::{Reply, chat, embeddings, rerank, story};
+
+use crate::stage::{KEY, Stage, pleasant, without_waits};
+
+/// One line of a sample: its name, its labels in their order, and its value.
+#[derive(Debug)]
+struct Sample {
+    name: String,
+    labels: Vec<(String, String)>,
+    value: f64,
+}
+
+/// Takes the letters in front for which `is` holds.
+fn take(text: &mut &str, is: impl Fn(usize, char) -> bool) -> String {
+    let end = text.char_indices().find(|(at, letter)| !is(*at, *letter)).map_or(text.len(), |(at, _)| at);
+    let (taken, rest) = text.split_at(end);
+    *text = rest;
+    taken.to_owned()
+}
+
+fn sample(line: &str) -> Sample {
+    let mut rest = line;
+    let is_name =
+        |at: usize, letter: char| letter.is_ascii_alphabetic() || letter == '_' || (at > 0 && letter.is_ascii_digit());
+    let name = take(&mut rest, is_name);
+    assert!(!name.is_empty(), "{line}");
+    let mut labels = Vec::new();
+    if let Some(inside) = rest.strip_prefix('{') {
+        rest = inside;
+        while !rest.starts_with('}') {
+            let label = take(&mut rest, is_name);
+            rest = rest.strip_prefix("=\"").unwrap_or_else(|| panic!("{line}"));
+            let mut value = String::new();
+            loop {
+                let letter = rest.chars().next().unwrap_or_else(|| panic!("{line}"));
+                rest = rest.split_at(letter.len_utf8()).1;
+                match letter {
+                    '"' => break,
+                    '\\' => {
+                        let escaped = rest.chars().next().filter(|escaped| "\\\"n".contains(*escaped));
+                        value.push(escaped.unwrap_or_else(|| panic!("an escape that there is not: {line}")));
+                        rest = rest.split_at(1).1;
+                    }
+                    letter => value.push(letter),
+                }
+            }
+            labels.push((label, value));
+            rest = rest.strip_prefix(',').unwrap_or(rest);
+        }
+        rest = rest.strip_prefix('}').unwrap();
+    }
+    let value = rest.strip_prefix(' ').and_then(|value| value.parse().ok());
+    Sample { name, labels, value: value.unwrap_or_else(|| panic!("no value: {line}")) }
+}
+
+/// Reads a whole exposition, and asserts what the format asks for: each family once and together, behind its HELP
+/// and TYPE; each series once; buckets that add up.
+fn read(text: &str) -> BTreeMap<String, String> {
+    assert!(text.ends_with('\n') && !text.contains('\r'), "lines end in one line feed");
+    let mut kinds: BTreeMap<String, String> = BTreeMap::new();
+    let mut helped = HashSet::new();
+    let mut series = HashSet::new();
+    let (mut family, mut buckets) = (String::new(), BTreeMap::<String, (f64, f64)>::new());
+    for line in text.lines() {
+        if let Some(help) = line.strip_prefix("# HELP ") {
+            let (name, meaning) = help.split_once(' ').expect("a sentence");
+            assert!(helped.insert(name.to_owned()) && !meaning.trim().is_empty(), "{line}");
+        } else if let Some(kind) = line.strip_prefix("# TYPE ") {
+            let (name, kind) = kind.split_once(' ').expect("a kind");
+            assert!(helped.contains(name) && ["counter", "gauge", "histogram"].contains(&kind), "{line}");
+            assert!(kinds.insert(name.to_owned(), kind.to_owned()).is_none(), "twice: {line}");
+            name.clone_into(&mut family);
+            buckets.clear();
+        } else {
+            let sample = sample(line);
+            let kind = &*kinds[&family];
+            let suffix = sample.name.strip_prefix(&*family).unwrap_or_else(|| panic!("not under its family: {line}"));
+            let fits =
+                if kind == "histogram" { ["_bucket", "_sum", "_count"].contains(&suffix) } else { suffix.is_empty() };
+            assert!(fits, "{kind}: {line}");
+            assert!(series.insert(format!("{} {:?}", sample.name, sample.labels)), "twice: {line}");
+            assert!(kind == "gauge" || sample.value >= 0.0, "{line}");
+            let others: Vec<_> = sample.labels.iter().filter(|(name, _)| name != "le").collect();
+            let last = buckets.entry(format!("{others:?}")).or_insert((f64::NEG_INFINITY, 0.0));
+            match suffix {
+                "_bucket" => {
+                    let bound = &sample.labels.iter().find(|(name, _)| name == "le").expect("a bound").1;
+                    let bound = if bound == "+Inf" { f64::INFINITY } else { bound.parse().unwrap() };
+                    assert!(bound > last.0 && sample.value >= last.1, "{line}");
+                    *last = (bound, sample.value);
+                }
+                "_count" => assert_eq!(*last, (f64::INFINITY, sample.value), "{line}"),
+                _ => {}
+            }
+        }
+    }
+    kinds
+}
+
+#[test]
+fn what_prometheus_reads_is_in_its_format_and_every_family_is_of_the_table() {
+    story(async {
+        let odd = "\\\"quoted\\\" back\\\\slash";
+        let config = without_waits(&crate::stage::usual_but("name: narrow", &format!("name: \"{odd}\"")));
+        let stage = Stage::set(&config);
+        stage.host("a", Reply::status(500));
+        stage.host("b", pleasant());
+        for ask in [chat("chat").user("Hi"), chat("chat").user("Hi").stream(), embeddings("embedding", "x")] {
+            assert_eq!(stage.ask(ask).await.status, 200);
+        }
+        for key in [KEY, "sk-narrow", "sk-nobody"] {
+            stage.caller().ask(&rerank("rerank", "which", ["one", "two"]).key(key)).await;
+        }
+        stage.comes_to_rest().await;
+        let text = stage.metrics();
+        assert!(text.contains(r#"client="\"quoted\" back\\slash""#), "{text}");
+        let kinds = read(&text);
+        for (name, kind) in &kinds {
+            let row = METRICS.iter().find(|row| row.name == name).unwrap_or_else(|| panic!("{name} is in no table"));
+            assert_eq!(row.kind, kind, "{name}");
+        }
+        assert!(kinds.len() > 25, "{kinds:?}");
+    });
+}
+
+#[test]
+fn every_metric_that_the_contract_names_is_of_the_table() {
+    let contract = include_str!("../../../../docs/contract.md");
+    let named = contract.split('`').skip(1).step_by(2).filter(|code| code.starts_with("mai_"));
+    let named: Vec<&str> = named.map(|code| code.split('{').next().unwrap_or_default()).collect();
+    assert!(named.len() > 40, "{named:?}");
+    for name in named {
+        assert!(METRICS.iter().any(|row| row.name == name), "{name}");
+    }
+}
