@@ -73,12 +73,16 @@ fn listed(kind: ObjectKind, all: &[Value]) -> String {
     for object in all {
         let config = object.get("config").unwrap_or(&Value::Null);
         let [first, second] = match kind {
-            ObjectKind::Provider => [text(config, "protocol"), text(config, "base_url")],
-            ObjectKind::Route => {
-                let path = config.get("match").map_or_else(|| "-".to_owned(), |matched| text(matched, "path"));
-                [path, upstreams(config)]
+            ObjectKind::Provider => [or_default(config.get("protocol")), text(config, "base_url")],
+            // The short form takes its path from the address.
+            ObjectKind::Route if config.get("match").is_none() && config.get("upstream").is_some() => {
+                ["-".to_owned(), upstreams(config)]
             }
-            ObjectKind::Client => [text(config, "priority"), names(config.get("routes"))],
+            ObjectKind::Route => [or_default(config.pointer("/match/path")), upstreams(config)],
+            ObjectKind::Client => {
+                let routes = config.get("routes").filter(|routes| routes.is_array());
+                [or_default(config.get("priority")), routes.map_or_else(|| "-".to_owned(), |all| or_default(Some(all)))]
+            }
         };
         let home = match text(object, "file") {
             file if file == "-" => text(object, "managed_by"),
@@ -99,12 +103,15 @@ fn upstreams(config: &Value) -> String {
     all.iter().map(named).collect::<Vec<_>>().join(", ")
 }
 
-/// Names, of which some stand in an object with more.
-fn names(list: Option<&Value>) -> String {
-    let all = list.and_then(Value::as_array).into_iter().flatten();
-    let all = all.map(|item| item.as_str().map_or_else(|| text(item, "name"), str::to_owned));
-    let all = all.collect::<Vec<_>>().join(", ");
-    if all.is_empty() { "-".to_owned() } else { all }
+/// A word or a list of them; of what stands in it with more, the name.
+fn or_default(value: Option<&Value>) -> String {
+    let word = |item: &Value| item.as_str().map_or_else(|| text(item, "name"), str::to_owned);
+    match value {
+        None | Some(Value::Null) => "(default)".to_owned(),
+        Some(Value::Array(items)) if items.is_empty() => "-".to_owned(),
+        Some(Value::Array(items)) => items.iter().map(word).collect::<Vec<_>>().join(", "),
+        Some(value) => word(value),
+    }
 }
 
 /// A file's text, or what comes on standard input; and what it is called in messages.
@@ -141,15 +148,32 @@ fn put(kind: ObjectKind, at: &AdminAt, file: &Path, dry_run: bool, is_json: bool
     let peer = Peer::admin(at)?;
     let mut answers = Vec::new();
     let mut plans = Vec::new();
-    // Everything is tried first, so that a mistake in the last one is found before the first is written.
+    let mut refused: Option<Trouble> = None;
+    // Everything is tried first, so that all mistakes are found before anything is written.
     for piece in &pieces {
-        let (current, tried) = rehearse(&peer, piece)?;
+        let (current, tried) = match rehearse(&peer, piece) {
+            Ok(found) => found,
+            Err(trouble) => {
+                refused = Some(match refused {
+                    None => trouble,
+                    Some(known) => known.and(&trouble.to_string()),
+                });
+                continue;
+            }
+        };
         if !is_json {
             say(difference(piece, current.as_ref().map(|(_, object)| object), tried.get("object")));
             warn(&tried);
         }
         plans.push((piece, current.map(|(etag, _)| etag)));
         answers.extend(dry_run.then_some(tried));
+    }
+    if let Some(trouble) = refused {
+        let hint = format!(
+            "nothing was written; what needs each other goes together with `mai-gateway {} import`",
+            kind.list()
+        );
+        return Err(if pieces.len() > 1 { trouble.and(&hint) } else { trouble });
     }
     for (piece, etag) in plans.iter().filter(|_| !dry_run) {
         let expected = match etag {
@@ -161,7 +185,7 @@ fn put(kind: ObjectKind, at: &AdminAt, file: &Path, dry_run: bool, is_json: bool
         let told = peer.ask(&Method::PUT, &path, Some(&piece.config.to_string()), expected).map_err(|trouble| {
             let done = answers.len();
             let of = plans.len();
-            if of > 1 { trouble.with(&format!("{done} of {of} were written before it")) } else { trouble }
+            if of > 1 { trouble.and(&format!("{done} of {of} were written before it")) } else { trouble }
         })?;
         let told = told.json()?;
         if !is_json {

@@ -101,7 +101,7 @@ impl Trouble {
     }
 
     /// The same with more to know.
-    pub fn with(self, more: &str) -> Self {
+    pub fn and(self, more: &str) -> Self {
         Self { text: format!("{}\n{more}", self.text), ..self }
     }
 }
@@ -272,13 +272,18 @@ impl Peer {
     }
 }
 
+/// How the gateway calls the place of what came over its admin API.
+const SENT: &str = "admin API";
+
 /// One problem of a configuration, as a line.
 pub fn told_of(problem: &Value) -> String {
     let field = |name: &str| problem.get(name).and_then(Value::as_str).filter(|text| !text.is_empty());
     let Some(message) = field("message") else {
         return problem.as_str().map_or_else(|| problem.to_string(), str::to_owned);
     };
-    let before = [field("place"), field("path")];
+    // Where it stands in what was sent says nothing: that is not the text that was written.
+    let place = field("place").filter(|place| !place.starts_with(SENT));
+    let before = [place, field("path")];
     before.into_iter().flatten().chain([message]).collect::<Vec<_>>().join(": ")
 }
 

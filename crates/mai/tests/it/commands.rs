@@ -133,10 +133,11 @@ fn of_several_routes_all_are_tried_before_the_first_is_written() {
     assert!(ran.out.contains("routes/new created\nroutes/chat replaced"), "{}", ran.out);
     let put = desk.asked().into_iter().find(|asked| asked.line == "PUT /admin/v1/routes/new").unwrap();
     assert_eq!(put.header("if-none-match"), Some("*"));
-    let bad = dir.write("bad.yaml", "[{ name: chat }, { name: lost }]");
+    let bad = dir.write("bad.yaml", "[{ name: lost }, { name: chat }, { name: gone }]");
     let count = desk.lines().len();
     let ran = desk.run(&["routes", "put", bad.to_str().unwrap()]);
-    assert!(ran.code == 1 && ran.err.contains("answers 404"), "{}", ran.err);
+    assert!(ran.code == 1 && ran.err.matches("answers 404").count() == 2, "each mistake is told: {}", ran.err);
+    assert!(ran.err.ends_with("goes together with `mai-gateway routes import`\n"), "{}", ran.err);
     assert!(desk.lines()[count..].iter().all(|line| !line.starts_with("PUT") || line.ends_with("dry_run=true")));
 }
 
@@ -162,7 +163,11 @@ fn a_file_that_cannot_be_put_is_told_with_its_place_and_asks_nobody() {
 #[test]
 fn a_refusal_names_every_problem_and_ends_with_one() {
     let desk = Desk::saying(|_| {
-        let problems = json!([{ "path": "routes[a].limit.qps", "message": "is 0, but must be more" }, "second"]);
+        let problems = json!([
+            { "path": "routes[a].limit.qps", "message": "is 0, but must be more", "place": "admin API: routes/a:1:44" },
+            { "path": "routes[b]", "message": "is not there", "place": "gateway.yaml:7:5" },
+            "third",
+        ]);
         let error = json!({ "message": "this is not sound", "type": "x", "param": null, "code": "invalid_config", "problems": problems });
         (422, &[], json!({ "error": error }).to_string())
     });
@@ -171,7 +176,9 @@ fn a_refusal_names_every_problem_and_ends_with_one() {
     let url = desk.url();
     assert_eq!(
         ran.err,
-        format!("{url} answers 422: this is not sound\n  routes[a].limit.qps: is 0, but must be more\n  second\n")
+        format!(
+            "{url} answers 422: this is not sound\n  routes[a].limit.qps: is 0, but must be more\n  gateway.yaml:7:5: routes[b]: is not there\n  third\n"
+        )
     );
     assert_eq!(ran.out, "");
 }

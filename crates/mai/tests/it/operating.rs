@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use crate::process::{ADMIN, Gateway, Ran, VIEWER, program, run, upstream, usual};
+use crate::process::{ADMIN, Gateway, Ran, VIEWER, chat, program, run, upstream, usual};
 
 /// Runs a command against that gateway, with a variable of its own.
 async fn with_token(gateway: &Gateway, token: &str, words: &[&str]) -> Ran {
@@ -82,4 +82,30 @@ async fn what_one_gateway_exports_another_imports() {
     let again = refused(&other, &["import", "all.yaml"]).await;
     assert!(again.contains("answers 409"), "{again}");
     done(&other, &["import", "all.yaml", "--replace"]).await;
+}
+
+#[tokio::test]
+async fn an_upstream_is_taken_out_and_brought_back_by_hand() {
+    let up = upstream("").await;
+    let gateway = Gateway::serve(&usual(&up.url()).replacen("admin:", "drills: enabled\nadmin:", 1)).await;
+    let held = done(&gateway, &["breakers", "open", "up/m", "--for", "30m"]).await;
+    assert!(held.starts_with("up/m takes no calls on chat until 20"), "{held}");
+    let list = done(&gateway, &["breakers", "list"]).await;
+    let line = list.lines().find(|line| line.contains("up/m")).unwrap();
+    assert!(line.contains("open") && line.contains("by hand, ends in 29 min"), "{list}");
+    assert_eq!(gateway.ask(&chat()).await.status, 503);
+    assert_eq!(done(&gateway, &["breakers", "close", "up/m"]).await, "up/m takes calls on chat\n");
+    assert_eq!(gateway.ask(&chat()).await.status, 200);
+    let unknown = refused(&gateway, &["breakers", "open", "up/none"]).await;
+    assert!(unknown.contains("answers 404"), "{unknown}");
+
+    let words = ["drills", "start", "up/m", "--status", "429", "--percent", "100", "--for", "5m", "--json"];
+    let drill: Value = serde_json::from_str(&done(&gateway, &words).await).unwrap();
+    let list = done(&gateway, &["drills", "list"]).await;
+    assert!(list.contains("status 429") && list.contains("in 4 min"), "{list}");
+    assert_ne!(gateway.ask(&chat()).await.status, 200);
+    done(&gateway, &["drills", "stop", drill["id"].as_str().unwrap()]).await;
+    assert!(done(&gateway, &["drills", "list"]).await.contains("no drill is on"));
+    let audit = done(&gateway, &["audit", "--limit", "1"]).await;
+    assert!(audit.contains("drills"), "{audit}");
 }
