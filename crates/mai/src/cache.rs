@@ -18,21 +18,13 @@ pub fn cache(verb: &Cache) -> Result<(), Trouble> {
             let told = Peer::admin(at)?.get("/admin/v1/cache")?.json()?;
             say(if form.json { format!("{told:#}") } else { stats(&told) });
         }
-        Cache::Purge { at, which, dry_run: true, form } => {
-            let told = Peer::admin(at)?.get("/admin/v1/cache")?.json()?;
-            let there = there(&told, which);
-            say(match holdings(&there) {
-                _ if form.json => format!("{:#}", json!({ "data": there })),
-                table if table.is_empty() => "nothing like that is cached".to_owned(),
-                table => format!("{}\n\nnothing was purged", table.shown()),
-            });
-        }
-        Cache::Purge { at, which, form, .. } => {
-            let path = "/admin/v1/cache/purge";
+        Cache::Purge { at, which, dry_run, form } => {
+            let path = if *dry_run { "/admin/v1/cache/purge?dry_run=true" } else { "/admin/v1/cache/purge" };
             let told = Peer::admin(at)?.ask(&Method::POST, path, Some(&narrowed(which)), If::Whatever)?.json()?;
+            let done = if *dry_run { "would be purged; nothing was" } else { "purged" };
             say(match told.get("purged").and_then(Value::as_u64) {
-                Some(1) if !form.json => "1 entry purged".to_owned(),
-                Some(purged) if !form.json => format!("{purged} entries purged"),
+                Some(1) if !form.json => format!("1 entry {done}"),
+                Some(purged) if !form.json => format!("{purged} entries {done}"),
                 _ => format!("{told:#}"),
             });
         }
@@ -91,8 +83,7 @@ fn stats(told: &Value) -> String {
         let [entries, hits, evicted] = ["entries", "hits", "evicted"].map(|field| text(tier, field));
         tiers.row([name, &entries, &size(tier, "bytes"), &size(tier, "max_bytes"), &hits, &evicted, &status]);
     }
-    let kept: Vec<&Value> = told.get("holdings").and_then(Value::as_array).into_iter().flatten().collect();
-    let holdings = holdings(&kept);
+    let holdings = holdings(told);
     let mut routes = Table::of(["route", "mode", "kb_version", "from"]);
     for route in told.get("routes").and_then(Value::as_array).into_iter().flatten() {
         routes.row(["route", "mode", "kb_version", "kb_version_from"].map(|field| text(route, field)));
@@ -101,18 +92,9 @@ fn stats(told: &Value) -> String {
     tables.collect::<Vec<_>>().join("\n\n")
 }
 
-/// What a purge would find. The gateway has the sums by route and kind.
-fn there<'a>(told: &'a Value, which: &Which) -> Vec<&'a Value> {
-    let all = told.get("holdings").and_then(Value::as_array).into_iter().flatten();
-    let is_meant = |holding: &Value, name: &str, wanted: &Option<String>| {
-        wanted.as_ref().is_none_or(|wanted| text(holding, name) == *wanted)
-    };
-    all.filter(|holding| is_meant(holding, "route", &which.route) && is_meant(holding, "kind", &which.kind)).collect()
-}
-
-fn holdings(all: &[&Value]) -> Table {
+fn holdings(told: &Value) -> Table {
     let mut table = Table::of(["route", "kind", ">in memory", ">size", ">on disk", ">size"]);
-    for holding in all {
+    for holding in told.get("holdings").and_then(Value::as_array).into_iter().flatten() {
         let [memory, disk] = ["memory", "disk"].map(|tier| holding.get(tier).cloned().unwrap_or_default());
         let (route, kind) = (text(holding, "route"), text(holding, "kind"));
         let sides = [text(&memory, "entries"), size(&memory, "bytes"), text(&disk, "entries"), size(&disk, "bytes")];

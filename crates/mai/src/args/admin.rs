@@ -209,8 +209,8 @@ pub enum Cache {
         /// What goes.
         #[command(flatten)]
         which: Which,
-        /// Only print how much there is of it; what is kept for one client alone is not counted
-        #[arg(long, conflicts_with = "client")]
+        /// Only count it
+        #[arg(long)]
         dry_run: bool,
         /// How to print.
         #[command(flatten)]

@@ -85,27 +85,23 @@ async fn what_one_gateway_exports_another_imports() {
 }
 
 #[tokio::test]
-async fn an_upstream_is_taken_out_and_brought_back_by_hand() {
+async fn what_is_cached_is_counted_and_purged() {
     let up = upstream("").await;
-    let gateway = Gateway::serve(&usual(&up.url()).replacen("admin:", "drills: enabled\nadmin:", 1)).await;
-    let held = done(&gateway, &["breakers", "open", "up/m", "--for", "30m"]).await;
-    assert!(held.starts_with("up/m takes no calls on chat until 20"), "{held}");
-    let list = done(&gateway, &["breakers", "list"]).await;
-    let line = list.lines().find(|line| line.contains("up/m")).unwrap();
-    assert!(line.contains("open") && line.contains("by hand, ends in 29 min"), "{list}");
-    assert_eq!(gateway.ask(&chat()).await.status, 503);
-    assert_eq!(done(&gateway, &["breakers", "close", "up/m"]).await, "up/m takes calls on chat\n");
-    assert_eq!(gateway.ask(&chat()).await.status, 200);
-    let unknown = refused(&gateway, &["breakers", "open", "up/none"]).await;
-    assert!(unknown.contains("answers 404"), "{unknown}");
-
-    let words = ["drills", "start", "up/m", "--status", "429", "--percent", "100", "--for", "5m", "--json"];
-    let drill: Value = serde_json::from_str(&done(&gateway, &words).await).unwrap();
-    let list = done(&gateway, &["drills", "list"]).await;
-    assert!(list.contains("status 429") && list.contains("in 4 min"), "{list}");
-    assert_ne!(gateway.ask(&chat()).await.status, 200);
-    done(&gateway, &["drills", "stop", drill["id"].as_str().unwrap()]).await;
-    assert!(done(&gateway, &["drills", "list"]).await.contains("no drill is on"));
-    let audit = done(&gateway, &["audit", "--limit", "1"]).await;
-    assert!(audit.contains("drills"), "{audit}");
+    let cached = usual(&up.url()).replacen(
+        "upstreams: [{ provider: up, model: m }]",
+        "cache: { mode: exact }, upstreams: [{ provider: up, model: m }]",
+        1,
+    );
+    let gateway = Gateway::serve(&cached).await;
+    assert_eq!(gateway.ask(&chat()).await.header("x-mai-cache"), Some("miss"));
+    gateway.metric_is("mai_cache_entries", "disk", 1.0).await;
+    let purge = ["cache", "purge", "--route", "chat"];
+    assert_eq!(done(&gateway, &[&purge[..], &["--dry-run"]].concat()).await, "1 entry would be purged; nothing was\n");
+    let stats = done(&gateway, &["cache", "stats"]).await;
+    assert!(stats.contains("chat   answer") && stats.contains("exact"), "{stats}");
+    assert_eq!(done(&gateway, &purge).await, "1 entry purged\n");
+    done(&gateway, &["cache", "kb-version", "chat", "2026-12"]).await;
+    assert_eq!(done(&gateway, &["cache", "kb-version", "chat"]).await, "2026-12 (set by an operator)\n");
+    done(&gateway, &["cache", "kb-version", "chat", "--unset"]).await;
+    assert_eq!(done(&gateway, &["cache", "kb-version", "chat"]).await, "none is set\n");
 }
