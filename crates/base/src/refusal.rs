@@ -16,7 +16,7 @@ pub enum Code {
     ParameterDenied,
     /// The prompt does not fit.
     ContextLengthExceeded,
-    /// No key, an unknown one, or a revoked one.
+    /// No key, an unknown, a revoked or an expired one.
     InvalidApiKey,
     /// A key without that route.
     RouteNotAllowed,
@@ -58,6 +58,8 @@ pub enum Code {
     Degraded,
     /// The gateway is draining.
     ShuttingDown,
+    /// Which keys were issued is not known yet.
+    KeysUnavailable,
     /// An attempt's clock ran out.
     UpstreamTimeout,
     /// The whole call's clock ran out.
@@ -98,7 +100,7 @@ pub const TYPES: [&str; 7] = [
 
 impl Code {
     /// Every code, in the order of the reference table.
-    pub const ALL: [Self; 29] = [
+    pub const ALL: [Self; 30] = [
         Self::InvalidJson,
         Self::InvalidRequest,
         Self::ParameterDenied,
@@ -124,6 +126,7 @@ impl Code {
         Self::AllUpstreamsUnavailable,
         Self::Degraded,
         Self::ShuttingDown,
+        Self::KeysUnavailable,
         Self::UpstreamTimeout,
         Self::DeadlineExceeded,
         Self::InternalError,
@@ -145,7 +148,7 @@ impl Code {
             Self::InvalidRequest => row("invalid_request", 400, BAD, Outcome::CallerInvalid, false, "a field or header is missing or wrong; the message names it"),
             Self::ParameterDenied => row("parameter_denied", 400, BAD, Outcome::PolicyDenied, false, "the parameter policy forbids the named field"),
             Self::ContextLengthExceeded => row("context_length_exceeded", 400, BAD, Outcome::CallerInvalid, false, "the prompt does not fit the budget or the model"),
-            Self::InvalidApiKey => row("invalid_api_key", 401, "authentication_error", Outcome::CallerUnauthenticated, false, "unknown, revoked or missing key"),
+            Self::InvalidApiKey => row("invalid_api_key", 401, "authentication_error", Outcome::CallerUnauthenticated, false, "unknown, revoked, expired or missing key"),
             Self::RouteNotAllowed => row("route_not_allowed", 403, "permission_error", Outcome::CallerForbidden, false, "the key's client may not use that route"),
             Self::ModelNotFound => row("model_not_found", 404, "not_found_error", Outcome::CallerNotFound, false, "no route of that name on that path"),
             Self::NotFound => row("not_found", 404, "not_found_error", Outcome::CallerNotFound, false, "no such path on the data port"),
@@ -166,6 +169,7 @@ impl Code {
             Self::AllUpstreamsUnavailable => row("all_upstreams_unavailable", 503, "api_error", Outcome::UpstreamUnavailable, true, "no upstream of the route can take calls now"),
             Self::Degraded => row("degraded", 503, "api_error", Outcome::UpstreamDegraded, false, "the call failed; the application should go on without it"),
             Self::ShuttingDown => row("shutting_down", 503, "api_error", Outcome::GatewayShutdown, true, "the gateway is draining; another replica answers"),
+            Self::KeysUnavailable => row("keys_unavailable", 503, "api_error", Outcome::GatewayFailed, true, "the key is none of the configuration's, and the database of issued keys cannot be read yet"),
             Self::UpstreamTimeout => row("upstream_timeout", 504, "timeout_error", Outcome::UpstreamTimeout, false, "an attempt's clock ran out and no other upstream could answer"),
             Self::DeadlineExceeded => row("deadline_exceeded", 504, "timeout_error", Outcome::UpstreamTimeout, false, "the whole call's deadline ran out"),
             Self::InternalError => row("internal_error", 500, "api_error", Outcome::GatewayFailed, false, "a fault of the gateway's own; please report it"),

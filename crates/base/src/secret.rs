@@ -23,6 +23,12 @@ impl Secret {
     pub fn expose(&self) -> &str {
         &self.0
     }
+
+    /// The SHA-256 of the text, which takes the place of a client key where it is kept.
+    #[must_use]
+    pub fn sha256(&self) -> [u8; 32] {
+        Sha256::digest(self.0.as_bytes()).into()
+    }
 }
 
 impl fmt::Debug for Secret {

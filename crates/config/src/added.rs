@@ -10,14 +10,13 @@ use base::Object;
 pub struct Added<'a> {
     /// Providers, routes and clients.
     pub objects: &'a [Object],
-    /// Keys of clients.
-    pub keys: &'a [ClientKey],
 }
 
-/// A client's key that was issued through the admin API.
+/// A client's key that was issued through the admin API. It opens nothing by the configuration: such keys come and go
+/// beside it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ClientKey {
-    /// The client's name; a key of a client that there is not opens nothing.
+    /// The client's name.
     pub client: Arc<str>,
     /// The key's SHA-256.
     pub sha256: [u8; 32],

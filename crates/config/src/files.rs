@@ -82,7 +82,6 @@ impl Files {
         let mut compiler = compile::Compiler {
             hasher: keys,
             overrides: &read.overrides,
-            keys: added.keys,
             folders: &read.folders,
             problems,
             warnings: Vec::new(),

@@ -59,11 +59,22 @@ impl Snapshot {
         self.by_model.get(&endpoint)?.get(model).and_then(|at| self.routes.get(*at))
     }
 
-    /// The client behind a key as presented at this time, from the Unix epoch. The time is asked for only where the
-    /// key expires.
+    /// The client behind a key of the configuration, as presented.
     #[must_use]
-    pub fn client(&self, presented: &[u8], now: impl FnOnce() -> Duration) -> Option<&Arc<Client>> {
-        self.keys.find(presented, now).and_then(|at| self.clients.get(at))
+    pub fn client(&self, presented: &[u8]) -> Option<&Arc<Client>> {
+        self.client_with(&self.keys.hasher.of_key(presented))
+    }
+
+    /// The client that this key of the configuration belongs to.
+    #[must_use]
+    pub fn client_with(&self, key: &KeyId) -> Option<&Arc<Client>> {
+        self.keys.by_id.get(key).and_then(|at| self.clients.get(*at))
+    }
+
+    /// The client of that name.
+    #[must_use]
+    pub fn client_named(&self, name: &str) -> Option<&Arc<Client>> {
+        self.keys.by_name.get(name).and_then(|at| self.clients.get(*at))
     }
 
     /// True when some route answers this endpoint, whatever the model.
@@ -422,29 +433,31 @@ impl Client {
     }
 }
 
-/// Client keys by their keyed hash.
+/// Client keys by their keyed hash, and clients by name.
 #[derive(Debug)]
 pub struct KeyTable {
     pub(crate) hasher: KeyHasher,
-    pub(crate) by_id: HashMap<KeyId, KeyOf>,
-}
-
-/// What a key opens.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct KeyOf {
-    /// The index of the client that owns it.
-    pub client: usize,
-    /// From when on it opens nothing any more, from the Unix epoch.
-    pub expires: Option<Duration>,
+    pub(crate) by_id: HashMap<KeyId, usize>,
+    pub(crate) by_name: HashMap<Box<str>, usize>,
 }
 
 impl KeyTable {
-    /// The index of the client that owns a presented key. The map is keyed by an HMAC under this
-    /// process's own key and ids are compared in constant time, so timing betrays nothing.
+    pub(crate) fn new(hasher: KeyHasher, by_id: HashMap<KeyId, usize>, clients: &[Arc<Client>]) -> Self {
+        let names = clients.iter().map(|client| Box::from(&*client.name));
+        Self { hasher, by_id, by_name: names.zip(0..).collect() }
+    }
+
+    /// What hashes keys as they are known here: tables are keyed by an HMAC under this process's own key and ids are
+    /// compared in constant time, so timing betrays nothing.
     #[must_use]
-    pub fn find(&self, presented: &[u8], now: impl FnOnce() -> Duration) -> Option<usize> {
-        let key = self.by_id.get(&self.hasher.of_key(presented))?;
-        let is_good = key.expires.is_none_or(|expires| now() < expires);
-        is_good.then_some(key.client)
+    pub const fn hasher(&self) -> &KeyHasher {
+        &self.hasher
+    }
+
+    /// How many keys the configuration gives the client of that name.
+    #[must_use]
+    pub fn count_of(&self, client: &str) -> usize {
+        let at = self.by_name.get(client);
+        self.by_id.values().filter(|owner| Some(*owner) == at).count()
     }
 }

@@ -26,7 +26,11 @@ impl Snapshot {
             routes: self.routes.iter().map(|route| Arc::new(route.twin(&of_name))).collect(),
             clients: self.clients.iter().map(|client| Arc::new(client.twin())).collect(),
             webhooks: self.webhooks.clone(),
-            keys: KeyTable { hasher: self.keys.hasher.clone(), by_id: self.keys.by_id.clone() },
+            keys: KeyTable {
+                hasher: self.keys.hasher.clone(),
+                by_id: self.keys.by_id.clone(),
+                by_name: self.keys.by_name.clone(),
+            },
             currency: name(&self.currency),
             not_in_force: self.not_in_force.clone(),
             by_model: self.by_model.clone(),

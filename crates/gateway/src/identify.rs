@@ -1,8 +1,9 @@
 //! From a key to the client behind it.
 
 use std::sync::Arc;
+use std::time::Duration;
 
-use base::{Clock, Code, Refusal};
+use base::{Code, Refusal};
 use config::{Client, Snapshot};
 use http::{HeaderMap, HeaderName, header};
 
@@ -10,29 +11,48 @@ use http::{HeaderMap, HeaderName, header};
 const KEY_HEADERS: [HeaderName; 3] =
     [header::AUTHORIZATION, HeaderName::from_static("api-key"), HeaderName::from_static("x-api-key")];
 
-/// The client behind the request's key. The address never matters, nor does a key in the URL.
+use crate::issued::Shut;
+use crate::live::Live;
+
+/// The client behind the request's key: one of the configuration's, else one that was issued. The address never
+/// matters, nor does a key in the URL.
 ///
 /// # Errors
-/// `invalid_api_key`.
-pub fn caller<'a>(snapshot: &'a Snapshot, headers: &HeaderMap) -> Result<&'a Arc<Client>, Refusal> {
-    let mut shown = false;
+/// `invalid_api_key`; `keys_unavailable` where it may be an issued one, and those are not known yet.
+pub fn caller<'a>(live: &Live, snapshot: &'a Snapshot, headers: &HeaderMap) -> Result<&'a Arc<Client>, Refusal> {
+    let mut shut = None;
     for name in &KEY_HEADERS {
         for value in headers.get_all(name) {
             let value = value.as_bytes();
             let key = if name == header::AUTHORIZATION { bearer(value) } else { Some(value.trim_ascii()) };
             let Some(key) = key.filter(|key| !key.is_empty()) else { continue };
-            shown = true;
-            if let Some(client) = snapshot.client(key, || Clock.wall()) {
+            let id = snapshot.keys.hasher().of_key(key);
+            if let Some(client) = snapshot.client_with(&id) {
                 return Ok(client);
+            }
+            match live.issued.client(snapshot, &id, live.wall()) {
+                Ok(client) => return Ok(client),
+                // Of several the one that says most.
+                Err(why) => shut = shut.filter(|shut| *shut != Shut::Unknown).or(Some(why)),
             }
         }
     }
-    let message = if shown {
-        "the API key is unknown or revoked; ask whoever runs this gateway for one"
-    } else {
-        "no API key: send `Authorization: Bearer KEY` (or `api-key` / `x-api-key`)"
+    Err(refusal(shut))
+}
+
+/// Why nobody is let in: no key was shown, or this is what is known of it.
+fn refusal(shut: Option<Shut>) -> Refusal {
+    let message = match shut {
+        None => "no API key: send `Authorization: Bearer KEY` (or `api-key` / `x-api-key`)",
+        Some(Shut::Unknown) => "the API key is unknown or revoked; ask whoever runs this gateway for one",
+        Some(Shut::Expired) => "the API key has expired; ask whoever runs this gateway for a new one",
+        Some(Shut::Unread) => {
+            let message =
+                "this API key is not known yet, since the gateway cannot read its database of keys; try again";
+            return Refusal::new(Code::KeysUnavailable, message).after(Duration::from_secs(1));
+        }
     };
-    Err(Refusal::new(Code::InvalidApiKey, message))
+    Refusal::new(Code::InvalidApiKey, message)
 }
 
 fn bearer(value: &[u8]) -> Option<&[u8]> {

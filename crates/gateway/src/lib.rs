@@ -46,6 +46,7 @@ pub mod held;
 pub mod identify;
 pub mod inflate;
 pub mod inputs;
+pub mod issued;
 pub mod kb_versions;
 pub mod kept;
 pub mod keyring;

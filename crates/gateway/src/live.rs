@@ -19,6 +19,7 @@ use crate::companies::Companies;
 use crate::drills::Drills;
 use crate::echo::{Echoes, Fingerprints};
 use crate::flights::Flights;
+use crate::issued::IssuedKeys;
 use crate::kb_versions::KbVersions;
 use crate::loads::Loads;
 use crate::log::AccessLog;
@@ -85,6 +86,8 @@ pub struct Live {
     pub alerts: Arc<Alerts>,
     /// Who else is told of that.
     pub webhooks: Webhooks,
+    /// The keys among them: what is changed there is in force here.
+    pub issued: IssuedKeys,
     something_to_gather: Notify,
     unwritten: Arc<AtomicUsize>,
     draining: AtomicBool,
@@ -127,6 +130,7 @@ impl Live {
         let mut kept = Kept::with(KeptPurses::new(stores.accounts));
         let books = Books::new(stores.ledger);
         let running = kept.bind(snapshot, &|_| Counts::default());
+        let issued = IssuedKeys::new(stores.objects, running.snapshot.keys.hasher().clone());
         let kb_versions = Arc::new(KbVersions::new(stores.versions, &dice));
         books.open(kept.purses.unknown(&running.snapshot, Clock.wall()));
         stores.answers.bound(bounds(&running.snapshot));
@@ -149,8 +153,9 @@ impl Live {
             companies: Companies::default(),
             loads: Loads::default(),
             kb_versions,
-            objects: stores.objects,
             drills: Arc::default(),
+            objects: Arc::new(issued.clone()),
+            issued,
             alerts: kept.purses.alerts(),
             webhooks: Webhooks::default(),
             running: ArcSwap::from_pointee(running),

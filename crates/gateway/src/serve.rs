@@ -311,7 +311,7 @@ fn early(
     if parts.method != method {
         return Err(End::Method(method));
     }
-    let client = identify::caller(&running.snapshot, &parts.headers)?;
+    let client = identify::caller(live, &running.snapshot, &parts.headers)?;
     trail.record.client = Some(client.name.clone());
     trail.class = client.class;
     if !matches!(wanted, Wanted::Models(_)) {

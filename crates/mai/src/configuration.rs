@@ -137,8 +137,8 @@ impl Origin {
     /// # Errors
     /// Every problem at once.
     pub fn compile(&self, files: &Files, held: Holdings) -> Result<Compiled, ConfigErrors> {
-        let (objects, keys) = (held.objects(), held.keys());
-        let loaded = files.with(Added { objects: &objects, keys: &keys }, &self.hasher)?;
+        let objects = held.objects();
+        let loaded = files.with(Added { objects: &objects }, &self.hasher)?;
         let shown = Shown { written: Arc::new(loaded.whole.written()), whole: loaded.whole.clone() };
         Ok(Compiled { loaded, held, shown })
     }

@@ -115,6 +115,7 @@ async fn start(flags: ServeFlags) -> Result<Gateway, String> {
     let (live, shared) = live(snapshot, objects)?;
     open_quotas(&live).await;
     open_kb_versions(&live).await;
+    open_issued_keys(&live).await;
     live.meanings.employ().map_err(|error| format!("no thread for the semantic cache: {error}"))?;
     let general = &live.running().snapshot.general;
     let data = listen::open(general.listen).map_err(|error| taken("data", "listen", general.listen, &error))?;
@@ -189,6 +190,15 @@ async fn open_kb_versions(live: &Arc<Live>) {
     }
 }
 
+/// Which keys were issued is known before the first call, if their file can be read. Until it is, a key that is none of
+/// the configuration's is refused for the time being.
+async fn open_issued_keys(live: &Arc<Live>) {
+    if tokio::time::timeout(OPENING, live.issued.open()).await.is_err() {
+        let opening = live.clone();
+        background(async move { opening.issued.open().await });
+    }
+}
+
 /// Starts one thread per core, each with a runtime and connections of its own.
 fn workers(live: &Arc<Live>, shared: &Arc<Shared>, count: Option<u16>) -> Result<Vec<Desk>, String> {
     let cores = || std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
@@ -249,6 +259,8 @@ impl Gateway {
         background(async move { gathering.keep_gathering().await });
         let questions = self.live.clone();
         background(async move { questions.meanings.keep_taking_up().await });
+        let issued = self.live.issued.clone();
+        background(async move { issued.keep_writing_down().await });
         // Probes have places of their own: they take none from calls.
         background(gateway::probe::keep_probing(self.live.clone(), self.shared.transport(Arc::default(), None)));
         let deliveries = self.shared.transport(Arc::default(), None);
@@ -296,6 +308,11 @@ async fn drain(live: &Live, grace: Duration, again: &mut Stop) {
         let health = ledger.health();
         let why = health.trouble.map_or_else(|| "it is slow".to_owned(), |trouble| trouble.what);
         tracing::error!(entries = health.waiting, "stopping without having written these entries of usage: {why}");
+    }
+    match tokio::time::timeout(Duration::from_secs(2), live.issued.write_down()).await {
+        Ok(Ok(())) => {}
+        Ok(Err(error)) => tracing::warn!("stopping without having written down when keys were used last: {error}"),
+        Err(_) => tracing::warn!("stopping without having written down when keys were used last"),
     }
     if !live.answers.flush(Duration::from_secs(2)) {
         tracing::warn!("stopping without having written all that is cached");

@@ -20,6 +20,7 @@ const SUPPORT: &[&str] = &[
     "headers",
     "held",
     "inflate",
+    "issued",
     "kb_versions",
     "keyring",
     "kept",

@@ -229,7 +229,7 @@ impl Holder {
             }
         }
         let all: Vec<Object> = objects.values().cloned().collect();
-        let loaded = self.files.with(Added { objects: &all, keys: &[] }, &self.hasher);
+        let loaded = self.files.with(Added { objects: &all }, &self.hasher);
         let loaded = loaded.map_err(|errors| NotChanged::Unsound(errors.problems))?;
         let written = Arc::new(loaded.whole.written());
         Ok((loaded, Now { written, objects, revisions }))

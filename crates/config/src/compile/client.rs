@@ -7,14 +7,14 @@ use foldhash::{HashMap, HashMapExt as _};
 
 use super::{Compiler, Names, caches, limits, params, quota, resilience};
 use crate::problem::Place;
-use crate::snapshot::{Client, KeyOf, Route};
+use crate::snapshot::{Client, Route};
 use crate::view::View;
 
 pub(super) fn compile(
     compiler: &mut Compiler<'_>,
     list: &View<'_>,
     routes: &[Arc<Route>],
-) -> (Vec<Arc<Client>>, HashMap<KeyId, KeyOf>) {
+) -> (Vec<Arc<Client>>, HashMap<KeyId, usize>) {
     let mut names = Names::of("client");
     let mut seen: HashMap<KeyId, Place> = HashMap::new();
     let mut by_id = HashMap::new();
@@ -27,7 +27,7 @@ pub(super) fn compile(
                 continue;
             }
             seen.insert(id, key.place().clone());
-            by_id.insert(id, KeyOf { client: clients.len(), expires: None });
+            by_id.insert(id, clients.len());
         }
         let globs = globs(compiler, &view, routes);
         let name = view.at("name").text().unwrap_or_default();
@@ -51,20 +51,7 @@ pub(super) fn compile(
             cache_scope: caches::scope(&view.at("cache")),
         }));
     }
-    issued(compiler, &clients, &mut by_id);
     (clients, by_id)
-}
-
-/// Keys that were issued for clients that there are. What is written goes first.
-fn issued(compiler: &Compiler<'_>, clients: &[Arc<Client>], by_id: &mut HashMap<KeyId, KeyOf>) {
-    if compiler.keys.is_empty() {
-        return;
-    }
-    let of_name: HashMap<&str, usize> = clients.iter().enumerate().map(|(at, client)| (&*client.name, at)).collect();
-    for key in compiler.keys {
-        let Some(client) = of_name.get(&*key.client).copied() else { continue };
-        by_id.entry(compiler.hasher.of_sha256(&key.sha256)).or_insert(KeyOf { client, expires: key.expires });
-    }
 }
 
 fn globs(compiler: &mut Compiler<'_>, client: &View<'_>, routes: &[Arc<Route>]) -> Vec<Glob> {

@@ -28,7 +28,6 @@ use dialect::Tokenizer;
 pub(crate) use prices::Prices;
 
 use crate::Overrides;
-use crate::added::ClientKey;
 use crate::check::MOST_PROBLEMS;
 use crate::node::Style;
 use crate::problem::{Place, Problem, clean_path};
@@ -45,8 +44,6 @@ const LONGEST_TOKENIZER: u64 = 64 << 20;
 pub(crate) struct Compiler<'a> {
     pub hasher: &'a KeyHasher,
     pub overrides: &'a Overrides,
-    /// Keys of clients, beside those that are written.
-    pub keys: &'a [ClientKey],
     /// Folders that files' own paths are relative to.
     pub folders: &'a HashMap<Arc<str>, PathBuf>,
     pub problems: Vec<Problem>,
@@ -171,9 +168,9 @@ pub(crate) fn compile(compiler: &mut Compiler<'_>, root: &View<'_>) -> Snapshot 
         general,
         providers,
         routes: table.routes,
+        keys: KeyTable::new(compiler.hasher.clone(), by_id, &clients),
         clients,
         webhooks: webhook::compile(compiler, &root.at("webhooks")),
-        keys: KeyTable { hasher: compiler.hasher.clone(), by_id },
         currency: compiler.prices.currency(),
         not_in_force: std::mem::take(&mut compiler.not_in_force),
         by_model: table.by_model,

@@ -5,7 +5,7 @@ use std::time::Duration;
 use base::{Object, ObjectKind, Secret};
 
 use super::{files::Folder, hasher};
-use crate::{Added, ClientKey, ConfigErrors, Files, Home, Loaded, Overrides, Source, unmask};
+use crate::{Added, ConfigErrors, Files, Home, Loaded, Overrides, Source, unmask};
 
 /// A provider, a route over it and a client for both.
 const FILE: &str = "
@@ -27,7 +27,7 @@ fn object(kind: ObjectKind, name: &str, written: &str) -> Object {
 }
 
 fn with(text: &str, objects: &[Object]) -> Result<Loaded, ConfigErrors> {
-    files(text).with(Added { objects, keys: &[] }, &hasher())
+    files(text).with(Added { objects }, &hasher())
 }
 
 #[track_caller]
@@ -61,7 +61,7 @@ fn objects_name_each_other_and_what_stands_in_files() {
     ];
     let snapshot = with(FILE, &objects).unwrap().snapshot;
     assert_eq!(snapshot.route(base::Endpoint::Chat, "more").unwrap().upstreams.len(), 2);
-    assert_eq!(&*snapshot.client(b"sk-team", Duration::default).unwrap().name, "team");
+    assert_eq!(&*snapshot.client(b"sk-team").unwrap().name, "team");
 }
 
 #[test]
@@ -139,7 +139,7 @@ fn a_sound_state_of_files_outlives_them() {
     std::fs::remove_file(folder.path().join("ca.pem")).unwrap();
     folder.write("gateway.yaml", "providers: [");
     let route = object(ObjectKind::Route, "r", r#"{"upstreams": [{"provider": "a"}]}"#);
-    let loaded = sound.with(Added { objects: std::slice::from_ref(&route), keys: &[] }, &hasher()).unwrap();
+    let loaded = sound.with(Added { objects: std::slice::from_ref(&route) }, &hasher()).unwrap();
     assert_eq!((loaded.snapshot.routes.len(), loaded.snapshot.providers[0].ca.is_some()), (1, true));
     assert!(loaded.files.contains(&folder.path().join("ca.pem")), "it is watched all the same");
 }
@@ -150,22 +150,6 @@ fn an_object_names_files_by_their_whole_path() {
         &[object(ObjectKind::Provider, "p", r#"{"base_url": "https://p/v1", "ca": "ca.pem"}"#)],
         "admin API: providers/p:1:36: providers[p].ca: must begin with `/`: what comes through the admin API stands in no folder",
     );
-}
-
-#[test]
-fn issued_keys_open_their_client_until_they_expire() {
-    let key = |client: &str, key: &[u8], expires| ClientKey {
-        client: client.into(),
-        sha256: sha2::Digest::finalize(sha2::Digest::chain_update(<sha2::Sha256 as sha2::Digest>::new(), key)).into(),
-        expires,
-    };
-    let ten = Some(Duration::from_secs(10));
-    let keys = [key("app", b"one", None), key("app", b"two", ten), key("gone", b"three", None)];
-    let snapshot = files(FILE).with(Added { objects: &[], keys: &keys }, &hasher()).unwrap().snapshot;
-    let opens = |key: &[u8], now| snapshot.client(key, || Duration::from_secs(now)).is_some();
-    assert!(opens(b"one", 1) && opens(b"one", 100) && opens(b"sk-app", 100));
-    assert!(opens(b"two", 9) && !opens(b"two", 10));
-    assert!(!opens(b"three", 1));
 }
 
 const PROVIDER: &str = r#"{"name":"p","base_url":"http://p/v1","api_keys":["sk-one","sk-two"],"headers":{"x-key":"hdr"},"proxy":"http://u:pw@proxy:3128"}"#;

@@ -42,9 +42,9 @@ fn a_simple_file_becomes_a_snapshot() {
     assert_eq!(embedding.timeout.attempt, Duration::from_secs(3));
     assert_eq!(embedding.deadline, Duration::from_secs(10));
     assert_eq!(embedding.upstreams[0].paths[&Endpoint::Embeddings].as_str(), "/v1/embeddings");
-    let client = snapshot.client(b"qa-key", Duration::default).unwrap();
+    let client = snapshot.client(b"qa-key").unwrap();
     assert!(client.may_use(chat) && client.may_use(embedding));
-    assert!(snapshot.client(b"other", Duration::default).is_none());
+    assert!(snapshot.client(b"other").is_none());
     assert!(snapshot.route(Endpoint::Chat, "rag-embedding").is_none());
 }
 
@@ -103,7 +103,7 @@ clients: [{ name: 在线问答, keys: [k], routes: [知识库*] }]
     );
     let route = loaded.snapshot.route(Endpoint::Chat, "知识库问答").unwrap();
     assert_eq!(&*route.upstreams[0].label, "本地模型/通义千问");
-    assert!(loaded.snapshot.client(b"k", Duration::default).unwrap().may_use(route));
+    assert!(loaded.snapshot.client(b"k").unwrap().may_use(route));
 }
 
 #[test]
@@ -142,9 +142,9 @@ fn client_keys_may_be_written_as_digests() {
     let loaded = sound(
         "clients: [{ name: a, keys: ['sha256:3FC923743166BAE134970EB2789DF5145D8B8041E050ACF18067986818F41D13', other] }]",
     );
-    assert!(loaded.snapshot.client(b"other", Duration::default).is_some());
-    assert!(loaded.snapshot.client(b"sk-team", Duration::default).is_some());
-    assert!(loaded.snapshot.client(b"sk-tean", Duration::default).is_none());
+    assert!(loaded.snapshot.client(b"other").is_some());
+    assert!(loaded.snapshot.client(b"sk-team").is_some());
+    assert!(loaded.snapshot.client(b"sk-tean").is_none());
 }
 
 #[test]

@@ -30,6 +30,8 @@ mod http;
 #[cfg(test)]
 mod idempotency;
 #[cfg(test)]
+mod issued;
+#[cfg(test)]
 mod joining;
 #[cfg(test)]
 mod keys;

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use base::{Clock, Dice, Fault, KeyHasher, Kind};
 use config::{Provider, Source};
+use gateway::books::Stores;
 use gateway::live::Live;
 use gateway::log::AccessLog;
 use gateway::net::{Connect, Dialed, Dialing, Places, Resolver, Transport};
@@ -44,8 +45,14 @@ fn transport(net: &Wire) -> Transport {
 impl Stage {
     /// A gateway with this configuration (providers, routes, clients as YAML).
     pub fn set(config: &str) -> Self {
+        Self::keeping(config, Stores::default())
+    }
+
+    /// The same, over stores of a story's own.
+    pub fn keeping(config: &str, stores: Stores) -> Self {
         let net = Wire::new();
-        let live = Live::new(snapshot(config), Dice::loaded(7), AccessLog::default()).expect("the metrics are sound");
+        let live = Live::keeping(snapshot(config), Dice::loaded(7), AccessLog::default(), stores);
+        let live = live.expect("the metrics are sound");
         let worker = Arc::new(Worker::new(live.clone(), transport(&net)));
         Self { net, live, worker }
     }

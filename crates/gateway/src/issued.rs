@@ -1,0 +1,260 @@
+//! Keys of clients that were issued through the admin API: beside those of the configuration, for clients of files and
+//! of the admin API alike.
+
+mod new_key;
+mod table;
+
+use std::future::IntoFuture as _;
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use arc_swap::ArcSwap;
+use base::{Clock, KeyHasher, KeyId, ObjectKind};
+use config::{Client, Snapshot};
+use state::objects::{Change, Deed, Deeds, Kept};
+use state::{Answer, Objects, Trouble, Unreadable};
+use tokio::task::JoinSet;
+
+pub use new_key::{NewKey, NoChance};
+pub use table::Shown;
+
+use table::{HOUR, Table};
+
+/// Keys at most: some 30 MB.
+pub const MOST_KEYS: usize = 100_000;
+/// How often a store that is out is asked again.
+const AGAIN: Duration = Duration::from_secs(1);
+/// When keys were used last is written down so often.
+const WRITE_DOWN: Duration = Duration::from_secs(5 * 60);
+/// A store that does not answer is given up after so long.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// The issued keys in force. It stands before the store that keeps them, as one itself: whoever changes something there
+/// has it in force when the answer comes.
+#[derive(Clone, Debug)]
+pub struct IssuedKeys(Arc<Keys>);
+
+#[derive(Debug)]
+struct Keys {
+    store: Arc<dyn Objects>,
+    hasher: KeyHasher,
+    /// `None` until the store has told.
+    table: ArcSwap<Option<Table>>,
+    /// What is being changed, one at a time, so that the table changes as the store does. Held by whoever asks.
+    changing: tokio::sync::Mutex<JoinSet<Result<(), Unreadable>>>,
+    /// Why the store has not told.
+    trouble: Mutex<Option<Trouble>>,
+}
+
+/// Why a key opens nothing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Shut {
+    /// It was never issued, or is revoked, or its client is gone.
+    Unknown,
+    /// Its time is over.
+    Expired,
+    /// The store has not told yet which keys there are.
+    Unread,
+}
+
+impl IssuedKeys {
+    pub(crate) fn new(store: Arc<dyn Objects>, hasher: KeyHasher) -> Self {
+        // What is there without waiting is known from the start.
+        let known = match store.all() {
+            Answer::Ready(Ok(kept)) => Some(Table::of(kept.keys, &hasher)),
+            Answer::Ready(Err(_)) | Answer::Later(_) => None,
+        };
+        let (table, changing) = (ArcSwap::from_pointee(known), tokio::sync::Mutex::default());
+        Self(Arc::new(Keys { store, hasher, table, changing, trouble: Mutex::default() }))
+    }
+
+    /// The client that a key belongs to, which is used now: `now` from the Unix epoch.
+    ///
+    /// # Errors
+    /// Why it opens nothing.
+    pub fn client<'a>(&self, snapshot: &'a Snapshot, key: &KeyId, now: Duration) -> Result<&'a Arc<Client>, Shut> {
+        let table = self.0.table.load();
+        let table = Option::as_ref(&table).ok_or(Shut::Unread)?;
+        let entry = table.get(key).ok_or(Shut::Unknown)?;
+        let client = snapshot.client_named(&entry.client).ok_or(Shut::Unknown)?;
+        if entry.expires.is_some_and(|expires| now >= expires) {
+            return Err(Shut::Expired);
+        }
+        entry.is_used(now);
+        Ok(client)
+    }
+
+    /// A client's keys, the oldest first; `None` while they are not known. It looks at all keys: not for workers.
+    #[must_use]
+    pub fn of(&self, client: &str) -> Option<Vec<Shown>> {
+        Option::as_ref(&self.0.table.load()).map(|table| table.of_client(client))
+    }
+
+    /// How many there are; 0 while they are not known.
+    #[must_use]
+    pub fn count(&self) -> usize {
+        Option::as_ref(&self.0.table.load()).map_or(0, Table::len)
+    }
+
+    /// Since when the store has not told which keys there are, and why; `None` where it has.
+    #[must_use]
+    pub fn trouble(&self) -> Option<Trouble> {
+        if self.0.table.load().is_some() {
+            return None;
+        }
+        self.0.trouble.lock().unwrap_or_else(PoisonError::into_inner).clone().or_else(|| {
+            Some(Trouble { since: Clock.wall(), what: "the database of issued keys has not answered yet".to_owned() })
+        })
+    }
+
+    /// Asks the store which keys there are until it tells.
+    pub async fn open(&self) {
+        let mut told = None;
+        while self.0.table.load().is_none() {
+            let mut changing = self.0.changing.lock().await;
+            while changing.join_next().await.is_some() {}
+            let error = match tokio::time::timeout(PATIENCE, self.0.store.all().into_future()).await {
+                Ok(Ok(kept)) => {
+                    self.0.table.store(Arc::new(Some(Table::of(kept.keys, &self.0.hasher))));
+                    if told.is_some() {
+                        tracing::info!("issued keys are known now");
+                    }
+                    return;
+                }
+                Ok(Err(error)) => error.0,
+                Err(_) => "the database does not answer".to_owned(),
+            };
+            drop(changing);
+            if told.as_ref() != Some(&error) {
+                tracing::warn!(
+                    "keys that were issued through the admin API are refused until they can be read: {error}"
+                );
+            }
+            self.note(&error);
+            told = Some(error);
+            tokio::time::sleep(AGAIN).await;
+        }
+    }
+
+    fn note(&self, error: &str) {
+        let mut trouble = self.0.trouble.lock().unwrap_or_else(PoisonError::into_inner);
+        let since = trouble.as_ref().map_or_else(|| Clock.wall(), |trouble| trouble.since);
+        *trouble = Some(Trouble { since, what: error.to_owned() });
+    }
+
+    /// Writes down when keys were used last, where that is not written down yet.
+    ///
+    /// # Errors
+    /// What keeps the store from it; it is tried again the next time.
+    pub async fn write_down(&self) -> Result<(), Unreadable> {
+        let unwritten = match &**self.0.table.load() {
+            Some(table) => table.unwritten(),
+            None => Vec::new(),
+        };
+        if unwritten.is_empty() {
+            return Ok(());
+        }
+        let used = unwritten.iter().map(|(entry, hour)| (entry.id.clone(), HOUR * *hour)).collect();
+        self.0.store.used(used).await?;
+        for (entry, hour) in unwritten {
+            entry.written.fetch_max(hour, Relaxed);
+        }
+        Ok(())
+    }
+
+    /// Writes it down every few minutes, for ever.
+    pub async fn keep_writing_down(&self) {
+        let mut is_told = false;
+        loop {
+            tokio::time::sleep(WRITE_DOWN).await;
+            match self.write_down().await {
+                Ok(()) => is_told = false,
+                Err(error) => {
+                    if !std::mem::replace(&mut is_told, true) {
+                        tracing::warn!(
+                            "when keys were used last cannot be written down, which is tried again: {error}"
+                        );
+                    }
+                }
+            }
+        }
+    }
+
+    /// What is kept has been changed.
+    fn changed(&self, changes: &[Change]) {
+        let is_of_keys = |change: &Change| match change {
+            Change::Put(_) => false,
+            Change::Remove(kind, _) => *kind == ObjectKind::Client,
+            Change::Issue(_) | Change::Revoke(_) => true,
+        };
+        let table = self.0.table.load();
+        if let Some(table) = Option::as_ref(&table)
+            && changes.iter().any(is_of_keys)
+        {
+            let mut changed = table.clone();
+            changes.iter().for_each(|change| changed.change(change, &self.0.hasher));
+            self.0.table.store(Arc::new(Some(changed)));
+        }
+    }
+
+    /// Whether there is room for the keys that these changes issue.
+    fn room_for(&self, changes: &[Change]) -> Result<(), Unreadable> {
+        let new = changes.iter().filter(|change| matches!(change, Change::Issue(_))).count();
+        room(self.count(), new)
+    }
+}
+
+/// Whether there is room for so many new keys beside those that are known.
+fn room(known: usize, new: usize) -> Result<(), Unreadable> {
+    if new > 0 && known + new > MOST_KEYS {
+        let what = format!("there are {known} issued keys, and may be {MOST_KEYS} at most: revoke some first");
+        return Err(Unreadable(what));
+    }
+    Ok(())
+}
+
+impl Objects for IssuedKeys {
+    fn all(&self) -> Answer<Result<Kept, Unreadable>> {
+        self.0.store.all()
+    }
+
+    /// What has begun is brought to its end, also where whoever asked goes away.
+    fn change(&self, changes: Vec<Change>, deed: Deed) -> Answer<Result<(), Unreadable>> {
+        let this = self.clone();
+        Answer::Later(Box::pin(async move {
+            let mut changing = this.0.changing.lock().await;
+            // What somebody began who has left.
+            while changing.join_next().await.is_some() {}
+            this.room_for(&changes)?;
+            let keys = this.clone();
+            changing.spawn(async move {
+                keys.0.store.change(changes.clone(), deed).await?;
+                keys.changed(&changes);
+                Ok(())
+            });
+            let lost = || Err(Unreadable("the change was lost; please report this".to_owned()));
+            changing.join_next().await.and_then(Result::ok).unwrap_or_else(lost)
+        }))
+    }
+
+    fn used(&self, keys: Vec<(Arc<str>, Duration)>) -> Answer<Result<(), Unreadable>> {
+        self.0.store.used(keys)
+    }
+
+    fn deeds(&self, which: Deeds) -> Answer<Result<Vec<Deed>, Unreadable>> {
+        self.0.store.deeds(which)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn there_are_so_many_keys_and_no_more() {
+        assert_eq!(room(MOST_KEYS - 1, 1), Ok(()));
+        assert!(room(MOST_KEYS, 1).is_err() && room(MOST_KEYS - 1, 2).is_err());
+        assert_eq!(room(MOST_KEYS + 7, 0), Ok(()), "what takes keys back is always done");
+    }
+}
