@@ -389,3 +389,6 @@ impl Configuring for Configuration {
 fn fault(error: &JoinError) -> Unreadable {
     Unreadable(format!("this is a fault of the gateway: {error}"))
 }
+
+#[cfg(test)]
+mod tests;

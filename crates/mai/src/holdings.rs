@@ -146,3 +146,122 @@ pub fn news(warnings: &[Problem], before: &[Problem], made: &[Change]) -> Vec<Pr
     };
     warnings.iter().filter(|warning| !before.contains(warning) || is_put(warning)).cloned().collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use base::Secret;
+    use config::{Added, Files, Overrides, Source};
+    use state::objects::KeyDigest;
+
+    use super::*;
+
+    fn object(kind: ObjectKind, name: &str, written: &str) -> Object {
+        Object { kind, name: name.into(), written: Secret::new(written), revision: 0, changed: Duration::ZERO }
+    }
+
+    fn put(expected: Expected, name: &str) -> Vec<(Expected, Change)> {
+        vec![(expected, Change::Put(object(ObjectKind::Client, name, "{}")))]
+    }
+
+    fn remove(expected: Expected, name: &str) -> Vec<(Expected, Change)> {
+        vec![(expected, Change::Remove(ObjectKind::Client, name.into()))]
+    }
+
+    fn issue(id: &str, client: &str) -> Vec<(Expected, Change)> {
+        let key = IssuedKey {
+            id: id.into(),
+            client: client.into(),
+            digest: KeyDigest([0; 32]),
+            note: "".into(),
+            by: "ops".into(),
+            created: Duration::ZERO,
+            expires: None,
+            last_used: None,
+        };
+        vec![(Expected::Absent, Change::Issue(key))]
+    }
+
+    /// A file with one client in it.
+    fn filed() -> Written {
+        let source = Source::Text { name: "gateway.yaml".into(), text: "clients: [{ name: filed }]".into() };
+        let files = Files::read(&source, Overrides::default(), &|_| None).unwrap();
+        files.with(Added::default(), &base::KeyHasher::new(&[0; 64])).unwrap().whole.written()
+    }
+
+    const NOW: Duration = Duration::from_secs(1_796_000_000);
+
+    /// Makes a change and says which revision came of it.
+    fn revision(held: &mut Holdings, changes: Vec<(Expected, Change)>) -> u64 {
+        match held.make(changes, &filed(), NOW).unwrap().pop().unwrap() {
+            Change::Put(object) => {
+                assert_eq!(object.changed, NOW);
+                object.revision
+            }
+            _ => 0,
+        }
+    }
+
+    #[test]
+    fn revisions_count_over_all_objects_of_a_name() {
+        let mut held = Holdings::default();
+        assert_eq!(revision(&mut held, put(Expected::Absent, "a")), 1);
+        assert_eq!(revision(&mut held, put(Expected::Revision(1), "a")), 2);
+        revision(&mut held, remove(Expected::Present, "a"));
+        assert_eq!(revision(&mut held, put(Expected::Absent, "a")), 3);
+        assert_eq!(revision(&mut held, put(Expected::Whatever, "b")), 1);
+        let gone = vec![(ObjectKind::Client, "c".into(), 7)];
+        let mut held = Holdings::from(Kept { gone, ..Kept::default() });
+        assert_eq!(revision(&mut held, put(Expected::Absent, "c")), 8, "also of those removed before the start");
+    }
+
+    #[test]
+    fn what_was_expected_must_be_so() {
+        let mut held = Holdings::default();
+        revision(&mut held, put(Expected::Absent, "a"));
+        for changes in [
+            put(Expected::Absent, "a"),
+            put(Expected::Revision(2), "a"),
+            put(Expected::Present, "b"),
+            put(Expected::Revision(1), "b"),
+            remove(Expected::Present, "b"),
+            remove(Expected::Revision(9), "a"),
+        ] {
+            let refused = held.clone().make(changes.clone(), &filed(), NOW);
+            assert!(matches!(refused, Err(NotChanged::Unexpected(_))), "{changes:?}: {refused:?}");
+        }
+        assert!(held.clone().make(remove(Expected::Whatever, "b"), &filed(), NOW).is_ok());
+    }
+
+    #[test]
+    fn what_stands_in_a_file_is_changed_there() {
+        for changes in [put(Expected::Whatever, "filed"), remove(Expected::Whatever, "filed")] {
+            let refused = Holdings::default().make(changes, &filed(), NOW);
+            assert!(matches!(refused, Err(NotChanged::InFile(place)) if place == "gateway.yaml:1:11"));
+        }
+    }
+
+    #[test]
+    fn keys_are_issued_for_clients_that_there_are_and_go_with_them() {
+        let mut held = Holdings::default();
+        assert!(matches!(
+            held.clone().make(issue("k", "nobody"), &filed(), NOW),
+            Err(NotChanged::Unexpected(Expected::Present))
+        ));
+        revision(&mut held, issue("one", "filed"));
+        revision(&mut held, put(Expected::Absent, "a"));
+        revision(&mut held, issue("two", "a"));
+        assert_eq!(held.keys().len(), 2);
+        revision(&mut held, remove(Expected::Present, "a"));
+        assert_eq!(held.keys().iter().map(|key| &*key.client).collect::<Vec<_>>(), ["filed"]);
+        revision(&mut held, vec![(Expected::Present, Change::Revoke("one".into()))]);
+        assert!(held.keys().is_empty());
+        let twice = held.make(vec![(Expected::Present, Change::Revoke("one".into()))], &filed(), NOW);
+        assert!(matches!(twice, Err(NotChanged::Unexpected(_))));
+    }
+
+    #[test]
+    fn later_changes_of_a_wish_see_earlier_ones() {
+        let changes = [put(Expected::Absent, "a"), issue("k", "a"), put(Expected::Revision(1), "a")].concat();
+        assert_eq!(revision(&mut Holdings::default(), changes), 2);
+    }
+}

@@ -11,6 +11,7 @@ mod http;
 mod keys;
 mod limits;
 mod names;
+mod objects;
 mod operating;
 mod ports;
 mod probes;

@@ -1,0 +1,174 @@
+//! Changes that take long, fail, or lose their asker.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use admin::Expected;
+use base::{Dice, Endpoint, Object, Secret};
+use gateway::books::Stores;
+use gateway::log::AccessLog;
+use state::objects::{Deed, Deeds, Kept};
+use state::{Answer, InProcessObjects};
+use testkit::story;
+
+use super::*;
+
+const FILE: &str = "providers: [{ name: up, base_url: http://up/v1 }]";
+
+/// A store that does what it is asked, and says nothing while it is silent.
+#[derive(Debug, Default)]
+struct Moody {
+    objects: InProcessObjects,
+    is_silent: AtomicBool,
+    is_broken: AtomicBool,
+}
+
+impl Moody {
+    fn said<T: Send + 'static>(&self, answer: Answer<T>) -> Answer<T> {
+        if self.is_silent.load(Ordering::Relaxed) { Answer::Later(Box::pin(std::future::pending())) } else { answer }
+    }
+}
+
+impl Objects for Moody {
+    fn all(&self) -> Answer<Result<Kept, Unreadable>> {
+        self.said(self.objects.all())
+    }
+
+    fn change(&self, changes: Vec<Change>, deed: Deed) -> Answer<Result<(), Unreadable>> {
+        if self.is_broken.load(Ordering::Relaxed) {
+            return Answer::Ready(Err(Unreadable("the disk is full".to_owned())));
+        }
+        self.said(self.objects.change(changes, deed))
+    }
+
+    fn used(&self, keys: Vec<(Arc<str>, Duration)>) -> Answer<Result<(), Unreadable>> {
+        self.objects.used(keys)
+    }
+
+    fn deeds(&self, which: Deeds) -> Answer<Result<Vec<Deed>, Unreadable>> {
+        self.objects.deeds(which)
+    }
+}
+
+/// A configuration of that text in a file of its own.
+struct Stage {
+    configuration: Configuration,
+    store: Arc<Moody>,
+    file: std::path::PathBuf,
+}
+
+impl Stage {
+    fn set(name: &str) -> Self {
+        let file = std::env::temp_dir().join(format!("mai-configuration-{}-{name}.yaml", std::process::id()));
+        std::fs::write(&file, FILE).unwrap();
+        let origin = Origin {
+            source: Source::Path(file.clone()),
+            overrides: Overrides::default(),
+            hasher: KeyHasher::new(&[7; 64]),
+        };
+        let compiled = origin.compile(&origin.read().unwrap(), Holdings::default()).unwrap();
+        let (snapshot, first) = compiled.first();
+        let store = Arc::<Moody>::default();
+        let stores = Stores { objects: store.clone(), ..Stores::default() };
+        let shared = Arc::new(Shared::of(&snapshot).unwrap());
+        let live = Live::keeping(snapshot, Dice::loaded(7), AccessLog::default(), stores).unwrap();
+        let mask = Mask::default();
+        let level = crate::logging::start("error", mask.clone());
+        let last = LastReload::default();
+        let parts = Parts { mask, live, shared, last, watched: Watched::now(vec![file.clone()]), level };
+        Self { configuration: Configuration::new(origin, parts, first), store, file }
+    }
+
+    fn has(&self, route: &str) -> bool {
+        self.configuration.0.parts.live.running().snapshot.route(Endpoint::Chat, route).is_some()
+    }
+
+    async fn put(&self, route: &str, expected: Expected) -> Result<Changed, NotChanged> {
+        self.configuration.change(wish(route, expected)).await
+    }
+}
+
+impl Drop for Stage {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_file(&self.file);
+    }
+}
+
+fn wish(route: &str, expected: Expected) -> Wish {
+    let written = Secret::new(r#"{"upstreams": [{"provider": "up"}]}"#);
+    let object = Object { kind: ObjectKind::Route, name: route.into(), written, revision: 0, changed: Duration::ZERO };
+    let deed = Deed { who: "ops".into(), action: "create".into(), object: "routes/x".into(), ..Deed::default() };
+    Wish { changes: vec![(expected, Change::Put(object))], deed, dry_run: false }
+}
+
+#[test]
+fn a_change_goes_on_where_its_asker_leaves() {
+    story(async {
+        let stage = Stage::set("leaves");
+        drop(stage.configuration.change(wish("a", Expected::Absent)));
+        // Whoever comes next comes after it.
+        let second = stage.put("a", Expected::Absent).await;
+        assert!(matches!(second, Err(NotChanged::Unexpected(Expected::Absent))), "{second:?}");
+        assert!(stage.has("a"));
+        let deeds = stage.store.deeds(Deeds { limit: 10, ..Deeds::default() }).await.unwrap();
+        assert_eq!(deeds.len(), 1, "what was not done is not in the audit log");
+        assert!(deeds[0].after.as_deref().is_some_and(|after| after.contains("upstreams")) && !deeds[0].at.is_zero());
+    });
+}
+
+#[test]
+fn what_is_not_kept_is_not_in_force() {
+    story(async {
+        let stage = Stage::set("kept");
+        stage.store.is_broken.store(true, Ordering::Relaxed);
+        let refused = stage.put("a", Expected::Absent).await;
+        assert!(matches!(refused, Err(NotChanged::Unkept(Unreadable(why))) if why == "the disk is full"));
+        assert!(!stage.has("a"));
+        stage.store.is_broken.store(false, Ordering::Relaxed);
+        assert!(stage.put("a", Expected::Absent).await.is_ok() && stage.has("a"));
+    });
+}
+
+#[test]
+fn a_silent_store_holds_up_no_reload_and_what_it_kept_after_all_comes_into_force() {
+    story(async {
+        let stage = Stage::set("silent");
+        stage.store.is_silent.store(true, Ordering::Relaxed);
+        let refused = stage.put("a", Expected::Absent).await;
+        assert!(matches!(refused, Err(NotChanged::Unkept(_))), "{refused:?}");
+        assert!(!stage.has("a"), "nobody knows whether it was kept");
+        std::fs::write(&stage.file, format!("{FILE}\nroutes: [{{ name: filed, upstreams: [{{ provider: up }}] }}]"))
+            .unwrap();
+        assert!(stage.configuration.reload().await.is_ok());
+        assert!(stage.has("filed") && !stage.has("a"));
+        stage.store.is_silent.store(false, Ordering::Relaxed);
+        tokio::time::sleep(AGAIN * 4).await;
+        assert!(stage.has("a") && stage.has("filed"), "it was kept");
+        assert!(
+            matches!(stage.put("a", Expected::Revision(1)).await, Ok(changed) if changed.written.objects.len() == 3)
+        );
+    });
+}
+
+#[test]
+fn changes_and_reloads_that_come_together_are_made_one_after_another() {
+    story(async {
+        let stage = Stage::set("together");
+        let mut changes = tokio::task::JoinSet::new();
+        for count in 0..20 {
+            let configuration = stage.configuration.clone();
+            changes.spawn(async move {
+                if count % 4 == 0 {
+                    assert!(configuration.reload().await.is_ok());
+                    return false;
+                }
+                configuration.change(wish("one", Expected::Absent)).await.is_ok()
+            });
+        }
+        let mut made = 0;
+        while let Some(is_made) = changes.join_next().await {
+            made += u32::from(is_made.unwrap());
+        }
+        assert_eq!(made, 1, "of those who all want to be first");
+        assert!(stage.has("one"));
+    });
+}
