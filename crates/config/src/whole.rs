@@ -42,8 +42,7 @@ impl Whole {
                 }
             }
         }
-        objects.sort_by_key(|object| object.kind);
-        Written { general: Value::Object(general), objects }
+        Written::new(Value::Object(general), objects)
     }
 
     fn objects(&self, kind: ObjectKind, list: &Branch, node: &Node) -> Vec<WrittenObject> {

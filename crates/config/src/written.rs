@@ -1,5 +1,6 @@
 //! What was written, for people to look at: secrets are masked.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -17,13 +18,24 @@ pub struct Written {
     pub general: Value,
     /// Its providers, routes and clients, each by itself, by kind and in the order written.
     pub objects: Vec<WrittenObject>,
+    /// Where each of them stands, by kind and name.
+    places: [HashMap<Arc<str>, usize>; ObjectKind::ALL.len()],
 }
 
 impl Written {
+    pub(crate) fn new(general: Value, mut objects: Vec<WrittenObject>) -> Self {
+        objects.sort_by_key(|object| object.kind);
+        let mut written = Self { general, objects, ..Self::default() };
+        for (place, object) in written.objects.iter().enumerate() {
+            written.places[object.kind as usize].insert(object.name.clone(), place);
+        }
+        written
+    }
+
     /// The object of that kind and name.
     #[must_use]
     pub fn object(&self, kind: ObjectKind, name: &str) -> Option<&WrittenObject> {
-        self.objects.iter().find(|object| object.kind == kind && &*object.name == name)
+        self.places[kind as usize].get(name).and_then(|place| self.objects.get(*place))
     }
 
     /// The objects of a kind, in the order written: those of files first.
