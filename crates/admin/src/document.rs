@@ -25,6 +25,7 @@ use crate::error::Body;
     tags(
         (name = "configuration", description = "Providers, routes and clients, as files write them."),
         (name = "cache", description = "What is cached, and the levers over it."),
+        (name = "levers", description = "How upstreams stand, what takes them out and brings them back, drills, and what would happen to a request."),
         (name = "usage", description = "What was used."),
         (name = "audit", description = "Who has done what."),
         (name = "process", description = "Health and metrics; open to whoever reaches the port."),

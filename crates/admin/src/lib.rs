@@ -35,16 +35,20 @@
 
 mod attempts;
 mod audit;
+mod breakers;
 mod cache;
 pub mod caller;
 mod configuring;
 mod deeds;
 mod desk;
 mod document;
+mod drills;
 pub mod error;
 mod etag;
+mod explain;
 mod extract;
 mod health;
+mod length;
 mod listing;
 mod objects;
 mod reload;
@@ -90,6 +94,12 @@ fn api() -> OpenApiRouter<Desk> {
         .routes(routes!(cache::purge))
         .routes(routes!(cache::remove))
         .routes(routes!(cache::set_kb_version))
+        .routes(routes!(breakers::list))
+        .routes(routes!(breakers::open))
+        .routes(routes!(breakers::close))
+        .routes(routes!(drills::list, drills::begin))
+        .routes(routes!(drills::end))
+        .routes(routes!(explain::explain))
         .routes(routes!(openapi))
 }
 

@@ -59,6 +59,21 @@ impl<T> Page<T> {
     }
 }
 
+impl<T> Page<T> {
+    /// A part of a list whose things have no names to go on from: `after` is a place in it.
+    ///
+    /// # Errors
+    /// 400 for an `after` that is no `next`.
+    pub fn numbered(found: impl IntoIterator<Item = T>, limit: Limit, after: Option<&str>) -> Result<Self, Error> {
+        let wrong = |_| Error::of("after", "`after` must be `next` of the page before");
+        let from = after.map(str::parse::<usize>).transpose().map_err(wrong)?.unwrap_or(0);
+        let mut found = found.into_iter().skip(from);
+        let data: Vec<T> = found.by_ref().take(limit.get()).collect();
+        let next = found.next().map(|_| from.saturating_add(data.len()).to_string());
+        Ok(Self { data, next })
+    }
+}
+
 /// A time since the Unix epoch as answers write it: RFC 3339 in UTC, with milliseconds.
 #[must_use]
 pub fn time(since_epoch: Duration) -> String {
@@ -103,6 +118,15 @@ mod tests {
         assert_eq!((page(1, 3).data, page(1, 3).next), (vec![1, 2, 3], Some("3".to_owned())));
         assert_eq!((page(4, 2).data, page(4, 2).next), (vec![4, 5], None));
         assert_eq!((page(6, 2).data, page(6, 2).next), (vec![], None));
+    }
+
+    #[test]
+    fn a_list_without_names_goes_on_from_a_place_in_it() {
+        let page = |after| Page::numbered(["a", "b", "c"], Limit(2), after).unwrap();
+        assert_eq!((page(None).data, page(None).next), (vec!["a", "b"], Some("2".to_owned())));
+        assert_eq!((page(Some("2")).data, page(Some("2")).next), (vec!["c"], None));
+        assert_eq!((page(Some("9")).data, page(Some("9")).next), (vec![], None));
+        assert!(Page::numbered(["a"], Limit(2), Some("b")).is_err());
     }
 
     #[test]

@@ -59,6 +59,7 @@ pub use reference::reference_markdown;
 pub use schema::schema;
 pub use snapshot::*;
 pub use sources::Source;
+pub use units::duration;
 pub use unmask::unmask;
 pub use webhook::{Occasion, SigningKey, Webhook};
 pub use whole::Whole;

@@ -21,7 +21,8 @@ const SIZES: [(&str, u64); 9] = [
 
 /// `250ms`, `3s`, `1.5m`, `2h`, `7d`, or a bare whole number of milliseconds; at most ten years,
 /// to the millisecond.
-pub(crate) fn duration(text: &str) -> Option<Duration> {
+#[must_use]
+pub fn duration(text: &str) -> Option<Duration> {
     let millis = Duration::from_millis(quantity(text, &TIMES)?);
     (millis <= LONGEST).then_some(millis)
 }

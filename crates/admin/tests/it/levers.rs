@@ -27,3 +27,25 @@ async fn a_lever_works_while_its_row_cannot_be_written_and_that_is_counted() {
     let metrics = String::from_utf8(port.desk.live.metrics_text()).unwrap();
     assert!(metrics.contains("\nmai_audit_rows_lost_total 1\n"), "{metrics}");
 }
+
+#[tokio::test]
+async fn breakers_and_drills_leave_rows_too() {
+    let port = Port::open();
+    let enabled = port.desk.live.running().snapshot.general.drills;
+    assert!(!enabled, "this configuration says nothing of drills");
+    port.ask(OPERATOR, post("/breakers/cloud%2Fm/open", r#"{"for": "90s"}"#)).await.is(200);
+    port.ask(OPERATOR, post("/breakers/cloud%2Fm/close", "")).await.is(200);
+    port.ask(OPERATOR, post("/breakers/cloud%2Fn/close", "")).await.refused(404, "not_found");
+    port.ask(OPERATOR, post("/drills", r#"{"upstream": "cloud/m", "reset": true, "for": "5m"}"#))
+        .await
+        .refused(409, "drills_disabled");
+    let told = port.ask(VIEWER, get("/audit")).await.is(200);
+    let rows: Vec<_> = told.json["data"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|row| json!([row["action"], row["object"], row["after"]]))
+        .collect();
+    let opened = json!(["open", "breakers/cloud/m", { "route": null, "for": "90s" }]);
+    assert_eq!(rows, [json!(["close", "breakers/cloud/m", { "route": null }]), opened]);
+}

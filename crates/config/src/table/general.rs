@@ -1,7 +1,7 @@
 //! What concerns the whole process, and groups of keys that stand at several places.
 
 use super::Preset::{Is, Nothing, Words};
-use super::{ADMIN_API, COUNT, HTTP, Key, Kind, RATE, RECORDS, SHARED_STATE, Section, TELEMETRY, key, needed};
+use super::{COUNT, HTTP, Key, Kind, RATE, RECORDS, SHARED_STATE, Section, TELEMETRY, key, needed};
 
 pub(super) const SECTIONS: &[Section] = &[
     Section { under: &[""], keys: PROCESS },
@@ -107,8 +107,7 @@ const PROCESS: &[Key] = &[
         Kind::Choice(&["disabled", "enabled"]),
         Is("disabled"),
         "`enabled` lets operators inject faults into upstreams, for a bounded time.",
-    )
-    .with(ADMIN_API),
+    ),
     key("providers", Kind::List(&Kind::Table), Nothing, "Who answers: the services behind the gateway."),
     key(
         "routes",
