@@ -27,6 +27,7 @@ use crate::error::Body;
         (name = "cache", description = "What is cached, and the levers over it."),
         (name = "levers", description = "How upstreams stand, what takes them out and brings them back, drills, and what would happen to a request."),
         (name = "usage", description = "What was used."),
+        (name = "requests", description = "Which request went where, and why."),
         (name = "audit", description = "Who has done what."),
         (name = "process", description = "Health and metrics; open to whoever reaches the port."),
     ),

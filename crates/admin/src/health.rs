@@ -8,8 +8,8 @@ use serde::Serialize;
 use serde_json::{Value, json};
 use utoipa::ToSchema;
 
-use crate::cache;
 use crate::desk::Desk;
+use crate::{cache, requests};
 
 /// That the process runs.
 #[derive(Serialize, ToSchema)]
@@ -39,6 +39,9 @@ pub(crate) struct Ready {
     /// The cache on disk.
     #[schema(value_type = Object)]
     cache: Value,
+    /// The request records.
+    #[schema(value_type = Object)]
+    requests: Value,
     /// Who is told of events, in the order of the configuration.
     webhooks: Vec<Webhook>,
 }
@@ -70,6 +73,7 @@ pub(crate) async fn readyz(State(desk): State<Desk>) -> Response {
         ledger: ledger(&desk),
         cache: cache::health(&desk),
         webhooks: webhooks(&desk),
+        requests: requests::health(&desk),
     };
     let status = if draining { StatusCode::SERVICE_UNAVAILABLE } else { StatusCode::OK };
     (status, Json(body)).into_response()

@@ -52,6 +52,7 @@ mod length;
 mod listing;
 mod objects;
 mod reload;
+mod requests;
 mod usage;
 
 use std::net::SocketAddr;
@@ -100,6 +101,9 @@ fn api() -> OpenApiRouter<Desk> {
         .routes(routes!(drills::list, drills::begin))
         .routes(routes!(drills::end))
         .routes(routes!(explain::explain))
+        .routes(routes!(requests::list))
+        .routes(routes!(requests::one))
+        .routes(routes!(requests::content))
         .routes(routes!(openapi))
 }
 

@@ -7,6 +7,7 @@
 
 mod cached;
 mod clock;
+pub mod decision;
 mod endpoint;
 mod fault;
 mod glob;
@@ -16,17 +17,20 @@ mod period;
 mod record;
 mod refusal;
 mod secret;
+mod truncated;
 mod usage;
 
 pub use cached::{Cached, Matched, Saved};
 pub use clock::{Clock, Dice};
+pub use decision::{Bypass, Decision, Fact, Facts, Line, Noted, Skip, StandIn};
 pub use endpoint::{Endpoint, Family};
 pub use fault::{Class, Fault, Kind, Told};
 pub use glob::Glob;
 pub use money::{Cost, decimal, nanos};
 pub use object::{Object, ObjectKind};
 pub use period::Period;
-pub use record::{Attempt, AttemptOutcome, Outcome, Record, Spending, Spent, Truncated};
+pub use record::{Attempt, AttemptOutcome, CALLER_GONE, Outcome, Record, Spending, Spent};
 pub use refusal::{Code, Refusal, Row, TYPES};
 pub use secret::{KeyHasher, KeyId, Secret};
+pub use truncated::Truncated;
 pub use usage::{Usage, estimate};

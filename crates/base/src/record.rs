@@ -3,26 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::{Cached, Cost, Endpoint, Kind, Matched, Saved, Usage};
-
-/// What a token budget left out of a prompt. Written as headers and log show it:
-/// `history=4,retrieval=2,tokens=1830`.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Truncated {
-    /// Messages of the conversation.
-    pub history: u64,
-    /// Retrieved passages.
-    pub retrieval: u64,
-    /// Tokens of both.
-    pub tokens: u64,
-}
-
-impl std::fmt::Display for Truncated {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let Self { history, retrieval, tokens } = self;
-        write!(f, "history={history},retrieval={retrieval},tokens={tokens}")
-    }
-}
+use crate::{Cached, Cost, Endpoint, Kind, Matched, Noted, Saved, Truncated, Usage};
 
 /// How a request ended. A closed set; the first word names the domain at fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -226,6 +207,8 @@ pub struct Attempt {
     pub outcome: AttemptOutcome,
     /// The upstream's HTTP status, where there was one.
     pub status: Option<u16>,
+    /// When it began, from the request's arrival.
+    pub at: Duration,
     /// From its start to its end (a stream's: to its last byte).
     pub took: Duration,
     /// It was made by another request, for this one too; counted there.
@@ -319,7 +302,9 @@ pub struct Record {
     /// The model's name there.
     pub model: Option<Arc<str>>,
     /// Every try, in order.
-    pub attempts: smallvec::SmallVec<[Attempt; 2]>,
+    pub attempts: smallvec::SmallVec<[Attempt; 1]>,
+    /// What was decided on its way, in order.
+    pub decisions: smallvec::SmallVec<[Noted; 1]>,
     /// The HTTP status that the caller saw (499 where it left before one).
     pub status: u16,
     /// How it ended.
@@ -359,7 +344,43 @@ pub struct Record {
     pub fingerprints: [u64; 2],
 }
 
+/// The status under which a caller is recorded who left before it saw one.
+pub const CALLER_GONE: u16 = 499;
+
 impl Record {
+    /// Of a request that arrived then, and of which nothing else is known: its caller has left.
+    #[must_use]
+    pub fn begun(time: Duration, request_id: Box<str>) -> Self {
+        Self {
+            time,
+            request_id,
+            client: None,
+            route: None,
+            endpoint: None,
+            upstream: None,
+            model: None,
+            attempts: smallvec::SmallVec::new(),
+            decisions: smallvec::SmallVec::new(),
+            status: CALLER_GONE,
+            outcome: Outcome::CallerGone,
+            code: None,
+            usage: None,
+            cost: None,
+            spending: Spending::default(),
+            settled_in: 0,
+            first_content: None,
+            took: Duration::ZERO,
+            overhead: Duration::ZERO,
+            queued: Duration::ZERO,
+            degraded: None,
+            truncated: None,
+            cache: None,
+            saved: None,
+            matched: None,
+            fingerprints: [0; 2],
+        }
+    }
+
     /// What each currency's cost is; the costs at unknown prices are not in it.
     pub fn costs(&self) -> impl Iterator<Item = &Cost> {
         let whole = self.cost.as_ref().filter(|_| self.spending.is_empty());

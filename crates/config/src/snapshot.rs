@@ -105,6 +105,8 @@ pub struct General {
     pub database: PathBuf,
     /// `cache`
     pub cache: CacheBounds,
+    /// `records`
+    pub records: Records,
     /// `shutdown_grace`
     pub shutdown_grace: Duration,
     /// `resolver.refresh`
@@ -115,6 +117,15 @@ pub struct General {
     pub limit: Limit,
     /// `drills`: operators may inject faults.
     pub drills: bool,
+}
+
+/// What is kept of single requests.
+#[derive(Clone, Debug)]
+pub struct Records {
+    /// `records.keep`: for how long.
+    pub keep: Duration,
+    /// `records.max_size`, bytes
+    pub max_size: u64,
 }
 
 /// A certificate chain and its key as read from their files.

@@ -1,9 +1,12 @@
 //! The questions of crate `state`, answered by stores.
 
 mod answers;
+mod file;
 mod objects;
+mod requests;
 mod sqlite;
 
 pub use answers::TieredAnswers;
 pub use objects::{SecretKey, SqliteObjects};
+pub use requests::SqliteRequests;
 pub use sqlite::{SqliteLedger, SqliteVersions};

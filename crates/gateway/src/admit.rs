@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use base::{Clock, Code, Refusal};
+use base::{Clock, Code, Decision, Line, Refusal, decision};
 use config::{Client, Route};
 use dialect::Ask;
 use rules::limits::{Denial, Kind, Limit, Want};
@@ -11,7 +11,7 @@ use rules::params::answer_limit;
 use rules::pursuit::LEAST;
 use rules::queue::Full;
 use rules::shares::Class;
-use state::Meter;
+use state::{Meter, Scope};
 
 use crate::lobby::Waiter;
 use crate::meters::Concerned;
@@ -44,6 +44,9 @@ pub async fn admit(
     trail.allowance = decision.allowance;
     if let Some(denial) = decision.denial {
         let refusal = refusal(&meters, &denial);
+        if let Some(meter) = meters.get(denial.at) {
+            trail.tries.note_at(limited(meter, denial.limit, denial.wait), now);
+        }
         let queue = Queue::of(client, now, deadline);
         if client.class == Class::Online || !queue.is_open() {
             return Err(refusal);
@@ -52,7 +55,7 @@ pub async fn admit(
         let waiter = Waiter::new(lane, running.meters.counters.clone(), &meters, (tokens, ask.body.len()));
         let place = running.lobby.join(waiter, &denial, queue.depth, now);
         let place = place.map_err(|full| queue.is_full(full, &refusal))?;
-        trail.tries.queue();
+        trail.tries.queue(Line::Limits);
         // Boxed, for few calls ever wait, and each holds the room for it.
         let turn = Box::pin(place.turn(queue.until)).await;
         trail.tries.queue_ends();
@@ -138,6 +141,7 @@ pub fn peek(running: &Running, client: &Client, now: Instant, trail: &mut Trail)
     };
     let Some((limit, wait)) = running.meters.counters.peek(meter, now) else { return Ok(()) };
     trail.allowance = meter.account().allowance(now);
+    trail.tries.note_at(limited(meter, limit, wait), now);
     Err(exceeded(meter, limit, wait))
 }
 
@@ -146,6 +150,22 @@ fn refusal(meters: &Concerned<'_>, denial: &Denial) -> Refusal {
         Some(meter) => exceeded(meter, denial.limit, denial.wait),
         None => Refusal::new(Code::InternalError, "a limit without a scope; please report this"),
     }
+}
+
+fn limited(meter: &Meter, kind: Kind, wait: Duration) -> Decision {
+    let scope = match meter.scope {
+        Scope::Gateway => decision::Scope::Gateway,
+        Scope::Route(_) => decision::Scope::Route,
+        Scope::Client(_) => decision::Scope::Client,
+        Scope::ClientOn(..) => decision::Scope::ClientOnRoute,
+    };
+    let limit = match kind {
+        Kind::Requests => decision::Limit::Requests,
+        Kind::Tokens => decision::Limit::Tokens,
+        Kind::Concurrency => decision::Limit::Concurrency,
+        Kind::Turn => decision::Limit::Turn,
+    };
+    Decision::Limited { scope, limit, wait }
 }
 
 fn exceeded(meter: &Meter, kind: Kind, wait: Duration) -> Refusal {

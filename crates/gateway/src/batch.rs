@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::task::Poll;
 use std::time::Instant;
 
-use base::{AttemptOutcome, Refusal};
+use base::{AttemptOutcome, Decision, Refusal, Skip};
 use config::{Route, Upstream};
 use dialect::{Answer, Ask, View, embeddings, rerank};
 use rules::pursuit;
@@ -153,7 +153,14 @@ async fn pursue_part(
     let route = call.route.0;
     let worker = call.worker;
     let mut plan = plan(call.route, (call.first, &[]), worker.live.clock.now(), &worker.dice);
-    plan.retain(|(target, _)| route.upstreams.get(target.upstream).is_some_and(|upstream| may_serve(upstream)));
+    plan.retain(|(target, _)| {
+        let Some(upstream) = route.upstreams.get(target.upstream) else { return false };
+        let may_serve = may_serve(upstream);
+        if !may_serve {
+            tries.note(Decision::Skipped { upstream: upstream.label.clone(), why: Skip::Unlike });
+        }
+        may_serve
+    });
     let won = pursue(&call, plan, tries).await?;
     tries.end(AttemptOutcome::Ok, Some(200));
     if let Landed::Whole(answer, _) = &won.landed {

@@ -7,7 +7,7 @@ use std::time::Duration;
 use base::{Cost, Outcome, Record, Saved, Spending, Usage};
 use state::{
     Accounts, Answers, Entry, InProcessAccounts, InProcessAnswers, InProcessLedger, InProcessObjects,
-    InProcessVersions, Ledger, Objects, Row, Sums, Unreadable, Versions,
+    InProcessRequests, InProcessVersions, Ledger, Objects, Requests, Row, Sums, Unreadable, Versions,
 };
 use tokio::sync::watch;
 
@@ -31,6 +31,8 @@ pub struct Stores {
     pub versions: Arc<dyn Versions>,
     /// Objects made through the admin API, keys issued there, and who has done what.
     pub objects: Arc<dyn Objects>,
+    /// What became of single requests.
+    pub records: Arc<dyn Requests>,
 }
 
 /// Memory for cached answers until a configuration says how much.
@@ -44,6 +46,7 @@ impl Default for Stores {
             answers: Arc::new(InProcessAnswers::within(MEMORY)),
             versions: Arc::new(InProcessVersions::default()),
             objects: Arc::new(InProcessObjects::default()),
+            records: Arc::new(InProcessRequests::default()),
         }
     }
 }

@@ -1,7 +1,7 @@
 //! What takes the place of a failure where the application would rather go on without an answer:
 //! `on_failure` of the route, or of the client, who knows what its answers are for.
 
-use base::{Code, Outcome, Refusal};
+use base::{Code, Decision, Outcome, Refusal, StandIn};
 use bytes::Bytes;
 use config::{Client, OnFailure, Route};
 use dialect::{Ask, View};
@@ -37,12 +37,15 @@ pub fn soften<Old>(
     if wished == OnFailure::Stale {
         let Some(old) = old() else { return Softened::Error(refusal) };
         trail.record.degraded = Some(why.into());
+        trail.note(Decision::Degraded(StandIn::Stale));
         return Softened::Stale(old);
     }
     trail.record.degraded = Some(why.into());
     if matches!(ask.view, View::Rerank(_)) {
+        trail.note(Decision::Degraded(StandIn::Weak));
         return Softened::Answer(dialect::rerank::degraded(ask));
     }
+    trail.note(Decision::Degraded(StandIn::Error));
     let message = format!("go on without this call, it failed ({why}): {}", refusal.message);
     Softened::Error(Refusal::new(Code::Degraded, message))
 }

@@ -10,7 +10,8 @@ use base::{Attempt, Clock, Dice, Record, Spending};
 use config::Snapshot;
 use rules::shares::Class;
 use state::answers::{Bounds, Key, Stored, Which};
-use state::{Answer, Answers, Objects, Unreadable};
+use state::requests::Bounds as RecordBounds;
+use state::{Answer, Answers, Objects, Requests, Unreadable};
 use tokio::sync::Notify;
 
 use crate::alerts::{Alert, Alerts};
@@ -88,6 +89,8 @@ pub struct Live {
     pub webhooks: Webhooks,
     /// The keys among them: what is changed there is in force here.
     pub issued: IssuedKeys,
+    /// What became of single requests.
+    pub records: Arc<dyn Requests>,
     something_to_gather: Notify,
     unwritten: Arc<AtomicUsize>,
     draining: AtomicBool,
@@ -134,6 +137,7 @@ impl Live {
         let kb_versions = Arc::new(KbVersions::new(stores.versions, &dice));
         books.open(kept.purses.unknown(&running.snapshot, Clock.wall()));
         stores.answers.bound(bounds(&running.snapshot));
+        stores.records.bound(record_bounds(&running.snapshot));
         let purges = Arc::<Purges>::default();
         let meanings = Meanings::new(stores.answers.clone(), purges.clone());
         meanings.bind(&running.snapshot);
@@ -156,6 +160,7 @@ impl Live {
             drills: Arc::default(),
             objects: Arc::new(issued.clone()),
             issued,
+            records: stores.records,
             alerts: kept.purses.alerts(),
             webhooks: Webhooks::default(),
             running: ArcSwap::from_pointee(running),
@@ -190,6 +195,7 @@ impl Live {
         drop(gathering);
         let running = self.running.load();
         self.answers.bound(bounds(&running.snapshot));
+        self.records.bound(record_bounds(&running.snapshot));
         self.meanings.bind(&running.snapshot);
         kept.purses.look(now);
         self.drills.keep_to(&running.snapshot);
@@ -294,6 +300,7 @@ impl Live {
         let age = self.clock.now().saturating_duration_since(self.began);
         for seat in self.seats() {
             seat.sheet.swap(records);
+            self.records.note(records);
             for record in records.drain(..) {
                 self.metrics.count(&record);
                 // Records lie here for a moment only: they ended now.
@@ -387,6 +394,7 @@ impl Live {
         let questions =
             running.snapshot.routes.iter().filter_map(|route| Some((&*route.name, self.meanings.count(&route.name)?)));
         self.metrics.caches.show_questions(questions, self.meanings.lost());
+        self.metrics.show_records(&self.records.health());
         self.metrics.text(&sums, self.log.lost())
     }
 
@@ -447,6 +455,13 @@ impl Live {
 fn bounds(snapshot: &Snapshot) -> Bounds {
     let cache = snapshot.general.cache;
     Bounds { memory: cache.memory - meaning::share(snapshot), disk: cache.disk }
+}
+
+/// What is kept of single requests.
+#[must_use]
+pub fn record_bounds(snapshot: &Snapshot) -> RecordBounds {
+    let records = &snapshot.general.records;
+    RecordBounds { keep: records.keep, size: records.max_size, contents: false }
 }
 
 /// Charges a quota with a call that was settled with none, or with one that a reload has put out of force:

@@ -104,6 +104,7 @@ pub struct Metrics {
     usage_lost: IntCounter,
     /// Levers that were pulled and are missing in the audit log.
     pub audit_rows_lost: IntCounter,
+    records_lost: IntCounterVec,
     /// Open connections of callers.
     pub connections: IntGauge,
     /// Bounded by configured routes times configured clients.
@@ -176,6 +177,7 @@ impl Metrics {
             usage_waiting: gauge(&USAGE_WAITING)?.with_label_values::<&str>(&[]),
             usage_lost: counter(&USAGE_LOST)?.with_label_values::<&str>(&[]),
             audit_rows_lost: counter(&AUDIT_LOST)?.with_label_values::<&str>(&[]),
+            records_lost: counter(&RECORDS_LOST)?,
             log_lost: gauge(&LOG_LOST)?.with_label_values::<&str>(&[]),
             pairs: Mutex::default(),
             last: Mutex::default(),
@@ -301,6 +303,14 @@ impl Metrics {
     pub fn show_ledger(&self, waiting: u64, lost: u64) {
         self.usage_waiting.set(i64::try_from(waiting).unwrap_or(i64::MAX));
         self.usage_lost.inc_by(lost.saturating_sub(self.usage_lost.get()));
+    }
+
+    /// How the request records do: those lost since the start.
+    pub fn show_records(&self, health: &state::requests::Health) {
+        for (kind, lost) in [("record", health.lost), ("content", health.contents_lost)] {
+            let counter = self.records_lost.with_label_values(&[kind]);
+            counter.inc_by(lost.saturating_sub(counter.get()));
+        }
     }
 
     /// A breaker has come to a state so often.

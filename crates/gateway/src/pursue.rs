@@ -4,7 +4,8 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
-use base::{AttemptOutcome, Class, Code, Fault, Kind, Refusal};
+use base::decision::Trouble;
+use base::{AttemptOutcome, Class, Code, Decision, Fault, Kind, Line, Refusal, Skip};
 use config::{Client, Route, Upstream};
 use http::HeaderValue;
 use rules::pursuit::{Bar, LEAST, Next, Pause, Pursuit, Step, Target, Terms, deadline_exceeded};
@@ -73,6 +74,11 @@ pub async fn pursue(
         may_repeat: route.retry.allows(call.is_idempotent),
         deadline: call.deadline,
     };
+    let plan = plan.into_iter().inspect(|(target, bar)| {
+        if let Some(bar) = bar {
+            tries.note(skipped(call, target.upstream, reason(*bar)));
+        }
+    });
     let mut pursuit = Pursuit::new(plan, terms);
     // Its place at the upstream that it tried last: another try there needs no other.
     let mut held: Option<Slot> = None;
@@ -167,9 +173,29 @@ async fn approach(
         let (_, known) = target(call, &step)?;
         match enter(known, &step, slot, call.client.class, now) {
             Ok(visit) => return Some((step, now, visit)),
-            Err(Shut::Full) => pursuit.full(),
-            Err(Shut::Barred(bar)) => pursuit.barred(bar),
+            Err(Shut::Full) => {
+                tries.note_at(skipped(call, step.target.upstream, Skip::Full), now);
+                pursuit.full();
+            }
+            Err(Shut::Barred(bar)) => {
+                tries.note_at(skipped(call, step.target.upstream, reason(bar)), now);
+                pursuit.barred(bar);
+            }
         }
+    }
+}
+
+fn skipped(call: &Call<'_>, at: usize, why: Skip) -> Decision {
+    let upstream = call.route.0.upstreams.get(at).map(|upstream| upstream.label.clone()).unwrap_or_default();
+    Decision::Skipped { upstream, why }
+}
+
+const fn reason(bar: Bar) -> Skip {
+    match bar {
+        Bar::Resting(_) => Skip::Resting,
+        Bar::Refused(_) => Skip::KeyRefused,
+        Bar::Open(_) => Skip::BreakerOpen,
+        Bar::Held => Skip::Held,
     }
 }
 
@@ -235,7 +261,7 @@ async fn line(call: &Call<'_>, step: &Step, tries: &mut Tries) -> Result<Option<
     })?;
     let _lined_up = call.pass.map(Pass::lines_up);
     let last = call.deadline.checked_sub(LEAST).unwrap_or(now);
-    tries.queue();
+    tries.queue(Line::Provider(provider.name.clone()));
     let slot = in_line.turn(last.min(now + longest)).await;
     tries.queue_ends();
     match slot {
@@ -276,9 +302,13 @@ async fn wait(call: &Call<'_>, pursuit: &mut Pursuit<'_>, pause: &Pause, tries: 
     let is_granted = state.budget.take(live.clock.now(), route.retry.budget);
     live.metrics.retry(&route.name, is_granted);
     if !is_granted {
+        tries.note(Decision::RetryBudgetSpent);
         pursuit.forgo();
         return;
     }
+    let now = live.clock.now();
+    let after = if pause.is_after_throttling() { Trouble::Throttled } else { Trouble::ServerError };
+    tries.note_at(Decision::Waits { after, wait: pause.until.saturating_duration_since(now) }, now);
     pursuit.waits(pause);
     tries.pause();
     // Boxed, for few calls ever wait, and each holds the room for it.
@@ -377,9 +407,14 @@ fn note(
     }
     let route = call.route.0;
     let longest = route.breaker.max_rest;
+    let key_rests = |why| {
+        let key = step.target.key.and_then(|key| u32::try_from(key).ok())?;
+        Some(Decision::KeyRests { provider: upstream.provider.name.clone(), key, why })
+    };
     match fault.class {
         Class::Credential => {
             known.keys.refused(step.target.key, now, longest);
+            key_rests(Trouble::Refused).into_iter().for_each(|decision| tries.note_at(decision, now));
             // Where there is no key to rest, the same would be said with every call.
             if step.target.key.is_some() {
                 tracing::error!(
@@ -394,7 +429,9 @@ fn note(
             let rest = route.retry.rest(fault.retry_after, longest);
             if upstream.provider.keys.len() > 1 {
                 known.keys.throttled(step.target.key, now, rest);
+                key_rests(Trouble::Throttled).into_iter().for_each(|decision| tries.note_at(decision, now));
             } else {
+                tries.note_at(Decision::Rests(upstream.label.clone()), now);
                 known.gate.standing().rests(now, rest);
             }
         }

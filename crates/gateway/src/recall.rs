@@ -9,7 +9,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use base::{Cached, Code, Endpoint, Family, Matched, Outcome, Refusal};
+use base::{Bypass, Cached, Code, Decision, Endpoint, Family, Matched, Outcome, Refusal};
 use bytes::Bytes;
 use config::{CacheScope, Client, Route, Snapshot};
 use dialect::Ask;
@@ -145,6 +145,15 @@ pub fn wish(
         }
         wish.may_look = wish.names.answer.is_some() && !control.no_cache;
         trail.record.cache = Some(if wish.may_look { Cached::Miss } else { Cached::Bypass });
+        if !wish.may_look {
+            let why = match () {
+                () if control.no_store => Bypass::NoStore,
+                () if !wish.passenger.is_idempotent => Bypass::SideEffects,
+                () if wish.names.answer.is_none() => Bypass::NoKey,
+                () => Bypass::NoCache,
+            };
+            trail.note(Decision::Bypassed(why));
+        }
         trail.cache_id = wish.names.answer;
     }
     Ok((wish.names.answer.is_some() || wish.names.replay.is_some()).then_some(wish))
@@ -236,7 +245,7 @@ pub async fn recall(
     trail: &mut Trail,
 ) -> Result<(Recalled, Option<Arc<Stored>>), Refusal> {
     let mut stale = None;
-    for _ in 0..MOST_FLIGHTS {
+    for turn in 0..MOST_FLIGHTS {
         if let Some(found) = replay(live, wish).await? {
             return Ok((Recalled::Found(found), stale));
         }
@@ -249,6 +258,9 @@ pub async fn recall(
                     }
                 }
                 None => {}
+            }
+            if turn == 0 {
+                trail.note(Decision::Cache(Cached::Miss));
             }
             // Where somebody asks for the very same already, that answer is waited for.
             if let Some(look) = by_meaning.take_if(|_| !live.flights.has(key))
@@ -277,6 +289,7 @@ pub async fn recall(
                 }
             }
             Boarded::Follows(rider) => {
+                trail.note(Decision::Joined);
                 if let Some(recalled) = ride(rider, wish, deadline, trail).await {
                     return Ok((recalled, stale));
                 }
@@ -294,6 +307,7 @@ async fn meant(look: ByMeaning<'_>, wish: &Wish, trail: &mut Trail) -> Option<Fo
     let Match { candidate, stored, is_shadow } = matched?;
     let similarity = candidate.similarity;
     trail.record.matched = Some(Box::new(Matched { id: candidate.answer.to_string().into(), similarity }));
+    trail.note(Decision::Matched { similarity, is_shadow });
     if is_shadow {
         return None;
     }

@@ -12,7 +12,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use base::{Code, Endpoint, Outcome, Refusal};
+use base::{Code, Decision, Endpoint, Outcome, Refusal};
 use bytes::Bytes;
 use config::{Client, Route};
 use dialect::Ask;
@@ -357,10 +357,12 @@ impl Errands {
         (worker, trail): (&Worker, &mut Trail),
     ) -> Self {
         let used = || running.purses.of(client).map(|purse| purse.used(trail.record.time));
+        let first = plan::branch(route, client, (headers, ask, &used), &worker.dice);
+        trail.tries.note_to(Decision::Branch, first.and_then(|first| route.upstreams.get(first)));
         Self {
             is_idempotent: recall::is_idempotent(ask, headers),
             traceparent: head::traceparent(headers).cloned(),
-            first: plan::branch(route, client, (headers, ask, &used), &worker.dice),
+            first,
             inputs: vectors::wish((running, route), (client, headers), ask, trail).await,
         }
     }
@@ -410,6 +412,7 @@ async fn ask_upstream(
     let pass = trail.pass.as_ref();
     let call = Call { worker, client, pass, route: (route, state), errand, is_idempotent, first, deadline };
     if let Some(mirror) = plan::mirror(route, client, is_idempotent, &worker.dice).filter(|_| parts.is_empty()) {
+        trail.tries.note_to(Decision::Mirrored, route.upstreams.get(mirror.to));
         let traceparent = errand.traceparent.cloned();
         let (worker, running, route) = (worker.clone(), running.clone(), route.clone());
         let copy = Copy { worker, running, route, ask: ask.clone(), request_id: request_id.clone(), traceparent };

@@ -6,9 +6,11 @@ pub mod params;
 
 use std::time::Instant;
 
-use base::{Endpoint, Refusal};
+use base::decision::Rule;
+use base::{Decision, Endpoint, Refusal, Skip};
 use config::{Client, Route};
 use dialect::Ask;
+use rules::params::By;
 use smallvec::SmallVec;
 
 use crate::running::RouteState;
@@ -38,7 +40,10 @@ pub async fn shape(
 ) -> Result<Shaped, Refusal> {
     let ask = match route.params.is_empty() && client.params.is_empty() {
         true => ask,
-        false => params::apply(ask, (&route.params, &client.params), &mut |_| {})?,
+        false => {
+            let mut note = |change: params::Change<'_>| trail.note(changed(&change));
+            params::apply(ask, (&route.params, &client.params), &mut note)?
+        }
     };
     if !matches!(ask.endpoint, Endpoint::Chat | Endpoint::Completions) || !context::is_bounded(route, &ask) {
         return Ok(Shaped { ask, too_small: SmallVec::new() });
@@ -46,6 +51,27 @@ pub async fn shape(
     // Boxed, for few calls are counted, and each would hold the room for it.
     let done = Box::pin(context::bound(ask, (route, state), deadline, vocabularies)).await?;
     trail.record.truncated = done.truncated;
+    if let Some(truncated) = done.truncated {
+        trail.note(Decision::Truncated(Box::new(truncated)));
+    }
+    for at in &done.too_small {
+        if let Some(upstream) = route.upstreams.get(*at) {
+            trail.note(Decision::Skipped { upstream: upstream.label.clone(), why: Skip::TooSmall });
+        }
+    }
     trail.lesson = done.lesson;
     Ok(Shaped { ask: done.ask, too_small: done.too_small })
+}
+
+/// A change as it is recorded: which field, by which rule, and nothing of what stood there.
+fn changed(change: &params::Change<'_>) -> Decision {
+    let field = change.limit.map_or_else(|| change.path.join("."), ToOwned::to_owned);
+    let by = match change.by {
+        By::Deny => Rule::Deny,
+        By::Default => Rule::Default,
+        By::Max => Rule::Max,
+        By::Min => Rule::Min,
+        By::Force => Rule::Force,
+    };
+    Decision::Param { field: field.into(), by }
 }

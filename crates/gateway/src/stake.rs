@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use base::{Code, Refusal, Usage, decimal};
+use base::{Code, Decision, Refusal, Usage, decimal};
 use config::{Client, Route, Upstream};
 use dialect::Ask;
 use dialect::ask::Estimate;
@@ -33,10 +33,14 @@ pub async fn stake(
     let wish = wish(purse, dearest(route, first), sent);
     match purse.account().reserve(period, wish, purse.limits()).await {
         Ok(reserved) => {
+            trail.note(Decision::Staked(reserved.tokens));
             trail.stake = Some(Stake::new(purse.clone(), period, reserved));
             Ok(())
         }
-        Err(standing) => Err(refusal(client, purse, (standing, wish), trail.record.time)),
+        Err(standing) => {
+            trail.note(Decision::OverQuota);
+            Err(refusal(client, purse, (standing, wish), trail.record.time))
+        }
     }
 }
 

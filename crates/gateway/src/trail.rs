@@ -1,10 +1,12 @@
 //! What happened in one request so far, and the guard that turns it into exactly one record.
 
+mod tries;
+
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::time::{Duration, Instant};
 
-use base::{Attempt, AttemptOutcome, Cached, Clock, Cost, Outcome, Record, Spending, Spent, Usage};
+use base::{AttemptOutcome, CALLER_GONE, Cached, Cost, Decision, Outcome, Record, Spent, Usage};
 use config::Upstream;
 use http::{HeaderMap, HeaderValue, header};
 use rules::limits::Allowance;
@@ -19,6 +21,8 @@ use crate::pass::Pass;
 use crate::purse::Stake;
 use crate::running::Learned;
 use crate::seat::Seat;
+
+pub use tries::Tries;
 
 /// The only per-request mutable thing. Dropped without [`Trail::end`], it records a caller who left.
 pub struct Trail {
@@ -78,159 +82,6 @@ impl Lesson {
     }
 }
 
-/// Tries at upstreams, one after the other, and the time they took. A call that is split into parts
-/// has one for each part while they run side by side.
-#[derive(Debug)]
-pub struct Tries {
-    clock: Clock,
-    done: smallvec::SmallVec<[Attempt; 2]>,
-    /// What was used beside the answer that is given: by answers that were not, and by parts of a split call.
-    spending: Spending,
-    trying: Option<(Arc<str>, Instant)>,
-    /// A drill has a hand in the running one.
-    is_drill: bool,
-    waiting_since: Option<Instant>,
-    waited: Duration,
-    queueing_since: Option<Instant>,
-    queued: Duration,
-}
-
-impl Tries {
-    /// None yet.
-    #[must_use]
-    pub fn new(clock: Clock) -> Self {
-        Self {
-            clock,
-            done: smallvec::SmallVec::new(),
-            spending: Spending::default(),
-            trying: None,
-            is_drill: false,
-            waiting_since: None,
-            waited: Duration::ZERO,
-            queueing_since: None,
-            queued: Duration::ZERO,
-        }
-    }
-
-    /// None yet, of a part of the call that has these: it has waited in queues as long as they have.
-    #[must_use]
-    pub fn of_part(&self) -> Self {
-        Self { queued: self.queued, ..Self::new(self.clock) }
-    }
-
-    /// A try begins: from here on an upstream is waited for.
-    pub fn begin(&mut self, upstream: &Arc<str>) {
-        let now = self.clock.now();
-        self.trying = Some((upstream.clone(), now));
-        self.waiting_since = Some(now);
-    }
-
-    /// The try that has begun is harmed by a drill.
-    pub const fn drilled(&mut self) {
-        self.is_drill = true;
-    }
-
-    /// A wait for one more try begins.
-    pub fn pause(&mut self) {
-        self.waiting_since = Some(self.clock.now());
-    }
-
-    /// A wait in a queue begins.
-    pub fn queue(&mut self) {
-        self.queueing_since = Some(self.clock.now());
-    }
-
-    /// The wait in a queue is over.
-    pub fn queue_ends(&mut self) {
-        self.queue_ended(self.clock.now());
-    }
-
-    fn queue_ended(&mut self, now: Instant) {
-        if let Some(since) = self.queueing_since.take() {
-            let took = now.duration_since(since);
-            self.queued += took;
-            self.waited += took;
-        }
-    }
-
-    /// Time spent in queues; of parts side by side the longest.
-    #[must_use]
-    pub const fn queued(&self) -> Duration {
-        self.queued
-    }
-
-    /// The wait is over: the try has failed, or its answer is here or has begun.
-    pub fn wait_ends(&mut self) {
-        if self.waiting_since.is_some() {
-            self.wait_ended(self.clock.now());
-        }
-    }
-
-    fn wait_ended(&mut self, now: Instant) {
-        if let Some(since) = self.waiting_since.take() {
-            self.waited += now.duration_since(since);
-        }
-    }
-
-    /// The try has ended so.
-    pub fn end(&mut self, outcome: AttemptOutcome, status: Option<u16>) {
-        self.ended(outcome, status, self.clock.now());
-    }
-
-    fn ended(&mut self, outcome: AttemptOutcome, status: Option<u16>, now: Instant) {
-        self.wait_ended(now);
-        self.queue_ended(now);
-        if let Some((upstream, began)) = self.trying.take() {
-            let (took, is_drill) = (now.duration_since(began), std::mem::take(&mut self.is_drill));
-            self.done.push(Attempt { upstream, outcome, status, took, is_anothers: false, is_drill });
-        }
-    }
-
-    /// Those that have ended, behind the first so many.
-    #[must_use]
-    pub fn ended_since(&self, first: usize) -> Arc<[Attempt]> {
-        self.done.iter().skip(first).cloned().collect()
-    }
-
-    /// Tries that another call has made, for this one too.
-    pub fn share(&mut self, others: &[Attempt]) {
-        self.done.extend(others.iter().cloned().map(|attempt| Attempt { is_anothers: true, ..attempt }));
-    }
-
-    /// An upstream has used so much, whatever becomes of its answer.
-    pub fn spend(&mut self, upstream: &Upstream, usage: Usage) {
-        self.spending.add(Spent {
-            upstream: Some(upstream.label.clone()),
-            model: Some(upstream.sent.clone()),
-            usage,
-            cost: upstream.price.as_ref().and_then(|price| price.of(usage)),
-        });
-    }
-
-    /// How many, the running one included.
-    #[must_use]
-    pub fn count(&self) -> usize {
-        self.done.len() + usize::from(self.trying.is_some())
-    }
-
-    /// What they were and what they have used, of a call that has no record of its own.
-    #[must_use]
-    pub fn into_parts(self) -> (smallvec::SmallVec<[Attempt; 2]>, Spending) {
-        (self.done, self.spending)
-    }
-
-    /// Adds the tries of parts that ran side by side for `waited`.
-    pub fn absorb(&mut self, parts: impl IntoIterator<Item = Self>, waited: Duration) {
-        for mut part in parts {
-            part.end(AttemptOutcome::Gone, None);
-            self.done.extend(part.done);
-            self.spending.add_all(part.spending);
-            self.queued = self.queued.max(part.queued);
-        }
-        self.waited += waited;
-    }
-}
-
 impl std::fmt::Debug for Trail {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Trail").field("record", &self.record).finish_non_exhaustive()
@@ -243,11 +94,11 @@ impl Trail {
     pub fn begin(live: Arc<Live>, seat: Arc<Seat>, request_id: Box<str>) -> Self {
         let (began, time) = (live.clock.now(), live.clock.wall());
         seat.sheet.begun();
-        let record = Record { time, request_id, ..blank() };
+        let record = Record::begun(time, request_id);
         // An id that may not travel as it is has been replaced before.
         let request_id = HeaderValue::from_str(&record.request_id).unwrap_or(HeaderValue::from_static("unknown"));
         Self {
-            tries: Tries::new(live.clock),
+            tries: Tries::since(live.clock, began),
             live,
             seat,
             request_id,
@@ -267,6 +118,11 @@ impl Trail {
             overhead_is_known: false,
             ended: false,
         }
+    }
+
+    /// Something was decided.
+    pub fn note(&mut self, decision: Decision) {
+        self.tries.note(decision);
     }
 
     /// When the request arrived.
@@ -408,6 +264,7 @@ impl Trail {
         let unfinished = if outcome == Outcome::CallerGone { AttemptOutcome::Gone } else { AttemptOutcome::Cancelled };
         self.tries.ended(unfinished, None, now);
         self.record.attempts = std::mem::take(&mut self.tries.done);
+        self.record.decisions = std::mem::take(&mut self.tries.decisions);
         self.record.queued = self.tries.queued;
         if !self.record.queued.is_zero() {
             self.live.metrics.queue_wait(self.class.as_str(), self.record.queued);
@@ -452,39 +309,10 @@ impl Trail {
     }
 }
 
-/// A record of which nothing is known.
+/// The place that a record leaves.
 fn blank() -> Record {
-    Record {
-        time: Duration::ZERO,
-        request_id: Box::default(),
-        client: None,
-        route: None,
-        endpoint: None,
-        upstream: None,
-        model: None,
-        attempts: smallvec::SmallVec::new(),
-        status: CALLER_GONE,
-        outcome: Outcome::CallerGone,
-        code: None,
-        usage: None,
-        cost: None,
-        spending: Spending::default(),
-        settled_in: 0,
-        first_content: None,
-        took: Duration::ZERO,
-        overhead: Duration::ZERO,
-        queued: Duration::ZERO,
-        degraded: None,
-        truncated: None,
-        cache: None,
-        saved: None,
-        matched: None,
-        fingerprints: [0; 2],
-    }
+    Record::begun(Duration::ZERO, Box::default())
 }
-
-/// The status under which a caller is recorded who left before it saw one.
-pub const CALLER_GONE: u16 = 499;
 
 impl Drop for Trail {
     fn drop(&mut self) {

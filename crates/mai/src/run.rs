@@ -9,9 +9,9 @@ use std::time::Duration;
 use admin::LastReload;
 use base::{Dice, KeyHasher};
 use config::{Overrides, Snapshot};
-use drivers::{SecretKey, SqliteLedger, SqliteObjects, SqliteVersions, TieredAnswers};
+use drivers::{SecretKey, SqliteLedger, SqliteObjects, SqliteRequests, SqliteVersions, TieredAnswers};
 use gateway::books::Stores;
-use gateway::live::Live;
+use gateway::live::{Live, record_bounds};
 use gateway::log::AccessLog;
 use gateway::outbox::Outbox;
 use gateway::worker::{Desk, Worker, desk};
@@ -151,11 +151,14 @@ fn live(snapshot: Snapshot, objects: Arc<dyn Objects>) -> Result<(Arc<Live>, Arc
     let answers = TieredAnswers::open(general.data_dir.join(CACHE), bounds);
     let answers = answers.map_err(|error| format!("no thread for the cache: {error}"))?;
     let versions = SqliteVersions::at(general.data_dir.join(KB_VERSIONS));
+    let records = SqliteRequests::open(&general.data_dir, record_bounds(&snapshot));
+    let records = records.map_err(|error| format!("no thread for the request records: {error}"))?;
     let stores = Stores {
         ledger: Arc::new(ledger),
         answers: Arc::new(answers),
         versions: Arc::new(versions),
         objects,
+        records: Arc::new(records),
         ..Stores::default()
     };
     let live = Live::keeping(snapshot, Dice::fair(), log, stores).map_err(|error| error.to_string())?;
@@ -320,6 +323,10 @@ async fn drain(live: &Live, grace: Duration, again: &mut Stop) {
     let untold: usize = live.webhooks.shown().iter().map(|hook| hook.waiting).sum();
     if untold > 0 {
         tracing::warn!(events = untold, "stopping with events that webhooks have not been told of");
+    }
+    if !live.records.flush(Duration::from_secs(2)) {
+        let records = live.records.health().waiting;
+        tracing::warn!(records, "stopping without having written these request records");
     }
     tracing::info!("stopped");
 }

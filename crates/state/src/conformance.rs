@@ -2,6 +2,7 @@
 
 mod answers;
 mod objects;
+mod requests;
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -17,6 +18,7 @@ use crate::{
 
 pub use answers::answers;
 pub use objects::{SECRET, digest, objects};
+pub use requests::{record, requests};
 
 /// An entry of one call: 10 tokens read, 5 written.
 fn entry(at: u64, client: &str, model: &str, currency: &str) -> Entry {
@@ -222,7 +224,9 @@ pub async fn counters(counters: &dyn Counters, now: Instant) {
 
 #[cfg(test)]
 mod tests {
-    use crate::{InProcessAccount, InProcessAnswers, InProcessCounters, InProcessLedger, InProcessObjects};
+    use crate::{
+        InProcessAccount, InProcessAnswers, InProcessCounters, InProcessLedger, InProcessObjects, InProcessRequests,
+    };
 
     #[tokio::test]
     async fn the_counters_in_memory_conform() {
@@ -247,5 +251,10 @@ mod tests {
     #[tokio::test]
     async fn the_account_in_memory_conforms() {
         super::account(&InProcessAccount::default()).await;
+    }
+
+    #[tokio::test]
+    async fn the_requests_in_memory_conform() {
+        super::requests(&InProcessRequests::default()).await;
     }
 }

@@ -13,6 +13,7 @@ pub mod conformance;
 mod counters;
 mod ledger;
 pub mod objects;
+pub mod requests;
 mod usage;
 mod versions;
 
@@ -23,5 +24,6 @@ pub use book::{Book, joined};
 pub use counters::{Counters, InProcessCounters, Meter, Scope, Settled};
 pub use ledger::{Health, InProcessLedger, Ledger, Trouble, Unreadable};
 pub use objects::{InProcessObjects, Objects};
+pub use requests::{InProcessRequests, Requests};
 pub use usage::{Columns, Entry, QUARTER, Question, Row, Sums};
 pub use versions::{InProcessVersions, Versioned, Versions};

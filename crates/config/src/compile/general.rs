@@ -10,7 +10,7 @@ use rustls_pki_types::{CertificateDer, PrivateKeyDer};
 
 use super::{Compiler, Names, caches, is_header_token, limits};
 use crate::problem::{Place, Problem};
-use crate::snapshot::{AdminToken, General, Role, TlsPem};
+use crate::snapshot::{AdminToken, General, Records, Role, TlsPem};
 use crate::table::SHARED_STATE;
 use crate::view::View;
 
@@ -35,12 +35,17 @@ pub(super) fn compile(compiler: &mut Compiler<'_>, root: &View<'_>) -> General {
         database: database(compiler, &root.at("database"), &data_dir),
         cache: caches::bounds(compiler, &root.at("cache")),
         max_body: root.at("max_body").size(),
+        records: records(&root.at("records")),
         shutdown_grace: root.at("shutdown_grace").duration(Family::Chat),
         resolver_refresh: root.at("resolver").at("refresh").duration(Family::Chat),
         tls: tls(compiler, &root.at("tls")),
         limit: limits::limit(root),
         drills: root.at("drills").text_or_preset() == "enabled",
     }
+}
+
+fn records(view: &View<'_>) -> Records {
+    Records { keep: view.at("keep").duration(Family::Chat), max_size: view.at("max_size").size() as u64 }
 }
 
 /// The file of the ledger: relative to `data_dir`.

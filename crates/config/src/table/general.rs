@@ -119,16 +119,28 @@ const PROCESS: &[Key] = &[
 ];
 
 const RECORDING: &[Key] = &[
-    key("records", Kind::Table, Nothing, "Request records, searchable by operators.").with(RECORDS),
-    key("records.content", Kind::Bool, Is("false"), "Also keep the text of prompts and answers."),
+    key("records", Kind::Table, Nothing, "Request records, searchable by operators."),
+    key(
+        "records.content",
+        Kind::Bool,
+        Is("false"),
+        "Also keep the text of prompts and answers, without keys and what `records.mask` matches; false removes what was kept.",
+    )
+    .with(RECORDS),
     key("records.keep", Kind::Duration, Is("7d"), "How long a record is kept."),
-    key("records.max_size", Kind::Size(1 << 20, 1 << 60), Is("1GiB"), "Bytes of records at most; the oldest go first."),
+    key(
+        "records.max_size",
+        Kind::Size(1 << 20, 1 << 60),
+        Is("1GiB"),
+        "Bytes on disk of records at most, in `requests.db` in `data_dir`, and as many again of recorded texts; the oldest go first.",
+    ),
     key(
         "records.mask",
         Kind::List(&Kind::Pattern(0)),
         Nothing,
         "Regular expressions; what they match in recorded text is blanked.",
-    ),
+    )
+    .with(RECORDS),
     key("telemetry", Kind::Table, Nothing, "OpenTelemetry.").with(TELEMETRY),
     needed("telemetry.otlp", HTTP, "The OTLP collector that traces and metrics are sent to."),
     key("webhooks", Kind::List(&Kind::Table), Nothing, "Who is told of events, by signed POSTs: see docs/webhooks.md."),

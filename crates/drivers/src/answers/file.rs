@@ -1,28 +1,22 @@
 //! The file: opened, written, looked through, emptied, and set aside where it is damaged.
 
-use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
 use base::Clock;
-use rusqlite::{Connection, ErrorCode, OpenFlags, OptionalExtension as _, Transaction, TransactionBehavior};
+use rusqlite::{Connection, OpenFlags, OptionalExtension as _, Transaction, TransactionBehavior};
 use state::answers::{Key, Kind, Stored, Which};
 
 use super::index::Known;
 use super::row;
+pub(super) use crate::file::{Failure, PAGE, remove};
+use crate::file::{PARTS, connect, connect_to_write, identities, identity, number, with_suffix};
 
 /// The version of the tables and of what stands in them. A file of another one is replaced.
 const VERSION: i64 = 1;
 /// Says whose file it is, in the place that SQLite has for it: `maic`.
 const APPLICATION: i64 = 0x6d61_6963;
-/// How long SQLite itself tries again where another process holds a lock.
-const BUSY: Duration = Duration::from_millis(20);
-/// Bytes of a page, SQLite's own default.
-pub(super) const PAGE: u64 = 4_096;
-/// What belongs to a database beside it.
-const PARTS: [&str; 3] = ["", "-wal", "-shm"];
-
 /// `answers` is small and found by key; `bodies` only ever grows at its end, so that a body is written where
 /// the last one was. Times are nanoseconds since the Unix epoch, `used` is a turn of the index, `turns` has one
 /// row, the turn that it is.
@@ -45,29 +39,6 @@ const TABLES: &str = "
     CREATE TABLE bodies (id INTEGER PRIMARY KEY, body BLOB NOT NULL) STRICT;
     CREATE TABLE turns (turn INTEGER NOT NULL) STRICT;
     INSERT INTO turns VALUES (0);";
-
-/// Why something could not be done.
-#[derive(Debug)]
-pub(super) enum Failure {
-    /// The file is no database, or a broken one.
-    Damaged(String),
-    /// There is no room, by the file's bound or on the disk.
-    Full(String),
-    /// Anything else, in words for operators.
-    Trouble(String),
-}
-
-impl From<rusqlite::Error> for Failure {
-    fn from(error: rusqlite::Error) -> Self {
-        use crate::sqlite::Failure as Known;
-        let is_full = error.sqlite_error_code() == Some(ErrorCode::DiskFull);
-        match Known::from(error) {
-            Known::Damaged(what) => Self::Damaged(what),
-            Known::Trouble(what) if is_full => Self::Full(what),
-            Known::Trouble(what) => Self::Trouble(what),
-        }
-    }
-}
 
 /// A row that has been written or removed.
 #[derive(Debug)]
@@ -321,24 +292,6 @@ fn touched(row: &rusqlite::Row<'_>) -> rusqlite::Result<Touched> {
     })
 }
 
-fn number(connection: &Connection, name: &str) -> Result<i64, Failure> {
-    Ok(connection.pragma_query_value(None, name, |row| row.get(0))?)
-}
-
-fn connect(path: &Path, flags: OpenFlags) -> Result<Connection, Failure> {
-    let connection = Connection::open_with_flags(path, flags | OpenFlags::SQLITE_OPEN_NO_MUTEX)?;
-    connection.busy_timeout(BUSY)?;
-    Ok(connection)
-}
-
-/// A connection that writes, to a file that is made where it is missing.
-fn connect_to_write(path: &Path) -> Result<Connection, Failure> {
-    // Answers are nobody else's business; SQLite gives the other parts the same mode.
-    // Never opened where it is there: closing it would give up the locks that others of this process hold.
-    let _ = std::fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(path);
-    connect(path, OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE)
-}
-
 /// A connection that only reads.
 pub(super) fn open_to_read(path: &Path) -> Result<Connection, Failure> {
     let connection = connect(path, OpenFlags::SQLITE_OPEN_READ_ONLY)?;
@@ -346,62 +299,5 @@ pub(super) fn open_to_read(path: &Path) -> Result<Connection, Failure> {
         Ok(connection)
     } else {
         Err(Failure::Trouble("the file is not written by this version yet".to_owned()))
-    }
-}
-
-fn identity(path: &Path) -> Option<(u64, u64)> {
-    std::fs::metadata(path).ok().map(|file| (file.dev(), file.ino()))
-}
-
-fn identities(path: &Path) -> [Option<(u64, u64)>; PARTS.len()] {
-    PARTS.map(|part| identity(&with_suffix(path, part)))
-}
-
-fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
-    let mut name = path.as_os_str().to_owned();
-    name.push(suffix);
-    name.into()
-}
-
-/// Removes the file and what belongs to it.
-pub(super) fn remove(path: &Path) {
-    for part in PARTS {
-        // What is not there need not be removed, and what cannot be is found by the next opening.
-        let _ = std::fs::remove_file(with_suffix(path, part));
-    }
-}
-
-/// Sets a damaged file aside, in the place of one that was set aside before: they would fill the disk.
-pub(super) fn set_aside(path: &Path, why: &str) -> Result<(), Failure> {
-    if !path.exists() {
-        return Ok(());
-    }
-    remove_set_aside(path);
-    let suffix = format!(".damaged-{}", Clock.wall().as_secs());
-    for part in PARTS {
-        let (from, to) = (with_suffix(path, part), with_suffix(path, &format!("{suffix}{part}")));
-        match std::fs::rename(&from, &to) {
-            Err(error) if part.is_empty() => {
-                return Err(Failure::Trouble(format!("the cache is damaged ({why}) and cannot be set aside: {error}")));
-            }
-            _ => {}
-        }
-    }
-    let kept = with_suffix(path, &suffix);
-    tracing::warn!(
-        file = %path.display(), kept = %kept.display(), why,
-        "the cache on disk was damaged: it is set aside and begins anew"
-    );
-    Ok(())
-}
-
-fn remove_set_aside(path: &Path) {
-    let (Some(folder), Some(name)) = (path.parent(), path.file_name().and_then(|name| name.to_str())) else { return };
-    let Ok(entries) = std::fs::read_dir(folder) else { return };
-    let prefix = format!("{name}.damaged-");
-    for entry in entries.flatten() {
-        if entry.file_name().to_str().is_some_and(|name| name.starts_with(&prefix)) {
-            let _ = std::fs::remove_file(entry.path());
-        }
     }
 }

@@ -118,6 +118,8 @@ metrics! {
         "Tries to tell webhooks of events, by what they came to, and events that were dropped untold.";
     WEBHOOKS_WAITING: "gauge" "mai_webhook_deliveries_waiting" ["hook"]
         "Events that wait for a webhook's next try; more than a few, and its receiver is out of reach.";
+    RECORDS_LOST: "counter" "mai_request_records_lost_total" ["kind"]
+        "Request records that were lost since memory for them was full while the disk could not take them, by kind: record, content (recorded texts).";
     LOG_LOST: "gauge" "mai_log_lines_lost" []
         "Access-log lines that could not be written since the start.";
 }

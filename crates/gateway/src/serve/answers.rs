@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use base::{Cached, Code, Cost, Outcome, Refusal, Saved};
+use base::{Cached, Code, Cost, Decision, Outcome, Refusal, Saved};
 use bytes::Bytes;
 use config::{Client, Route};
 use dialect::{Answer, Ask};
@@ -73,6 +73,7 @@ pub fn kept(found: Found, (running, route): (&Running, &Route), live: &Live, mut
     let Found { stored: entry, body, is_stream, how } = found;
     let mut response = Response::new(Reply::whole(body));
     trail.record.cache = Some(how);
+    trail.note(Decision::Cache(how));
     let facts = stored::read(&entry.body).map(|(_, facts)| facts).unwrap_or_default();
     trail.record.status = facts.status;
     *response.status_mut() = StatusCode::from_u16(facts.status).unwrap_or_default();

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Instant;
 
-use base::{AttemptOutcome, Cached, Code, Outcome, Refusal};
+use base::{AttemptOutcome, Bypass, Cached, Code, Decision, Outcome, Refusal};
 use bytes::Bytes;
 use config::{Client, Route, Upstream};
 use dialect::embeddings;
@@ -77,7 +77,7 @@ pub async fn lead(connection: &Connection, quest: Quest, mut trail: Trail) -> Re
     spawn(async move {
         let on_its_way = async {
             // Nobody listens any more where the caller has left: what was brought is stored, and written down.
-            let _ = tell.send(quest.answer(basket, &trip, trail).await);
+            let _ = tell.send(Box::pin(quest.answer(basket, &trip, trail)).await);
         };
         tokio::select! {
             biased;
@@ -151,6 +151,21 @@ fn basket((route, state): (&Route, &RouteState), ask: &Ask, wish: &Arc<Wish>) ->
     Basket::new(wish.clone(), dimension)
 }
 
+/// Writes down which inputs were stored, where they were looked for.
+fn note_stored(basket: &Basket, trail: &mut Trail) {
+    if !basket.wish().may_look {
+        return;
+    }
+    let count = |count: usize| u32::try_from(count).unwrap_or(u32::MAX);
+    let missing = basket.missing().len();
+    trail.note(match basket.size().saturating_sub(missing) {
+        // What is put together of stored vectors alone is said where that is done.
+        _ if missing == 0 => return,
+        0 => Decision::Cache(Cached::Miss),
+        hits => Decision::Partial { hits: count(hits), misses: count(missing) },
+    });
+}
+
 /// The answer of a call whose vectors are all there.
 async fn put_together(
     basket: &Basket,
@@ -167,7 +182,11 @@ async fn put_together(
         whole.answer(view, Some(&live.spelled))
     };
     basket.count(live, &route.name);
-    trail.record.cache = Some(basket.cached());
+    let cached = basket.cached();
+    trail.record.cache = Some(cached);
+    if cached.is_hit() {
+        trail.note(Decision::Cache(cached));
+    }
     trail.record.saved = basket.saved(route).map(Box::new);
     trail.age = basket.age();
     let (upstream, shown) = came_from(&newest, (route, state)).ok_or_else(internal)?;
@@ -238,6 +257,7 @@ impl Gathering<'_> {
         let live = &self.worker.live;
         let (_, route, state) = self.route;
         basket.look(live).await;
+        note_stored(basket, trail);
         let passenger = self.passenger(trail);
         let call = self.call(basket.missing().len());
         let mut has_asked = false;
@@ -396,6 +416,15 @@ pub async fn wish(
     };
     let looks = wish.as_ref().is_some_and(|wish| wish.may_look);
     trail.record.cache = Some(if looks { Cached::Miss } else { Cached::Bypass });
+    if !looks {
+        let control = head::cache_control(headers);
+        let why = match () {
+            () if control.no_store => Bypass::NoStore,
+            () if wish.is_none() => Bypass::NoKey,
+            () => Bypass::NoCache,
+        };
+        trail.note(Decision::Bypassed(why));
+    }
     trail.cache_id = wish.as_ref().and_then(Wish::id);
     wish.map(Arc::new)
 }

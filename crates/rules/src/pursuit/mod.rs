@@ -160,6 +160,12 @@ pub struct Pause {
 }
 
 impl Pause {
+    /// Whether a throttled upstream is waited for, and not one that failed.
+    #[must_use]
+    pub fn is_after_throttling(&self) -> bool {
+        self.after == After::Throttled
+    }
+
     /// When to wake up: up to a fifth of the wait later than its end, so that calls which failed
     /// together do not come back together; less where the deadline leaves less room, which is shared out
     /// as evenly. `chance` is uniform in 0 to 1.

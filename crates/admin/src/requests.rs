@@ -1,0 +1,345 @@
+//! `/admin/v1/requests`: which request went where, and why.
+
+use std::time::Duration;
+
+use axum::Json;
+use axum::extract::State;
+use base::decimal;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Number, Value, json};
+use state::requests::{Health, Place, Request, Search, Step, Tried, Value as Fact};
+use state::{Answer, Unreadable};
+use utoipa::{IntoParams, ToSchema};
+
+use crate::caller::{Admin, Caller, Viewer};
+use crate::desk::Desk;
+use crate::error::{Body, Error, Store};
+use crate::extract::{Path, Query};
+use crate::listing::{Limit, Page, instant, time};
+
+/// How long a page or a request may take; the search itself is cut before.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// Which requests are asked for.
+#[derive(Debug, Default, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub(crate) struct Asking {
+    /// With this id alone; callers may give one id to several requests.
+    request_id: Option<String>,
+    /// Of this client alone.
+    client: Option<String>,
+    /// On this route alone.
+    route: Option<String>,
+    /// Of this status, as `429`, or of these, as `5xx`.
+    #[param(pattern = "^[1-9]([0-9]{2}|xx)$")]
+    status: Option<String>,
+    /// Ended so, as `outcome` of metrics and log.
+    outcome: Option<String>,
+    /// Answered or tried by this upstream, as `provider/model`.
+    upstream: Option<String>,
+    /// Whose cache came to this, as `x-mai-cache`.
+    cache: Option<String>,
+    /// Arrived on this day in UTC or later, or at this instant or later.
+    since: Option<String>,
+    /// Arrived before the end of this day in UTC, or before this instant.
+    until: Option<String>,
+    /// So many at most.
+    #[serde(default)]
+    limit: Limit,
+    /// From a page's `next`.
+    after: Option<String>,
+}
+
+impl Asking {
+    fn search(self) -> Result<Search, Error> {
+        Ok(Search {
+            request_id: self.request_id.map(Into::into),
+            client: self.client.map(Into::into),
+            route: self.route.map(Into::into),
+            upstream: self.upstream.map(Into::into),
+            outcome: self.outcome.map(Into::into),
+            cache: self.cache.map(Into::into),
+            status: self.status.as_deref().map(statuses).transpose()?,
+            since: self.since.as_deref().map(|since| instant("since", since, false)).transpose()?,
+            until: self.until.as_deref().map(|until| instant("until", until, true)).transpose()?,
+            limit: self.limit.get(),
+            after: self.after.as_deref().map(place).transpose()?,
+        })
+    }
+}
+
+fn statuses(written: &str) -> Result<(u16, u16), Error> {
+    let class = written.strip_suffix("xx").and_then(|class| class.parse::<u16>().ok());
+    let range = match class {
+        Some(class) => (1..=9).contains(&class).then_some((class * 100, class * 100 + 99)),
+        None => written.parse().ok().filter(|status| (100..=999).contains(status)).map(|status| (status, status)),
+    };
+    let wrong = || format!("`status` is `{written}`, but must be a status such as `429`, or a class such as `5xx`");
+    range.ok_or_else(|| Error::of("status", wrong()))
+}
+
+/// A place, as `next` writes it.
+fn shown(place: Place) -> String {
+    format!("{}.{}", place.block, place.at)
+}
+
+fn place(written: &str) -> Result<Place, Error> {
+    let read = || {
+        let (block, at) = written.split_once('.')?;
+        Some(Place { block: block.parse().ok()?, at: at.parse().ok()? })
+    };
+    read().ok_or_else(|| Error::of("after", "`after` must be the `next` of a page before"))
+}
+
+/// What became of a request.
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(as = Request)]
+pub(crate) struct Shown {
+    request_id: String,
+    /// When it arrived.
+    time: String,
+    /// Null before it is known, as in all that follows.
+    client: Option<String>,
+    route: Option<String>,
+    /// The upstream that gave the answer, as `provider/model`.
+    upstream: Option<String>,
+    /// The model's name there.
+    model: Option<String>,
+    /// As its path ends: `chat/completions`.
+    endpoint: Option<String>,
+    /// That the caller saw; 499 where it left before one.
+    status: u16,
+    outcome: String,
+    /// The error object's code.
+    code: Option<String>,
+    /// As `x-mai-cache`.
+    cache: Option<String>,
+    /// Of all tries together.
+    tokens_in: Option<u64>,
+    tokens_out: Option<u64>,
+    #[schema(value_type = Option<f64>)]
+    cost: Option<Number>,
+    currency: Option<String>,
+    /// From arrival to the last byte.
+    ms: f64,
+    /// Of it not spent waiting for upstreams, up to the first byte of the answer.
+    overhead_ms: f64,
+    /// Spent in queues.
+    queue_ms: f64,
+    /// To the first content of a stream.
+    ttft_ms: Option<f64>,
+    /// What the token budget left out, as `x-mai-truncated`.
+    truncated: Option<String>,
+    /// Why the answer was degraded.
+    degraded: Option<String>,
+    /// A stored answer to the same question in other words, as `x-mai-cache-id`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    matched: Option<String>,
+    /// How near that question is.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    similarity: Option<f64>,
+    /// Every try, in order.
+    attempts: Vec<Attempt>,
+    /// Every decision, in order; beside these fields each has those of its kind.
+    #[schema(value_type = Vec<Decision>)]
+    decisions: Vec<Value>,
+}
+
+/// One try at an upstream.
+#[derive(Debug, Serialize, ToSchema)]
+struct Attempt {
+    upstream: String,
+    outcome: String,
+    status: Option<u16>,
+    ms: f64,
+    /// When it began, from the request's arrival.
+    at_ms: f64,
+    /// It was made by another request, for this one too; counted, and timed, there.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    #[schema(required = false)]
+    shared: bool,
+    /// A drill has harmed it.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    #[schema(required = false)]
+    drill: bool,
+}
+
+/// One decision.
+#[derive(ToSchema)]
+#[expect(dead_code, reason = "a decision is put together of its facts; this says what is always in it")]
+pub(crate) struct Decision {
+    /// From the request's arrival.
+    #[schema(required)]
+    at_ms: f64,
+    /// What was decided: `limited`, `queued`, `left_queue`, `param_changed`, `truncated`, `cache`, `matched`,
+    /// `joined_flight`, `split`, `mirrored`, `quota_reserved`, `quota_refused`, `upstream_skipped`, `retry_waits`,
+    /// `retry_budget_spent`, `key_rests`, `upstream_rests`, `degraded`.
+    #[schema(required)]
+    what: String,
+}
+
+/// The text of a request.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct RequestContent {
+    /// What the caller wrote.
+    prompt: String,
+    /// What it was answered.
+    answer: String,
+    /// Not all of it is here: texts are kept up to 64 KiB.
+    truncated: bool,
+}
+
+/// Milliseconds with three digits behind the point.
+#[expect(clippy::cast_precision_loss, reason = "microseconds of years are exact")]
+fn ms(time: Duration) -> f64 {
+    time.as_micros() as f64 / 1_000.0
+}
+
+impl From<Request> for Shown {
+    fn from(request: Request) -> Self {
+        let name = |name: Option<std::sync::Arc<str>>| name.map(|name| name.to_string());
+        let (matched, similarity) = request.matched.unzip();
+        Self {
+            request_id: request.request_id.into(),
+            time: time(request.time),
+            client: name(request.client),
+            route: name(request.route),
+            upstream: name(request.upstream),
+            model: name(request.model),
+            endpoint: name(request.endpoint),
+            status: request.status,
+            outcome: request.outcome.to_string(),
+            code: request.code.map(Into::into),
+            cache: name(request.cache),
+            tokens_in: request.tokens.map(|(tokens_in, _)| tokens_in),
+            tokens_out: request.tokens.map(|(_, tokens_out)| tokens_out),
+            cost: request.cost.and_then(|nanos| decimal(nanos).parse().ok()),
+            currency: name(request.currency),
+            ms: ms(request.took),
+            overhead_ms: ms(request.overhead),
+            queue_ms: ms(request.queued),
+            ttft_ms: request.first_content.map(ms),
+            truncated: request.truncated.map(|truncated| truncated.to_string()),
+            degraded: request.degraded.map(Into::into),
+            matched: matched.map(Into::into),
+            similarity: similarity.map(rounded),
+            attempts: request.attempts.into_iter().map(Attempt::from).collect(),
+            decisions: request.decisions.iter().map(decision).collect(),
+        }
+    }
+}
+
+impl From<Tried> for Attempt {
+    fn from(Tried { upstream, outcome, status, at, took, is_anothers, is_drill }: Tried) -> Self {
+        let (upstream, outcome) = (upstream.to_string(), outcome.to_string());
+        Self { upstream, outcome, status, ms: ms(took), at_ms: ms(at), shared: is_anothers, drill: is_drill }
+    }
+}
+
+/// Four digits behind the point, as many as are worth something.
+fn rounded(ratio: f32) -> f64 {
+    (f64::from(ratio) * 10_000.0).round() / 10_000.0
+}
+
+fn decision(Step { at, what, facts }: &Step) -> Value {
+    let mut shown = Map::new();
+    shown.insert("at_ms".to_owned(), json!(ms(*at)));
+    shown.insert("what".to_owned(), json!(**what));
+    for (name, fact) in facts {
+        let value = match fact {
+            Fact::Text(text) => json!(**text),
+            Fact::Number(number) => json!(number),
+            Fact::Time(time) => json!(ms(*time)),
+            Fact::Ratio(ratio) => json!(rounded(*ratio)),
+            Fact::Yes => json!(true),
+        };
+        shown.insert(name.to_string(), value);
+    }
+    Value::Object(shown)
+}
+
+/// Requests, the last that ended first.
+///
+/// A search that takes long is cut: its page has few requests, or none, and a `next`.
+#[utoipa::path(get, path = "/admin/v1/requests", tag = "requests", params(Asking), responses(
+    (status = 200, description = "A page of them.", body = Page<Shown>),
+    (status = 503, description = "`records_unavailable`: they cannot be read.", body = Body),
+))]
+pub(crate) async fn list(
+    _: Caller<Viewer>,
+    State(desk): State<Desk>,
+    Query(asking): Query<Asking>,
+) -> Result<Json<Page<Shown>>, Error> {
+    let search = asking.search()?;
+    // What has ended a moment ago is in it.
+    desk.live.gather();
+    let page = told(&desk, desk.live.records.search(search)).await?;
+    let data = page.requests.into_iter().map(Shown::from).collect();
+    Ok(Json(Page { data, next: page.next.map(shown) }))
+}
+
+/// One request: the last that ended with this id.
+#[utoipa::path(get, path = "/admin/v1/requests/{request_id}", tag = "requests",
+    params(("request_id" = String, Path, description = "As `x-request-id`.")), responses(
+    (status = 200, description = "Where it went and why.", body = Shown),
+    (status = 503, description = "`records_unavailable`: it cannot be read.", body = Body),
+))]
+pub(crate) async fn one(
+    _: Caller<Viewer>,
+    State(desk): State<Desk>,
+    Path(id): Path<String>,
+) -> Result<Json<Shown>, Error> {
+    desk.live.gather();
+    let found = told(&desk, desk.live.records.find(&id)).await?;
+    let none = || Error::NotFound(format!("no request `{id}` is recorded, or not any more; see `records.keep`"));
+    found.map(|request| Json(Shown::from(*request))).ok_or_else(none)
+}
+
+/// The text of a request and of its answer, where `records.content` asks for it.
+#[utoipa::path(get, path = "/admin/v1/requests/{request_id}/content", tag = "requests",
+    security(("token" = ["admin"])),
+    params(("request_id" = String, Path, description = "As `x-request-id`.")), responses(
+    (status = 200, description = "Its text, without keys and what `records.mask` matches.", body = RequestContent),
+    (status = 503, description = "`records_unavailable`: it cannot be read.", body = Body),
+))]
+pub(crate) async fn content(
+    _: Caller<Admin>,
+    State(desk): State<Desk>,
+    Path(id): Path<String>,
+) -> Result<Json<RequestContent>, Error> {
+    let found = told(&desk, desk.live.records.content(&id)).await?;
+    let none = || {
+        Error::NotFound(format!("no text of a request `{id}` is recorded; texts are where `records.content` is true"))
+    };
+    let content = found.ok_or_else(none)?;
+    let (prompt, answer) = (content.prompt.into(), content.answer.into());
+    Ok(Json(RequestContent { prompt, answer, truncated: content.is_cut }))
+}
+
+async fn told<T: Unpin>(desk: &Desk, answer: Answer<Result<T, Unreadable>>) -> Result<T, Error> {
+    let unavailable = |why| Error::Unavailable(Store::Records, why);
+    match tokio::time::timeout(PATIENCE, answer.into_future()).await {
+        Ok(told) => told.map_err(|error| unavailable(error.0)),
+        Err(_) => {
+            let Health { trouble, .. } = desk.live.records.health();
+            let why = trouble.map_or_else(|| "the disk is slow".to_owned(), |trouble| trouble.what);
+            Err(unavailable(format!("the request records do not answer: {why}")))
+        }
+    }
+}
+
+/// How they do; the gateway is ready all the same.
+pub(crate) fn health(desk: &Desk) -> Value {
+    let Health { trouble, waiting, lost, contents_lost } = desk.live.records.health();
+    json!({
+        "status": if trouble.is_some() { "behind" } else { "ok" },
+        "since": trouble.as_ref().map(|trouble| trouble.since.as_secs()),
+        "why": trouble.map(|trouble| trouble.what),
+        "waiting": waiting,
+        "lost": lost,
+        "contents_lost": contents_lost,
+    })
+}

@@ -1,0 +1,116 @@
+//! What all files of ours have in common: how they are opened, told from others of their name, and set aside where
+//! they are damaged.
+
+use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use base::Clock;
+use rusqlite::{Connection, ErrorCode, OpenFlags};
+
+/// How long SQLite itself tries again where another process holds a lock.
+const BUSY: Duration = Duration::from_millis(20);
+/// Bytes of a page, SQLite's own default.
+pub(crate) const PAGE: u64 = 4_096;
+/// What belongs to a database beside it.
+pub(crate) const PARTS: [&str; 3] = ["", "-wal", "-shm"];
+
+/// Why something could not be done.
+#[derive(Debug)]
+pub(crate) enum Failure {
+    /// The file is no database, or a broken one.
+    Damaged(String),
+    /// There is no room, by the file's bound or on the disk.
+    Full(String),
+    /// Anything else, in words for operators.
+    Trouble(String),
+}
+
+impl From<rusqlite::Error> for Failure {
+    fn from(error: rusqlite::Error) -> Self {
+        use crate::sqlite::Failure as Known;
+        let is_full = error.sqlite_error_code() == Some(ErrorCode::DiskFull);
+        match Known::from(error) {
+            Known::Damaged(what) => Self::Damaged(what),
+            Known::Trouble(what) if is_full => Self::Full(what),
+            Known::Trouble(what) => Self::Trouble(what),
+        }
+    }
+}
+
+pub(crate) fn number(connection: &Connection, name: &str) -> Result<i64, Failure> {
+    Ok(connection.pragma_query_value(None, name, |row| row.get(0))?)
+}
+
+pub(crate) fn connect(path: &Path, flags: OpenFlags) -> Result<Connection, Failure> {
+    let connection = Connection::open_with_flags(path, flags | OpenFlags::SQLITE_OPEN_NO_MUTEX)?;
+    connection.busy_timeout(BUSY)?;
+    Ok(connection)
+}
+
+/// A connection that writes, to a file that is made where it is missing.
+pub(crate) fn connect_to_write(path: &Path) -> Result<Connection, Failure> {
+    // What is in it is nobody else's business; SQLite gives the other parts the same mode.
+    // Never opened where it is there: closing it would give up the locks that others of this process hold.
+    let _ = std::fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(path);
+    connect(path, OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE)
+}
+
+pub(crate) fn identity(path: &Path) -> Option<(u64, u64)> {
+    std::fs::metadata(path).ok().map(|file| (file.dev(), file.ino()))
+}
+
+pub(crate) fn identities(path: &Path) -> [Option<(u64, u64)>; PARTS.len()] {
+    PARTS.map(|part| identity(&with_suffix(path, part)))
+}
+
+pub(crate) fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(suffix);
+    name.into()
+}
+
+/// Removes the file and what belongs to it.
+pub(crate) fn remove(path: &Path) {
+    for part in PARTS {
+        // What is not there need not be removed, and what cannot be is found by the next opening.
+        let _ = std::fs::remove_file(with_suffix(path, part));
+    }
+}
+
+/// Sets a damaged file aside, in the place of one that was set aside before: they would fill the disk.
+pub(crate) fn set_aside(path: &Path, what: &str, why: &str) -> Result<(), Failure> {
+    if !path.exists() {
+        return Ok(());
+    }
+    remove_set_aside(path);
+    let suffix = format!(".damaged-{}", Clock.wall().as_secs());
+    for part in PARTS {
+        let (from, to) = (with_suffix(path, part), with_suffix(path, &format!("{suffix}{part}")));
+        match std::fs::rename(&from, &to) {
+            Err(error) if part.is_empty() => {
+                return Err(Failure::Trouble(format!(
+                    "{what}: its file is damaged ({why}) and cannot be set aside: {error}"
+                )));
+            }
+            _ => {}
+        }
+    }
+    let kept = with_suffix(path, &suffix);
+    tracing::warn!(
+        file = %path.display(), kept = %kept.display(), why,
+        "{what} was damaged: it is set aside and begins anew"
+    );
+    Ok(())
+}
+
+fn remove_set_aside(path: &Path) {
+    let (Some(folder), Some(name)) = (path.parent(), path.file_name().and_then(|name| name.to_str())) else { return };
+    let Ok(entries) = std::fs::read_dir(folder) else { return };
+    let prefix = format!("{name}.damaged-");
+    for entry in entries.flatten() {
+        if entry.file_name().to_str().is_some_and(|name| name.starts_with(&prefix)) {
+            let _ = std::fs::remove_file(entry.path());
+        }
+    }
+}

@@ -1,0 +1,285 @@
+//! A file of blocks: opened, written, read, emptied from its old end.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use rusqlite::{Connection, OpenFlags, OptionalExtension as _, Transaction, TransactionBehavior};
+use state::requests::block::Block;
+
+use crate::file::{Failure, PARTS, connect, connect_to_write, identities, identity, number, remove};
+
+/// The version of the tables and of what stands in them. A file of another one is replaced.
+const VERSION: i64 = 1;
+/// Says whose file it is, in the place that SQLite has for it: `mair`.
+const APPLICATION: i64 = 0x6d61_6972;
+/// Bytes of a page: a block takes a few of these.
+pub(super) const PAGE: u64 = 16 << 10;
+/// What a body may unfold to; no block is that large.
+const LARGEST: u32 = 256 << 20;
+/// Blocks that go in one step.
+const FEW: u32 = 32;
+
+/// `blocks` is small, so that a walk over it reads little; what finding and reading takes stands apart. Times are
+/// microseconds since the Unix epoch.
+const TABLES: &str = "
+    CREATE TABLE blocks (
+        id INTEGER PRIMARY KEY,
+        first INTEGER NOT NULL,
+        last INTEGER NOT NULL,
+        count INTEGER NOT NULL,
+        summary BLOB NOT NULL
+    ) STRICT;
+    CREATE TABLE prints (id INTEGER PRIMARY KEY, prints BLOB NOT NULL) STRICT;
+    CREATE TABLE bodies (id INTEGER PRIMARY KEY, checksum BLOB NOT NULL, body BLOB NOT NULL) STRICT;";
+
+/// A block as it is written.
+pub(super) struct Packed<'a> {
+    block: &'a Block,
+    body: Vec<u8>,
+}
+
+impl<'a> Packed<'a> {
+    pub fn of(block: &'a Block) -> Self {
+        Self { block, body: lz4_flex::block::compress_prepend_size(&block.body) }
+    }
+
+    /// Pages that it takes, about.
+    pub fn pages(&self) -> u64 {
+        (self.body.len() + self.block.prints.len() + self.block.summary.len()) as u64 / PAGE + 3
+    }
+}
+
+/// A body that was packed; `None` where the bytes are not what was written.
+fn unpacked(body: &[u8], checksum: &[u8]) -> Option<Vec<u8>> {
+    let (size, _) = body.split_first_chunk::<4>()?;
+    if *checksum != check(body) || u32::from_le_bytes(*size) > LARGEST {
+        return None;
+    }
+    lz4_flex::block::decompress_size_prepended(body).ok()
+}
+
+fn check(body: &[u8]) -> [u8; 8] {
+    let mut check = [0; 8];
+    blake3::Hasher::new().update(body).finalize_xof().fill(&mut check);
+    check
+}
+
+fn micros(time: Duration) -> i64 {
+    i64::try_from(time.as_micros()).unwrap_or(i64::MAX)
+}
+
+fn time(micros: i64) -> Duration {
+    Duration::from_micros(u64::try_from(micros).unwrap_or_default())
+}
+
+fn id(id: u64) -> i64 {
+    i64::try_from(id).unwrap_or(i64::MAX)
+}
+
+/// An open file.
+#[derive(Debug)]
+pub(super) struct File {
+    connection: Connection,
+    path: PathBuf,
+    /// Device and inode, of each part.
+    identities: [Option<(u64, u64)>; PARTS.len()],
+}
+
+impl File {
+    /// Opens the file, and makes it where it is missing or of another version.
+    pub fn open(path: &Path) -> Result<Self, Failure> {
+        if let Some(folder) = path.parent() {
+            // What cannot be made is told by the opening.
+            let _ = std::fs::create_dir_all(folder);
+        }
+        let mut connection = connect_to_write(path)?;
+        if number(&connection, "page_count")? > 0 {
+            let (application, version) = (number(&connection, "application_id")?, number(&connection, "user_version")?);
+            let is_empty = number(&connection, "schema_version")? == 0;
+            if application != APPLICATION && !is_empty {
+                return Err(Failure::Damaged("it is another program's database".to_owned()));
+            }
+            if version != VERSION && !is_empty {
+                tracing::info!(file = %path.display(), version, "written by another version: it begins anew");
+                drop(connection);
+                remove(path);
+                connection = connect_to_write(path)?;
+            }
+        }
+        connection.pragma_update(None, "page_size", id(PAGE))?;
+        connection.pragma_update(None, "auto_vacuum", "INCREMENTAL")?;
+        connection.pragma_update(None, "journal_mode", "WAL")?;
+        // A power cut takes the last commits, and leaves the file sound.
+        connection.pragma_update(None, "synchronous", "NORMAL")?;
+        let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+        // Another process may have come first.
+        if number(&transaction, "user_version")? == 0 {
+            transaction.execute_batch(TABLES)?;
+            transaction.pragma_update(None, "application_id", APPLICATION)?;
+            transaction.pragma_update(None, "user_version", VERSION)?;
+        }
+        transaction.commit()?;
+        Ok(Self { connection, path: path.to_owned(), identities: identities(path) })
+    }
+
+    /// Whether it still is the file of that name.
+    pub fn is_there(&self) -> bool {
+        let [own, ..] = self.identities;
+        own.is_some() && own == identity(&self.path)
+    }
+
+    /// The file has so many pages at most, and writes its log back when that has so many.
+    pub fn hold_within(&self, pages: u64, log: u64) -> Result<(), Failure> {
+        let set = |name: &str, value: u64| self.connection.pragma_update_and_check(None, name, id(value), |_| Ok(()));
+        set("max_page_count", pages.min(u64::from(u32::MAX - 1)))?;
+        set("wal_autocheckpoint", log)?;
+        set("journal_size_limit", log * PAGE)?;
+        Ok(())
+    }
+
+    /// Pages there are, and those of them that are free.
+    pub fn pages(&self) -> Result<(u64, u64), Failure> {
+        let count = |name| number(&self.connection, name).map(|count| u64::try_from(count).unwrap_or_default());
+        Ok((count("page_count")?, count("freelist_count")?))
+    }
+
+    fn act<T>(&mut self, act: impl FnOnce(&Transaction<'_>) -> Result<T, Failure>) -> Result<T, Failure> {
+        let transaction = self.connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+        let done = act(&transaction)?;
+        transaction.commit()?;
+        Ok(done)
+    }
+
+    /// Writes blocks behind those that are there.
+    pub fn put(&mut self, packed: &[Packed<'_>]) -> Result<(), Failure> {
+        self.act(|transaction| {
+            let last: Option<i64> = transaction.query_row("SELECT max(id) FROM blocks", [], |row| row.get(0))?;
+            let mut last = last.unwrap_or_default();
+            let mut block = transaction.prepare("INSERT INTO blocks VALUES (?1, ?2, ?3, ?4, ?5)")?;
+            let mut prints = transaction.prepare("INSERT INTO prints VALUES (?1, ?2)")?;
+            let mut body = transaction.prepare("INSERT INTO bodies VALUES (?1, ?2, ?3)")?;
+            for one in packed {
+                // Where the clock was set back, or another process writes too, it is numbered anew.
+                last = id(one.block.id).max(last.saturating_add(1));
+                let times = (micros(one.block.first), micros(one.block.last));
+                block.execute((last, times.0, times.1, one.block.count, &one.block.summary))?;
+                prints.execute((last, &one.block.prints))?;
+                body.execute((last, check(&one.body), &one.body))?;
+            }
+            Ok(())
+        })
+    }
+
+    /// Removes a few of the oldest blocks, as long as they are `such`, by their last arrival; says how many went.
+    pub fn remove_oldest(&mut self, most: u32, such: impl Fn(Duration) -> bool) -> Result<usize, Failure> {
+        self.act(|transaction| {
+            let mut select = transaction.prepare("SELECT id, last FROM blocks ORDER BY id LIMIT ?1")?;
+            let mut rows = select.query([most.min(FEW)])?;
+            let mut old: Vec<i64> = Vec::new();
+            while let Some(row) = rows.next()? {
+                if !such(time(row.get(1)?)) {
+                    break;
+                }
+                old.push(row.get(0)?);
+            }
+            for one in &old {
+                for table in ["blocks", "prints", "bodies"] {
+                    transaction.prepare(&format!("DELETE FROM {table} WHERE id = ?1"))?.execute([one])?;
+                }
+            }
+            Ok(old.len())
+        })
+    }
+
+    /// Gives free pages back to the disk.
+    pub fn shrink(&self, pages: u64) -> Result<(), Failure> {
+        // It yields a row for each page.
+        let mut vacuum = self.connection.prepare(&format!("PRAGMA incremental_vacuum({pages})"))?;
+        let mut rows = vacuum.query([])?;
+        while rows.next()?.is_some() {}
+        Ok(())
+    }
+
+    /// Writes the log back, and gives its room back to the disk if nobody reads.
+    pub fn fold_log(&self) {
+        // It is tried again by and by.
+        let _ = self.connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()));
+    }
+}
+
+/// A file being read, as it was when this began.
+pub(super) struct Reading(Connection);
+
+/// What a walk is told of each block.
+pub(super) struct Seen {
+    pub id: u64,
+    pub times: (Duration, Duration),
+    pub summary: Vec<u8>,
+}
+
+impl Reading {
+    /// `None` where there is no file.
+    pub fn open(path: &Path) -> Result<Option<Self>, Failure> {
+        if !path.exists() {
+            return Ok(None);
+        }
+        let connection = connect(path, OpenFlags::SQLITE_OPEN_READ_ONLY)?;
+        if (number(&connection, "application_id")?, number(&connection, "user_version")?) != (APPLICATION, VERSION) {
+            return Ok(None);
+        }
+        // One view for all that is asked.
+        connection.execute_batch("BEGIN")?;
+        Ok(Some(Self(connection)))
+    }
+
+    /// Tells of blocks from the newest to the oldest, from this one on, as long as it is wished.
+    pub fn walk(&self, from: u64, mut tell: impl FnMut(Seen) -> Result<bool, Failure>) -> Result<(), Failure> {
+        let mut select =
+            self.0.prepare("SELECT id, first, last, summary FROM blocks WHERE id <= ?1 ORDER BY id DESC")?;
+        let mut rows = select.query([id(from)])?;
+        while let Some(row) = rows.next()? {
+            let seen = Seen {
+                id: row.get::<_, i64>(0)?.cast_unsigned(),
+                times: (time(row.get(1)?), time(row.get(2)?)),
+                summary: row.get(3)?,
+            };
+            if !tell(seen)? {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// Tells of each block's prints, from the newest to the oldest, as long as it is wished.
+    pub fn walk_prints(&self, mut tell: impl FnMut(u64, &[u8]) -> Result<bool, Failure>) -> Result<(), Failure> {
+        let mut select = self.0.prepare("SELECT id, prints FROM prints ORDER BY id DESC")?;
+        let mut rows = select.query([])?;
+        while let Some(row) = rows.next()? {
+            let prints = row.get_ref(1)?.as_blob().unwrap_or_default();
+            if !tell(row.get::<_, i64>(0)?.cast_unsigned(), prints)? {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    pub fn prints(&self, block: u64) -> Result<Vec<u8>, Failure> {
+        let mut select = self.0.prepare("SELECT prints FROM prints WHERE id = ?1")?;
+        Ok(select.query_row([id(block)], |row| row.get(0)).optional()?.unwrap_or_default())
+    }
+
+    pub fn summary(&self, block: u64) -> Result<Vec<u8>, Failure> {
+        let mut select = self.0.prepare("SELECT summary FROM blocks WHERE id = ?1")?;
+        Ok(select.query_row([id(block)], |row| row.get(0)).optional()?.unwrap_or_default())
+    }
+
+    /// A block's records; `None` where they are damaged.
+    pub fn body(&self, block: u64) -> Result<Option<Vec<u8>>, Failure> {
+        let mut select = self.0.prepare("SELECT checksum, body FROM bodies WHERE id = ?1")?;
+        let read = |row: &rusqlite::Row<'_>| {
+            let (checksum, body) = (row.get_ref(0)?, row.get_ref(1)?);
+            Ok(unpacked(body.as_blob().unwrap_or_default(), checksum.as_blob().unwrap_or_default()))
+        };
+        Ok(select.query_row([id(block)], read).optional()?.flatten())
+    }
+}

@@ -1,0 +1,291 @@
+//! What those who note and ask have in common with the threads that write and read.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use base::{Clock, Record};
+use state::Trouble;
+use state::requests::block::Block;
+use state::requests::{Bounds, Content, Health, Writing};
+
+/// Blocks wait until they are full, or for so long.
+pub(super) const GATHER: Duration = Duration::from_millis(500);
+/// Bytes of records that wait to be written at most: half a minute of a busy gateway.
+const MOST_RECORDS: usize = 64 << 20;
+/// The same of texts.
+const MOST_CONTENTS: usize = 64 << 20;
+
+/// Which of the two files.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Which {
+    Records,
+    Contents,
+}
+
+impl Which {
+    pub const BOTH: [Self; 2] = [Self::Records, Self::Contents];
+
+    pub const fn at(self) -> usize {
+        self as usize
+    }
+
+    /// In a sentence.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Records => "the file of request records",
+            Self::Contents => "the file of recorded texts",
+        }
+    }
+
+    const fn most(self) -> usize {
+        match self {
+            Self::Records => MOST_RECORDS,
+            Self::Contents => MOST_CONTENTS,
+        }
+    }
+}
+
+/// What comes to one file.
+#[derive(Debug)]
+struct Shelf {
+    open: Writing,
+    /// When the first of the open block came.
+    since: Instant,
+    /// Not written yet, from the oldest to the newest.
+    sealed: VecDeque<Arc<Block>>,
+    bytes: usize,
+    lost: u64,
+    trouble: Option<Trouble>,
+    /// What the reader has found damaged, and why.
+    damage: Option<String>,
+}
+
+impl Shelf {
+    fn new() -> Self {
+        let open = Writing::new(now_as_id());
+        let sealed = VecDeque::new();
+        Self { open, since: Clock.now(), sealed, bytes: 0, lost: 0, trouble: None, damage: None }
+    }
+
+    /// Adds something, where there is room; true where the thread must hear of it.
+    fn add(&mut self, add: impl FnOnce(&mut Writing), most: usize) -> bool {
+        if self.bytes > most {
+            self.lost += 1;
+            return false;
+        }
+        let is_first = self.open.count() == 0;
+        if is_first {
+            self.since = Clock.now();
+        }
+        add(&mut self.open);
+        if self.open.is_full() {
+            self.seal();
+            return true;
+        }
+        is_first
+    }
+
+    fn seal(&mut self) {
+        if self.open.count() == 0 {
+            return;
+        }
+        let next = Writing::new(now_as_id().max(self.open.id() + 1));
+        let block = Arc::new(std::mem::replace(&mut self.open, next).sealed());
+        self.bytes += block.size();
+        self.sealed.push_back(block);
+    }
+
+    fn is_due(&self) -> bool {
+        !self.sealed.is_empty() || (self.open.count() > 0 && self.since.elapsed() >= GATHER)
+    }
+
+    fn waiting(&self) -> u64 {
+        u64::from(self.open.count()) + self.sealed.iter().map(|block| u64::from(block.count)).sum::<u64>()
+    }
+}
+
+/// Blocks are numbered by the time at which they begin: also after a restart later ones are greater.
+fn now_as_id() -> u64 {
+    u64::try_from(Clock.wall().as_micros()).unwrap_or(u64::MAX)
+}
+
+#[derive(Debug)]
+struct State {
+    shelves: [Shelf; 2],
+    bounds: Bounds,
+    /// There is news for the thread, or somebody waits for everything to be written.
+    is_urgent: bool,
+    at_work: bool,
+    closed: bool,
+}
+
+#[derive(Debug)]
+pub(super) struct Desk {
+    state: Mutex<State>,
+    changed: Condvar,
+    #[cfg(test)]
+    pub trial: super::tests::Trial,
+}
+
+/// Why the thread wakes.
+pub(super) struct Work {
+    pub is_urgent: bool,
+    pub closed: bool,
+    pub bounds: Bounds,
+}
+
+impl Desk {
+    pub fn new(bounds: Bounds) -> Self {
+        let shelves = [Shelf::new(), Shelf::new()];
+        let state = State { shelves, bounds, is_urgent: true, at_work: false, closed: false };
+        Self {
+            state: Mutex::new(state),
+            changed: Condvar::new(),
+            #[cfg(test)]
+            trial: super::tests::Trial::default(),
+        }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub fn note(&self, records: &[Record]) {
+        self.add(Which::Records, records, |open, record| open.add(record));
+    }
+
+    pub fn keep(&self, contents: &[Content]) {
+        self.add(Which::Contents, contents, |open, content| open.add_content(content));
+    }
+
+    fn add<T>(&self, which: Which, all: &[T], add: impl Fn(&mut Writing, &T)) {
+        let mut state = self.state();
+        if which == Which::Contents && !state.bounds.contents {
+            return;
+        }
+        let [records, contents] = &mut state.shelves;
+        let shelf = if which == Which::Records { records } else { contents };
+        let mut is_news = false;
+        for one in all {
+            is_news |= shelf.add(|open| add(open, one), which.most());
+        }
+        drop(state);
+        if is_news {
+            self.changed.notify_all();
+        }
+    }
+
+    pub fn bound(&self, bounds: Bounds) {
+        let mut state = self.state();
+        if state.bounds == bounds {
+            return;
+        }
+        state.bounds = bounds;
+        if let (false, [_, contents]) = (bounds.contents, &mut state.shelves) {
+            *contents = Shelf { lost: contents.lost, ..Shelf::new() };
+        }
+        state.is_urgent = true;
+        drop(state);
+        self.changed.notify_all();
+    }
+
+    /// The thread waits until a block is due, at most so long, and for nothing else where it `fails`.
+    pub fn next(&self, wait: Duration, fails: bool) -> Work {
+        let mut state = self.state();
+        state.at_work = false;
+        self.changed.notify_all();
+        let until = Clock.now() + wait;
+        loop {
+            let is_due = !fails && state.shelves.iter().any(Shelf::is_due);
+            let left = until.saturating_duration_since(Clock.now());
+            if is_due || state.is_urgent || state.closed || left.is_zero() {
+                break;
+            }
+            // A block that has begun is due soon.
+            let has_begun = !fails && state.shelves.iter().any(|shelf| shelf.open.count() > 0);
+            let left = if has_begun { left.min(GATHER) } else { left };
+            state = self.changed.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0;
+        }
+        state.at_work = true;
+        Work { is_urgent: std::mem::take(&mut state.is_urgent), closed: state.closed, bounds: state.bounds }
+    }
+
+    /// What is to be written now, from the oldest to the newest; it stays here until it is [`Desk::written`].
+    pub fn due(&self, which: Which, is_urgent: bool) -> Vec<Arc<Block>> {
+        let mut state = self.state();
+        let Some(shelf) = state.shelves.get_mut(which.at()) else { return Vec::new() };
+        if is_urgent || shelf.since.elapsed() >= GATHER {
+            shelf.seal();
+        }
+        shelf.sealed.iter().cloned().collect()
+    }
+
+    /// So many of the oldest blocks are in the file, or never will be.
+    pub fn written(&self, which: Which, count: usize, is_lost: bool) {
+        let mut state = self.state();
+        let Some(shelf) = state.shelves.get_mut(which.at()) else { return };
+        for _ in 0..count {
+            let Some(block) = shelf.sealed.pop_front() else { break };
+            shelf.bytes = shelf.bytes.saturating_sub(block.size());
+            if is_lost {
+                shelf.lost += u64::from(block.count);
+            }
+        }
+    }
+
+    /// What is not in the file yet, from the newest to the oldest.
+    pub fn unwritten(&self, which: Which) -> Vec<Arc<Block>> {
+        let state = self.state();
+        let Some(shelf) = state.shelves.get(which.at()) else { return Vec::new() };
+        let open = (shelf.open.count() > 0).then(|| Arc::new(shelf.open.so_far()));
+        open.into_iter().chain(shelf.sealed.iter().rev().cloned()).collect()
+    }
+
+    pub fn report_damage(&self, which: Which, why: String) {
+        let mut state = self.state();
+        state.is_urgent = true;
+        if let Some(shelf) = state.shelves.get_mut(which.at()) {
+            shelf.damage = Some(why);
+        }
+        drop(state);
+        self.changed.notify_all();
+    }
+
+    pub fn take_damage(&self, which: Which) -> Option<String> {
+        self.state().shelves.get_mut(which.at())?.damage.take()
+    }
+
+    pub fn set_trouble(&self, which: Which, trouble: Option<Trouble>) {
+        if let Some(shelf) = self.state().shelves.get_mut(which.at()) {
+            shelf.trouble = trouble;
+        }
+    }
+
+    pub fn health(&self) -> Health {
+        let state = self.state();
+        let [records, contents] = &state.shelves;
+        Health {
+            trouble: records.trouble.clone().or_else(|| contents.trouble.clone()),
+            waiting: records.waiting(),
+            lost: records.lost,
+            contents_lost: contents.lost,
+        }
+    }
+
+    pub fn flush(&self, patience: Duration) -> bool {
+        let mut state = self.state();
+        state.is_urgent = true;
+        self.changed.notify_all();
+        let is_unwritten = |state: &mut State| {
+            state.is_urgent || state.at_work || state.shelves.iter().any(|shelf| shelf.waiting() > 0)
+        };
+        let waited = self.changed.wait_timeout_while(state, patience, is_unwritten);
+        !waited.unwrap_or_else(PoisonError::into_inner).1.timed_out()
+    }
+
+    pub fn close(&self) {
+        self.state().closed = true;
+        self.changed.notify_all();
+    }
+}

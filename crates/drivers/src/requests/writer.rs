@@ -1,0 +1,237 @@
+//! The thread that writes.
+
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use base::Clock;
+use state::Trouble;
+use state::requests::Bounds;
+
+use super::blocks::{File, PAGE, Packed};
+use super::desk::{Desk, Which};
+use crate::file::{Failure, remove, set_aside};
+
+/// Without anything to write, what is past its time is looked for this often.
+const TICK: Duration = Duration::from_secs(10);
+/// The first wait after a failure, and the longest.
+const RETRY: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(10));
+/// A trouble shorter than this is nothing to tell.
+const WORTH_TELLING: Duration = Duration::from_millis(500);
+/// Blocks written in one commit at most.
+const BATCH: usize = 32;
+/// Free pages that are given back in one step.
+const PAGES: u64 = 256;
+
+/// Writes until the store is dropped.
+pub(super) fn write_out(desk: &Desk, paths: [PathBuf; 2]) {
+    let mut keepers =
+        Which::BOTH.map(|which| Keeper { desk, which, path: paths[which.at()].clone(), file: None, failing: None });
+    loop {
+        let failing = keepers.iter().filter_map(|keeper| keeper.failing.as_ref()).map(|failing| failing.again).min();
+        let wait = failing.map_or(TICK, |again| again.saturating_duration_since(Clock.now()).min(TICK));
+        let work = desk.next(wait, failing.is_some());
+        for keeper in &mut keepers {
+            let is_time = keeper.failing.as_ref().is_none_or(|failing| Clock.now() >= failing.again);
+            if work.is_urgent || work.closed || is_time {
+                keeper.turn(work.bounds, work.is_urgent || work.closed);
+            }
+        }
+        if work.closed {
+            return;
+        }
+    }
+}
+
+/// One of the files.
+struct Keeper<'a> {
+    desk: &'a Desk,
+    which: Which,
+    path: PathBuf,
+    file: Option<File>,
+    failing: Option<Failing>,
+}
+
+/// The file fails.
+struct Failing {
+    since: Instant,
+    since_wall: Duration,
+    wait: Duration,
+    again: Instant,
+    told: bool,
+}
+
+/// What a file's bound means.
+#[derive(Clone, Copy, Debug)]
+struct Room {
+    /// Pages of the file at most.
+    pages: u64,
+    /// Pages of its log, after which that is written back.
+    log: u64,
+}
+
+impl Room {
+    /// The log may grow by a commit, and another one that waits for a reader, beyond what it should have.
+    fn within(bytes: u64) -> Self {
+        let log = (bytes / 16 / PAGE).clamp(2, 256);
+        Self { pages: (bytes / PAGE).saturating_sub(3 * log).max(8), log }
+    }
+
+    /// Of them, those that may be in use when more is to come.
+    fn high(self) -> u64 {
+        self.pages - self.pages / 16
+    }
+}
+
+impl Keeper<'_> {
+    fn turn(&mut self, bounds: Bounds, is_urgent: bool) {
+        if self.which == Which::Contents && !bounds.contents {
+            return self.leave();
+        }
+        match self.work(bounds, is_urgent) {
+            Ok(()) => self.succeeded(),
+            Err(Failure::Damaged(why)) => {
+                self.file = None;
+                let began = set_aside(&self.path, self.which.name(), &why).and_then(|()| self.work(bounds, is_urgent));
+                match began {
+                    Ok(()) => self.succeeded(),
+                    Err(failure) => self.failed(failure),
+                }
+            }
+            Err(failure) => self.failed(failure),
+        }
+    }
+
+    fn work(&mut self, bounds: Bounds, is_urgent: bool) -> Result<(), Failure> {
+        if let Some(why) = self.desk.take_damage(self.which) {
+            return Err(Failure::Damaged(why));
+        }
+        if self.file.as_ref().is_some_and(|file| !file.is_there()) {
+            tracing::warn!(file = %self.path.display(), "{} was removed or replaced while in use: it begins anew", self.which.name());
+            self.file = None;
+        }
+        let due = self.desk.due(self.which, is_urgent);
+        if due.is_empty() && self.file.is_none() && !self.path.exists() {
+            return Ok(());
+        }
+        let room = Room::within(bounds.size);
+        if self.file.is_none() {
+            self.file = Some(File::open(&self.path)?);
+        }
+        self.drop_old(bounds.keep)?;
+        if let Some(file) = &self.file {
+            file.hold_within(room.pages, room.log)?;
+        }
+        for blocks in due.chunks(BATCH) {
+            let packed: Vec<Packed<'_>> = blocks.iter().map(|block| Packed::of(block)).collect();
+            self.put(&packed, room)?;
+            self.desk.written(self.which, blocks.len(), false);
+        }
+        self.make_room(0, room)?;
+        self.shrink(room)
+    }
+
+    /// Writes blocks, after room has been made for them; where the disk is fuller than the bound says, a little at a
+    /// time goes.
+    fn put(&mut self, packed: &[Packed<'_>], room: Room) -> Result<(), Failure> {
+        #[cfg(test)]
+        self.desk.trial.be_full()?;
+        self.make_room(packed.iter().map(Packed::pages).sum(), room)?;
+        let Some(file) = &mut self.file else { return Ok(()) };
+        let failure = match file.put(packed) {
+            Err(Failure::Full(why)) => why,
+            done => return done,
+        };
+        if file.remove_oldest(u32::MAX, |_| true)? == 0 && packed.len() == 1 {
+            let (_, free) = file.pages()?;
+            // It is larger than the file may be.
+            if free + 2 >= room.pages.min(packed.iter().map(Packed::pages).sum()) {
+                self.desk.written(self.which, 1, true);
+            }
+            return Err(Failure::Full(failure));
+        }
+        match file.put(packed) {
+            Err(Failure::Full(why)) => {
+                file.fold_log();
+                Err(Failure::Full(why))
+            }
+            done => done,
+        }
+    }
+
+    /// The oldest go until so many pages more have room.
+    fn make_room(&mut self, wanted: u64, room: Room) -> Result<(), Failure> {
+        let Some(file) = &mut self.file else { return Ok(()) };
+        loop {
+            let (all, free) = file.pages()?;
+            if all.saturating_sub(free) + wanted <= room.high() {
+                return Ok(());
+            }
+            // A few at a time: no more than has to go.
+            if file.remove_oldest(4, |_| true)? == 0 {
+                return Ok(());
+            }
+        }
+    }
+
+    fn drop_old(&mut self, keep: Duration) -> Result<(), Failure> {
+        let Some(file) = &mut self.file else { return Ok(()) };
+        let since = Clock.wall().saturating_sub(keep);
+        while file.remove_oldest(u32::MAX, |last| last < since)? > 0 {}
+        Ok(())
+    }
+
+    /// A file that had more room before gives back what is free.
+    fn shrink(&self, room: Room) -> Result<(), Failure> {
+        let Some(file) = &self.file else { return Ok(()) };
+        loop {
+            let (all, free) = file.pages()?;
+            if all <= room.pages || free == 0 {
+                return Ok(());
+            }
+            file.shrink(PAGES.min(free))?;
+            if file.pages()?.0 == all {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Nothing is kept in it any more.
+    fn leave(&mut self) {
+        self.file = None;
+        if self.path.exists() {
+            remove(&self.path);
+            tracing::info!(file = %self.path.display(), "`records.content` is off: what was recorded of texts is removed");
+        }
+        self.failing = None;
+        self.desk.set_trouble(self.which, None);
+    }
+
+    fn failed(&mut self, failure: Failure) {
+        let (Failure::Damaged(what) | Failure::Full(what) | Failure::Trouble(what)) = failure;
+        let now = Clock.now();
+        let failing = self.failing.get_or_insert_with(|| Failing {
+            since: now,
+            since_wall: Clock.wall(),
+            wait: RETRY.0 / 2,
+            again: now,
+            told: false,
+        });
+        failing.wait = (failing.wait * 2).min(RETRY.1);
+        failing.again = now + failing.wait;
+        if now.duration_since(failing.since) < WORTH_TELLING {
+            return;
+        }
+        if !std::mem::replace(&mut failing.told, true) {
+            tracing::warn!("{} cannot be written; what is new waits in memory: {what}", self.which.name());
+        }
+        self.desk.set_trouble(self.which, Some(Trouble { since: failing.since_wall, what }));
+    }
+
+    fn succeeded(&mut self) {
+        if let Some(failing) = self.failing.take().filter(|failing| failing.told) {
+            let seconds = Clock.now().duration_since(failing.since).as_secs();
+            tracing::info!(seconds, "{} is written again", self.which.name());
+            self.desk.set_trouble(self.which, None);
+        }
+    }
+}

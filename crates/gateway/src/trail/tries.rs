@@ -1,0 +1,202 @@
+//! A request's tries at upstreams, and what was decided on its way.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use base::{Attempt, AttemptOutcome, Clock, Decision, Line, Noted, Spending, Spent, Usage};
+use config::Upstream;
+use smallvec::SmallVec;
+
+/// Tries at upstreams, one after the other, and the time they took. A call that is split into parts
+/// has one for each part while they run side by side.
+#[derive(Debug)]
+pub struct Tries {
+    clock: Clock,
+    /// When the request arrived.
+    arrived: Instant,
+    pub(super) decisions: SmallVec<[Noted; 1]>,
+    pub(super) done: SmallVec<[Attempt; 1]>,
+    /// What was used beside the answer that is given: by answers that were not, and by parts of a split call.
+    pub(super) spending: Spending,
+    trying: Option<(Arc<str>, Instant)>,
+    /// A drill has a hand in the running one.
+    is_drill: bool,
+    waiting_since: Option<Instant>,
+    pub(super) waited: Duration,
+    queueing_since: Option<Instant>,
+    pub(super) queued: Duration,
+}
+
+/// Decisions noted of one request at most: a call in many parts has many. The first are kept.
+const MOST_DECISIONS: usize = 128;
+
+impl Tries {
+    /// None yet, of a call that begins now.
+    #[must_use]
+    pub fn new(clock: Clock) -> Self {
+        Self::since(clock, clock.now())
+    }
+
+    /// None yet, of a request that arrived then.
+    #[must_use]
+    pub fn since(clock: Clock, arrived: Instant) -> Self {
+        Self {
+            clock,
+            arrived,
+            decisions: SmallVec::new(),
+            done: SmallVec::new(),
+            spending: Spending::default(),
+            trying: None,
+            is_drill: false,
+            waiting_since: None,
+            waited: Duration::ZERO,
+            queueing_since: None,
+            queued: Duration::ZERO,
+        }
+    }
+
+    /// None yet, of a part of the call that has these: it has waited in queues as long as they have.
+    #[must_use]
+    pub fn of_part(&self) -> Self {
+        Self { queued: self.queued, ..Self::since(self.clock, self.arrived) }
+    }
+
+    /// Something was decided.
+    pub fn note(&mut self, decision: Decision) {
+        self.note_at(decision, self.clock.now());
+    }
+
+    /// An upstream was chosen, where one was.
+    pub fn note_to(&mut self, decision: impl FnOnce(Arc<str>) -> Decision, upstream: Option<&Arc<Upstream>>) {
+        if let Some(upstream) = upstream {
+            self.note(decision(upstream.label.clone()));
+        }
+    }
+
+    /// Something was decided then.
+    pub fn note_at(&mut self, decision: Decision, now: Instant) {
+        if self.decisions.len() < MOST_DECISIONS {
+            self.decisions.push(Noted { at: now.saturating_duration_since(self.arrived), decision });
+        }
+    }
+
+    /// A try begins: from here on an upstream is waited for.
+    pub fn begin(&mut self, upstream: &Arc<str>) {
+        let now = self.clock.now();
+        self.trying = Some((upstream.clone(), now));
+        self.waiting_since = Some(now);
+    }
+
+    /// The try that has begun is harmed by a drill.
+    pub const fn drilled(&mut self) {
+        self.is_drill = true;
+    }
+
+    /// A wait for one more try begins.
+    pub fn pause(&mut self) {
+        self.waiting_since = Some(self.clock.now());
+    }
+
+    /// A wait in this queue begins.
+    pub fn queue(&mut self, line: Line) {
+        let now = self.clock.now();
+        self.queueing_since = Some(now);
+        self.note_at(Decision::Queued(line), now);
+    }
+
+    /// The wait in a queue is over.
+    pub fn queue_ends(&mut self) {
+        self.queue_ended(self.clock.now());
+    }
+
+    fn queue_ended(&mut self, now: Instant) {
+        if let Some(since) = self.queueing_since.take() {
+            let took = now.duration_since(since);
+            self.queued += took;
+            self.waited += took;
+            self.note_at(Decision::LeftQueue(took), now);
+        }
+    }
+
+    /// Time spent in queues; of parts side by side the longest.
+    #[must_use]
+    pub const fn queued(&self) -> Duration {
+        self.queued
+    }
+
+    /// The wait is over: the try has failed, or its answer is here or has begun.
+    pub fn wait_ends(&mut self) {
+        if self.waiting_since.is_some() {
+            self.wait_ended(self.clock.now());
+        }
+    }
+
+    fn wait_ended(&mut self, now: Instant) {
+        if let Some(since) = self.waiting_since.take() {
+            self.waited += now.duration_since(since);
+        }
+    }
+
+    /// The try has ended so.
+    pub fn end(&mut self, outcome: AttemptOutcome, status: Option<u16>) {
+        self.ended(outcome, status, self.clock.now());
+    }
+
+    pub(super) fn ended(&mut self, outcome: AttemptOutcome, status: Option<u16>, now: Instant) {
+        self.wait_ended(now);
+        self.queue_ended(now);
+        if let Some((upstream, began)) = self.trying.take() {
+            let (at, took) = (began.saturating_duration_since(self.arrived), now.duration_since(began));
+            let is_drill = std::mem::take(&mut self.is_drill);
+            self.done.push(Attempt { upstream, outcome, status, at, took, is_anothers: false, is_drill });
+        }
+    }
+
+    /// Those that have ended, behind the first so many.
+    #[must_use]
+    pub fn ended_since(&self, first: usize) -> Arc<[Attempt]> {
+        self.done.iter().skip(first).cloned().collect()
+    }
+
+    /// Tries that another call has made, for this one too; they begin when that call says.
+    pub fn share(&mut self, others: &[Attempt]) {
+        self.done.extend(others.iter().cloned().map(|attempt| Attempt { is_anothers: true, ..attempt }));
+    }
+
+    /// An upstream has used so much, whatever becomes of its answer.
+    pub fn spend(&mut self, upstream: &Upstream, usage: Usage) {
+        self.spending.add(Spent {
+            upstream: Some(upstream.label.clone()),
+            model: Some(upstream.sent.clone()),
+            usage,
+            cost: upstream.price.as_ref().and_then(|price| price.of(usage)),
+        });
+    }
+
+    /// How many, the running one included.
+    #[must_use]
+    pub fn count(&self) -> usize {
+        self.done.len() + usize::from(self.trying.is_some())
+    }
+
+    /// What they were and what they have used, of a call that has no record of its own.
+    #[must_use]
+    pub fn into_parts(self) -> (SmallVec<[Attempt; 1]>, Spending) {
+        (self.done, self.spending)
+    }
+
+    /// Adds the tries of parts that ran side by side for `waited`.
+    pub fn absorb(&mut self, parts: impl IntoIterator<Item = Self>, waited: Duration) {
+        for mut part in parts {
+            part.end(AttemptOutcome::Gone, None);
+            self.done.extend(part.done);
+            let room = MOST_DECISIONS.saturating_sub(self.decisions.len());
+            self.decisions.extend(part.decisions.into_iter().take(room));
+            self.spending.add_all(part.spending);
+            self.queued = self.queued.max(part.queued);
+        }
+        self.waited += waited;
+        // They ran side by side.
+        self.decisions.sort_by_key(|noted| noted.at);
+    }
+}
