@@ -183,9 +183,7 @@ impl Metrics {
             last: Mutex::default(),
             registry,
         };
-        for result in ["ok", "rejected"] {
-            metrics.reloads.with_label_values(&[result]);
-        }
+        ["ok", "rejected"].iter().for_each(|result| drop(metrics.reloads.with_label_values(&[result])));
         Ok(metrics)
     }
 
