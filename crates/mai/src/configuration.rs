@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use admin::{Changed, Configuring, Doing, LastReload, NotChanged, Reloaded, Wish};
 use base::{KeyHasher, ObjectKind};
-use config::{Added, ConfigErrors, Files, Loaded, Overrides, Problem, Snapshot, Source, Whole, Written};
+use config::{Added, ClientKey, ConfigErrors, Files, Loaded, Overrides, Problem, Snapshot, Source, Whole, Written};
 use gateway::live::Live;
-use state::objects::Change;
+use state::objects::{Change, IssuedKey, Kept};
 use state::{Objects, Unreadable};
 use tokio::sync::MutexGuard;
 use tokio::task::JoinError;
@@ -159,10 +159,15 @@ pub async fn kept(objects: &dyn Objects) -> Result<Holdings, String> {
 }
 
 async fn all(objects: &dyn Objects) -> Result<Holdings, Unreadable> {
-    match tokio::time::timeout(PATIENCE, objects.all()).await {
-        Ok(kept) => kept.map(Holdings::from),
-        Err(_) => Err(silent()),
-    }
+    ask(objects).await.map(Holdings::from)
+}
+
+async fn ask(objects: &dyn Objects) -> Result<Kept, Unreadable> {
+    tokio::time::timeout(PATIENCE, objects.all()).await.unwrap_or_else(|_| Err(silent()))
+}
+
+fn hashed(key: IssuedKey) -> ClientKey {
+    ClientKey { client: key.client, sha256: key.digest.0, expires: key.expires }
 }
 
 fn silent() -> Unreadable {
@@ -379,7 +384,8 @@ impl Configuring for Configuration {
     fn export(&self, with_key_hashes: bool) -> Doing<Result<String, Unreadable>> {
         let this = self.clone();
         Box::pin(async move {
-            let keys = if with_key_hashes { this.0.changing.lock().await.held.keys() } else { Vec::new() };
+            let keys = if with_key_hashes { ask(&*this.0.parts.live.objects).await?.keys } else { Vec::new() };
+            let keys: Vec<ClientKey> = keys.into_iter().map(hashed).collect();
             let whole = this.0.shown.lock().unwrap_or_else(PoisonError::into_inner).whole.clone();
             aside(move || whole.export(&keys)).await
         })

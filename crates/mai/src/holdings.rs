@@ -6,17 +6,16 @@ use std::time::Duration;
 
 use admin::{Expected, NotChanged};
 use base::{Object, ObjectKind};
-use config::{ClientKey, Home, Problem, Written};
-use state::objects::{Change, IssuedKey, Kept, MOST_GONE};
+use config::{Home, Problem, Written};
+use state::objects::{Change, Kept, MOST_GONE};
 
 /// An object's kind and name.
 type Named = (ObjectKind, Arc<str>);
 
-/// Objects and issued keys as they are kept.
+/// Objects as they are kept. Issued keys come and go beside them.
 #[derive(Clone, Debug, Default)]
 pub struct Holdings {
     objects: BTreeMap<Named, Object>,
-    keys: Vec<IssuedKey>,
     /// The last revision of objects that were removed.
     gone: BTreeMap<Named, u64>,
 }
@@ -25,7 +24,7 @@ impl From<Kept> for Holdings {
     fn from(kept: Kept) -> Self {
         let objects = kept.objects.into_iter().map(|object| ((object.kind, object.name.clone()), object));
         let gone = kept.gone.into_iter().map(|(kind, name, revision)| ((kind, name), revision));
-        Self { objects: objects.collect(), keys: kept.keys, gone: gone.collect() }
+        Self { objects: objects.collect(), gone: gone.collect() }
     }
 }
 
@@ -34,14 +33,6 @@ impl Holdings {
     #[must_use]
     pub fn objects(&self) -> Vec<Object> {
         self.objects.values().cloned().collect()
-    }
-
-    /// Keys, in the order in which they were issued.
-    #[must_use]
-    pub fn keys(&self) -> Vec<ClientKey> {
-        let key =
-            |key: &IssuedKey| ClientKey { client: key.client.clone(), sha256: key.digest.0, expires: key.expires };
-        self.keys.iter().map(key).collect()
     }
 
     /// Makes changes, in their order, and counts and dates what is put: what is to be kept then. Masks of secrets are
@@ -81,16 +72,9 @@ impl Holdings {
                     if !is_there && !in_files.contains_key(&(ObjectKind::Client, &*key.client)) {
                         return Err(NotChanged::Unexpected(Expected::Present));
                     }
-                    self.keys.push(key.clone());
                     Change::Issue(key)
                 }
-                Change::Revoke(id) => {
-                    if expected == Expected::Present && !self.keys.iter().any(|key| key.id == id) {
-                        return Err(NotChanged::Unexpected(expected));
-                    }
-                    self.keys.retain(|key| key.id != id);
-                    Change::Revoke(id)
-                }
+                Change::Revoke(id) => Change::Revoke(id),
             });
         }
         Ok(made)
@@ -111,9 +95,6 @@ impl Holdings {
 
     fn remove(&mut self, expected: Expected, named: Named) -> Result<(), NotChanged> {
         expect(expected, self.objects.get(&named))?;
-        if named.0 == ObjectKind::Client {
-            self.keys.retain(|key| key.client != named.1);
-        }
         if let Some(object) = self.objects.remove(&named) {
             // The store forgets those that were removed first; here any will do, until the next start.
             if self.gone.len() >= MOST_GONE {
@@ -151,7 +132,7 @@ pub fn news(warnings: &[Problem], before: &[Problem], made: &[Change]) -> Vec<Pr
 mod tests {
     use base::Secret;
     use config::{Added, Files, Overrides, Source};
-    use state::objects::KeyDigest;
+    use state::objects::{IssuedKey, KeyDigest};
 
     use super::*;
 
@@ -241,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn keys_are_issued_for_clients_that_there_are_and_go_with_them() {
+    fn keys_are_issued_for_clients_that_there_are() {
         let mut held = Holdings::default();
         assert!(matches!(
             held.clone().make(issue("k", "nobody"), &filed(), NOW),
@@ -250,13 +231,7 @@ mod tests {
         revision(&mut held, issue("one", "filed"));
         revision(&mut held, put(Expected::Absent, "a"));
         revision(&mut held, issue("two", "a"));
-        assert_eq!(held.keys().len(), 2);
-        revision(&mut held, remove(Expected::Present, "a"));
-        assert_eq!(held.keys().iter().map(|key| &*key.client).collect::<Vec<_>>(), ["filed"]);
         revision(&mut held, vec![(Expected::Present, Change::Revoke("one".into()))]);
-        assert!(held.keys().is_empty());
-        let twice = held.make(vec![(Expected::Present, Change::Revoke("one".into()))], &filed(), NOW);
-        assert!(matches!(twice, Err(NotChanged::Unexpected(_))));
     }
 
     #[test]

@@ -6,25 +6,30 @@ use admin::Expected;
 use base::{Dice, Endpoint, Object, Secret};
 use gateway::books::Stores;
 use gateway::log::AccessLog;
-use state::objects::{Deed, Deeds, Kept};
+use state::objects::{Deed, Deeds};
 use state::{Answer, InProcessObjects};
 use testkit::story;
+use tokio::sync::watch;
 
 use super::*;
 
 const FILE: &str = "providers: [{ name: up, base_url: http://up/v1 }]";
 
-/// A store that does what it is asked, and says nothing while it is silent.
+/// A store that does what it is asked, and says so once it is not silent.
 #[derive(Debug, Default)]
 struct Moody {
     objects: InProcessObjects,
-    is_silent: AtomicBool,
+    is_silent: watch::Sender<bool>,
     is_broken: AtomicBool,
 }
 
 impl Moody {
-    fn said<T: Send + 'static>(&self, answer: Answer<T>) -> Answer<T> {
-        if self.is_silent.load(Ordering::Relaxed) { Answer::Later(Box::pin(std::future::pending())) } else { answer }
+    fn said<T: Unpin + Send + 'static>(&self, answer: Answer<T>) -> Answer<T> {
+        let mut silence = self.is_silent.subscribe();
+        Answer::Later(Box::pin(async move {
+            drop(silence.wait_for(|is_silent| !is_silent).await);
+            answer.await
+        }))
     }
 }
 
@@ -132,7 +137,7 @@ fn what_is_not_kept_is_not_in_force() {
 fn a_silent_store_holds_up_no_reload_and_what_it_kept_after_all_comes_into_force() {
     story(async {
         let stage = Stage::set("silent");
-        stage.store.is_silent.store(true, Ordering::Relaxed);
+        stage.store.is_silent.send_replace(true);
         let refused = stage.put("a", Expected::Absent).await;
         assert!(matches!(refused, Err(NotChanged::Unkept(_))), "{refused:?}");
         assert!(!stage.has("a"), "nobody knows whether it was kept");
@@ -140,7 +145,7 @@ fn a_silent_store_holds_up_no_reload_and_what_it_kept_after_all_comes_into_force
             .unwrap();
         assert!(stage.configuration.reload().await.is_ok());
         assert!(stage.has("filed") && !stage.has("a"));
-        stage.store.is_silent.store(false, Ordering::Relaxed);
+        stage.store.is_silent.send_replace(false);
         tokio::time::sleep(AGAIN * 4).await;
         assert!(stage.has("a") && stage.has("filed"), "it was kept");
         assert!(
@@ -170,5 +175,30 @@ fn changes_and_reloads_that_come_together_are_made_one_after_another() {
         }
         assert_eq!(made, 1, "of those who all want to be first");
         assert!(stage.has("one"));
+    });
+}
+
+#[test]
+fn an_export_holds_the_hashes_of_issued_keys_only_where_that_is_asked() {
+    story(async {
+        let stage = Stage::set("export");
+        std::fs::write(&stage.file, format!("{FILE}\nclients: [{{ name: app }}]")).unwrap();
+        assert!(stage.configuration.reload().await.is_ok());
+        let key = IssuedKey {
+            id: "key_1".into(),
+            client: "app".into(),
+            digest: state::objects::KeyDigest([0xa5; 32]),
+            note: "".into(),
+            by: "ops".into(),
+            created: Duration::ZERO,
+            expires: None,
+            last_used: None,
+        };
+        // Keys come and go beside what is held here.
+        let objects = stage.configuration.0.parts.live.objects.clone();
+        assert_eq!(objects.change(vec![Change::Issue(key)], Deed::default()).await, Ok(()));
+        let hash = format!("sha256:{}", "a5".repeat(32));
+        let export = async |with_hashes| stage.configuration.export(with_hashes).await.unwrap();
+        assert!(export(true).await.contains(&hash) && !export(false).await.contains("sha256"));
     });
 }
