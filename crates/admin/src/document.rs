@@ -77,11 +77,16 @@ fn operations(document: &Value) -> impl Iterator<Item = (&str, &str, &Value)> {
 /// The whole, from what the handlers have said.
 pub(crate) fn complete(gathered: &Document) -> (Value, Parameters) {
     let mut document = serde_json::to_value(gathered).unwrap_or_default();
+    let optional = bodies_without_duties(&document);
     if let Some(paths) = document.get_mut("paths").and_then(Value::as_object_mut) {
         for (path, item) in paths {
             for (_, operation) in item.as_object_mut().into_iter().flatten() {
                 if let Some(operation) = operation.as_object_mut() {
                     common(path, operation);
+                    let body = operation.get_mut("requestBody").and_then(Value::as_object_mut);
+                    if let Some(body) = body.filter(|body| body_schema(body).is_some_and(|to| optional.contains(to))) {
+                        body.insert("required".to_owned(), json!(false));
+                    }
                 }
             }
         }
@@ -98,6 +103,18 @@ pub(crate) fn complete(gathered: &Document) -> (Value, Parameters) {
     rename_pages(&mut document);
     let parameters = Parameters::of(&document);
     (document, parameters)
+}
+
+/// The schemas of which nothing must be written: a body of theirs may be missing.
+fn bodies_without_duties(document: &Value) -> BTreeSet<String> {
+    let schemas = document.pointer("/components/schemas").and_then(Value::as_object);
+    let is_free = |schema: &Value| schema.get("properties").is_some() && schema.get("required").is_none();
+    let free = schemas.into_iter().flatten().filter(|(_, schema)| is_free(schema));
+    free.map(|(name, _)| format!("#/components/schemas/{name}")).collect()
+}
+
+fn body_schema(body: &Map<String, Value>) -> Option<&str> {
+    body.get("content")?.pointer("/application~1json/schema/$ref")?.as_str()
 }
 
 /// What utoipa calls a [`crate::listing::Page`] of things.
@@ -195,7 +212,14 @@ fn objects() -> Map<String, Value> {
     let schema: Value = serde_json::from_str(&config::schema()).unwrap_or_default();
     let mut objects = Map::new();
     for (list, name) in [("providers", "Provider"), ("routes", "Route"), ("clients", "Client")] {
-        objects.insert(name.to_owned(), schema["properties"][list]["items"].clone());
+        let mut object = schema["properties"][list]["items"].clone();
+        // Where the path says the name the body may leave it out.
+        if let Some(Value::Array(required)) = object.get_mut("required") {
+            required.retain(|field| field != "name");
+        }
+        objects.insert(name.to_owned(), object);
+        let reference = json!({ "$ref": format!("#/components/schemas/{name}") });
+        objects.insert(format!("New{name}"), json!({ "allOf": [reference, { "required": ["name"] }] }));
     }
     for (name, form) in schema["$defs"].as_object().into_iter().flatten() {
         objects.insert(form_name(name), form.clone());

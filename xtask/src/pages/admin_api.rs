@@ -44,7 +44,7 @@ pub fn page() -> String {
 
 /// Whether it is described in the configuration's own reference.
 fn is_of_the_configuration(name: &str) -> bool {
-    matches!(name, "Provider" | "Route" | "Client") || name.starts_with("config.")
+    matches!(name.trim_start_matches("New"), "Provider" | "Route" | "Client") || name.starts_with("config.")
 }
 
 fn section(document: &Value, (method, path): (&str, &str), operation: &Value) -> String {
@@ -122,7 +122,7 @@ fn kind(schema: &Value) -> String {
         let name = to.rsplit('/').next().unwrap_or(to);
         return match name {
             name if is_of_the_configuration(name) => {
-                format!("[{name}](configuration.md)")
+                format!("[{}](configuration.md)", name.trim_start_matches("New"))
             }
             name => format!("[{name}](#{})", anchor(name)),
         };

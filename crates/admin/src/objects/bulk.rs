@@ -48,7 +48,7 @@ pub(crate) struct Exporting {
 ///
 /// Credentials of providers stand in it as variables.
 #[utoipa::path(get, path = "/admin/v1/export", tag = "configuration", params(Exporting), responses(
-    (status = 200, description = "A configuration file.", body = String, content_type = "text/yaml"),
+    (status = 200, description = "A configuration file.", body = Object, content_type = "text/yaml"),
     (status = 503, description = "`objects_unavailable`: they cannot be read.", body = Body),
 ))]
 pub(crate) async fn export(
@@ -96,7 +96,7 @@ pub(crate) struct Imported {
 /// `mai-gateway import` fills them in from its own.
 #[utoipa::path(post, path = "/admin/v1/import", tag = "configuration", security(("token" = ["operator"])),
     params(Importing),
-    request_body(content((String = "text/yaml"), (Object = "application/json")), description = "At most 8 MiB."),
+    request_body(content((Object = "text/yaml"), (Object = "application/json")), description = "At most 8 MiB."),
     responses(
         (status = 200, description = "All of it is in force; or, of a dry run, what would become of it.",
             body = Imported),

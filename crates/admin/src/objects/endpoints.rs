@@ -73,7 +73,7 @@ fn named(kind: ObjectKind, name: String, text: Box<RawValue>, how: How) -> Resul
 /// The endpoints of one kind.
 macro_rules! endpoints {
     (
-        $module:ident: $kind:ident, schema $schema:literal, all at $all:literal, one at $one:literal,
+        $module:ident: $kind:ident, schemas $new:literal $schema:literal, all at $all:literal, one at $one:literal,
         named $list:literal $create:literal $get:literal $put:literal $delete:literal
     ) => {
         pub(crate) mod $module {
@@ -121,7 +121,7 @@ macro_rules! endpoints {
                     Changing,
                     ("If-None-Match" = Option<String>, Header, description = "`*` says what holds anyhow: it must be new."),
                 ),
-                request_body(content = ref($schema)),
+                request_body(content = ref($new)),
                 responses(
                     (status = 201, description = "It is in force.", body = Made, headers(
                         ("etag" = String, description = "Names this state of it."),
@@ -219,19 +219,19 @@ macro_rules! endpoints {
 }
 
 endpoints! {
-    providers: Provider, schema "#/components/schemas/Provider",
+    providers: Provider, schemas "#/components/schemas/NewProvider" "#/components/schemas/Provider",
     all at "/admin/v1/providers", one at "/admin/v1/providers/{name}",
     named "list_providers" "create_provider" "get_provider" "put_provider" "delete_provider"
 }
 
 endpoints! {
-    routes: Route, schema "#/components/schemas/Route",
+    routes: Route, schemas "#/components/schemas/NewRoute" "#/components/schemas/Route",
     all at "/admin/v1/routes", one at "/admin/v1/routes/{name}",
     named "list_routes" "create_route" "get_route" "put_route" "delete_route"
 }
 
 endpoints! {
-    clients: Client, schema "#/components/schemas/Client",
+    clients: Client, schemas "#/components/schemas/NewClient" "#/components/schemas/Client",
     all at "/admin/v1/clients", one at "/admin/v1/clients/{name}",
     named "list_clients" "create_client" "get_client" "put_client" "delete_client"
 }
