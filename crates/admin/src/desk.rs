@@ -10,6 +10,7 @@ use state::Objects;
 
 use crate::attempts::Attempts;
 use crate::configuring::Configuring;
+use crate::error::Told;
 
 /// What the last reload came to, for `/readyz`.
 #[derive(Clone, Debug, Default)]
@@ -29,7 +30,7 @@ impl LastReload {
 }
 
 /// A reload's result: a summary, or every problem.
-pub type Reloaded = Result<String, Vec<String>>;
+pub type Reloaded = Result<String, Vec<Told>>;
 /// A reload under way.
 pub type Reloading = Pin<Box<dyn Future<Output = Reloaded> + Send>>;
 

@@ -1,5 +1,6 @@
 //! Every answer of the admin port that is no success, in OpenAI's form.
 
+use std::fmt;
 use std::time::Duration;
 
 use axum::http::{HeaderValue, StatusCode, header};
@@ -87,10 +88,20 @@ impl From<&Problem> for Told {
 }
 
 impl Told {
-    /// A problem as a reload tells it, in one line.
+    /// A problem that is none of a key, nor stands anywhere.
     #[must_use]
-    pub const fn line(message: String) -> Self {
+    pub const fn general(message: String) -> Self {
         Self { path: String::new(), message, place: None }
+    }
+}
+
+/// `FILE:LINE:COL: PATH.IN.CONFIG: what is wrong, what to do`
+impl fmt::Display for Told {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for part in self.place.iter().chain([&self.path]).filter(|part| !part.is_empty()) {
+            write!(f, "{part}: ")?;
+        }
+        f.write_str(&self.message)
     }
 }
 

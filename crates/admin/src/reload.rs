@@ -9,7 +9,7 @@ use utoipa::ToSchema;
 use crate::caller::{Caller, Operator};
 use crate::deeds::{Done, audited};
 use crate::desk::Desk;
-use crate::error::{Body, Error, Told};
+use crate::error::{Body, Error};
 
 /// A reload that went well.
 #[derive(Serialize, ToSchema)]
@@ -35,7 +35,7 @@ pub(crate) async fn reload(caller: Caller<Operator>, State(desk): State<Desk>) -
         Ok(summary) => Ok(Json(Reload { result, summary })),
         Err(problems) => Err(Error::InvalidConfig {
             message: "the new configuration is not sound; the old one keeps serving".to_owned(),
-            problems: problems.into_iter().map(Told::line).collect(),
+            problems,
         }),
     }
 }

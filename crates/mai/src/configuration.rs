@@ -4,7 +4,7 @@
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use admin::{Changed, Configuring, Doing, LastReload, NotChanged, Reloaded, Wish};
+use admin::{Changed, Configuring, Doing, LastReload, NotChanged, Reloaded, Told, Wish};
 use base::{KeyHasher, ObjectKind};
 use config::{Added, ClientKey, ConfigErrors, Files, Loaded, Overrides, Problem, Snapshot, Source, Whole, Written};
 use gateway::live::Live;
@@ -201,7 +201,9 @@ impl Configuration {
     pub fn reload(&self) -> Doing<Reloaded> {
         let this = self.clone();
         let reloading = tokio::spawn(async move { this.do_reload().await });
-        Box::pin(async move { reloading.await.unwrap_or_else(|error| Err(vec![fault(&error).to_string()])) })
+        Box::pin(
+            async move { reloading.await.unwrap_or_else(|error| Err(vec![Told::general(fault(&error).to_string())])) },
+        )
     }
 
     async fn do_reload(&self) -> Reloaded {
@@ -220,7 +222,7 @@ impl Configuration {
                 for problem in problems {
                     tracing::error!("not reloaded, the old configuration keeps serving: {problem}");
                 }
-                parts.last.note(problems.clone());
+                parts.last.note(problems.iter().map(ToString::to_string).collect());
             }
         }
         reloaded
@@ -239,10 +241,9 @@ impl Configuration {
             parts.watched.read(files.clone(), before);
             compiled
         };
-        let compiled = aside(read).await.map_err(|Unreadable(fault)| vec![fault])?;
-        let compiled =
-            compiled.map_err(|errors| errors.problems.iter().map(ToString::to_string).collect::<Vec<_>>())?;
-        self.0.parts.shared.refresh(&compiled.loaded.snapshot).map_err(|problem| vec![problem])?;
+        let compiled = aside(read).await.map_err(|Unreadable(fault)| vec![Told::general(fault)])?;
+        let compiled = compiled.map_err(|errors| errors.problems.iter().map(Told::from).collect::<Vec<_>>())?;
+        self.0.parts.shared.refresh(&compiled.loaded.snapshot).map_err(|problem| vec![Told::general(problem)])?;
         for warning in &compiled.loaded.warnings {
             tracing::warn!("{warning}");
         }
@@ -256,7 +257,7 @@ impl Configuration {
             tracing::warn!("`database` or `data_dir` has changed: that takes a restart");
         }
         let summary = config::summary(snapshot);
-        self.put_in_force(state, compiled).await.map_err(|Unreadable(fault)| vec![fault])?;
+        self.put_in_force(state, compiled).await.map_err(|Unreadable(fault)| vec![Told::general(fault)])?;
         Ok(summary)
     }
 

@@ -19,9 +19,10 @@ pub fn page() -> String {
     page.push_str(&format!("\n{}\n", words(&document["info"]["description"])));
     page.push_str(MORE);
     let common = fields(&document["components"]["responses"]);
+    let status = |name: &str| status_of(&document, name).unwrap_or_default().to_owned();
     page.push_str(&table(
         &["answer", "means"],
-        common.map(|(name, answer)| vec![code(name), words(&answer["description"])]),
+        common.map(|(name, answer)| vec![status(name), words(&answer["description"])]),
     ));
     let schemas = &document["components"]["schemas"];
     for tag in items(&document["tags"]) {
@@ -40,6 +41,14 @@ pub fn page() -> String {
         page.push_str(&object(name, schema));
     }
     page
+}
+
+/// The status of an answer that many operations may give.
+fn status_of<'a>(document: &'a Value, name: &str) -> Option<&'a str> {
+    let operations = fields(&document["paths"]).flat_map(|(_, item)| fields(item));
+    let mut answers = operations.flat_map(|(_, operation)| fields(&operation["responses"]));
+    let is_this = |answer: &Value| answer["$ref"].as_str().is_some_and(|to| to.rsplit('/').next() == Some(name));
+    answers.find(|(_, answer)| is_this(answer)).map(|(status, _)| status)
 }
 
 /// Whether it is described in the configuration's own reference.

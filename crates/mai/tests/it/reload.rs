@@ -203,7 +203,7 @@ async fn signal_and_admin_call_reload_once_and_a_changed_port_is_told() {
     assert!(gateway.serves("posted").await, "at once, without the wait for stillness");
     gateway.rewrite("routes: [");
     let answer = gateway.ask_admin(&reload(ADMIN)).await;
-    assert!(answer.text().contains("gateway.yaml:2:1: "), "{}", answer.text());
+    assert!(answer.text().contains("gateway.yaml:2:1\""), "{}", answer.text());
     // What was read on demand is not read again by the watcher.
     tokio::time::sleep(Duration::from_millis(700)).await;
     gateway.reloads(2, 1).await;
