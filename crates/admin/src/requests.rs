@@ -46,6 +46,7 @@ pub(crate) struct Asking {
     until: Option<String>,
     /// So many at most.
     #[serde(default)]
+    #[param(inline, required = false)]
     limit: Limit,
     /// From a page's `next`.
     after: Option<String>,
@@ -143,9 +144,8 @@ pub(crate) struct Shown {
     similarity: Option<f64>,
     /// Every try, in order.
     attempts: Vec<Attempt>,
-    /// Every decision, in order; beside these fields each has those of its kind.
-    #[schema(value_type = Vec<Decision>)]
-    decisions: Vec<Value>,
+    /// Every decision, in order.
+    decisions: Vec<Decision>,
 }
 
 /// One try at an upstream.
@@ -167,10 +167,16 @@ struct Attempt {
     drill: bool,
 }
 
-/// One decision.
+/// One decision; beside these fields it has those of its kind.
+#[derive(Debug, Serialize, ToSchema)]
+#[serde(transparent)]
+#[schema(value_type = DecisionFacts)]
+pub(crate) struct Decision(Map<String, Value>);
+
+/// What every decision has.
 #[derive(ToSchema)]
 #[expect(dead_code, reason = "a decision is put together of its facts; this says what is always in it")]
-pub(crate) struct Decision {
+pub(crate) struct DecisionFacts {
     /// From the request's arrival.
     #[schema(required)]
     at_ms: f64,
@@ -244,7 +250,7 @@ fn rounded(ratio: f32) -> f64 {
     (f64::from(ratio) * 10_000.0).round() / 10_000.0
 }
 
-fn decision(Step { at, what, facts }: &Step) -> Value {
+fn decision(Step { at, what, facts }: &Step) -> Decision {
     let mut shown = Map::new();
     shown.insert("at_ms".to_owned(), json!(ms(*at)));
     shown.insert("what".to_owned(), json!(**what));
@@ -258,7 +264,7 @@ fn decision(Step { at, what, facts }: &Step) -> Value {
         };
         shown.insert(name.to_string(), value);
     }
-    Value::Object(shown)
+    Decision(shown)
 }
 
 /// Requests, the last that ended first.
