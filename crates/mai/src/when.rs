@@ -49,7 +49,7 @@ pub fn length(text: &str) -> Result<Duration, String> {
     seconds.filter(|seconds| (1..=3_155_760_000).contains(seconds)).map(Duration::from_secs).ok_or_else(wrong)
 }
 
-/// An instant ahead: a day (its beginning in UTC), an instant, or a length of time from now on.
+/// An instant ahead: a day (to its end in UTC), an instant, or a length of time from now on.
 ///
 /// # Errors
 /// How to write it, or that it is over.
@@ -75,7 +75,7 @@ pub fn rfc3339(at: Timestamp) -> String {
 }
 
 fn instant(text: &str) -> Option<Timestamp> {
-    let day = || Some(text.parse::<Date>().ok()?.in_tz("UTC").ok()?.timestamp());
+    let day = || Some(text.parse::<Date>().ok()?.tomorrow().ok()?.in_tz("UTC").ok()?.timestamp());
     text.parse::<Timestamp>().ok().or_else(day)
 }
 
@@ -105,9 +105,10 @@ mod tests {
     fn an_end_is_written_as_a_day_an_instant_or_a_length_of_time() {
         let read = |text: &str| ahead(text, noon()).map(rfc3339);
         assert_eq!(read("90d").unwrap(), "2027-02-28T12:00:00.000Z");
-        assert_eq!(read("2027-01-01").unwrap(), "2027-01-01T00:00:00.000Z");
+        assert_eq!(read("2027-01-01").unwrap(), "2027-01-02T00:00:00.000Z", "that day is in it");
+        assert_eq!(read("2026-11-30").unwrap(), "2026-12-01T00:00:00.000Z", "today is not over");
         assert_eq!(read("2027-01-01T08:00:00+08:00").unwrap(), "2027-01-01T00:00:00.000Z");
-        assert_eq!(read("2026-11-30").unwrap_err(), "that time is over");
+        assert_eq!(read("2026-11-29").unwrap_err(), "that time is over");
         for wrong in ["soon", "", "90", "0d", "-3d", "1e9d", "99999999999d", "2027-13-01"] {
             assert!(read(wrong).unwrap_err().contains("write"), "{wrong}");
         }

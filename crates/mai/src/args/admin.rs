@@ -52,7 +52,7 @@ pub enum Keys {
         /// What the key is for, or who has it
         #[arg(long, value_name = "TEXT")]
         note: Option<String>,
-        /// How long it is good: a day (it ends as that day begins, UTC), an instant, or a length of time [default: for good]
+        /// How long it is good: a day (to its end, UTC), an instant, or a length of time [default: for good]
         #[arg(long, value_name = "2027-01-01|90d")]
         expires: Option<String>,
         /// How to print.

@@ -20,7 +20,7 @@ fn a_new_key_is_alone_on_standard_output() {
     assert!(!made.err.contains("mai-abc"), "{}", made.err);
     let asked = &desk.asked()[0];
     assert_eq!(asked.line, "POST /admin/v1/clients/%E9%97%AE%E7%AD%94%20a/keys");
-    assert_eq!(asked.json(), json!({ "note": "search", "expires_at": "2999-01-01T00:00:00.000Z" }));
+    assert_eq!(asked.json(), json!({ "note": "search", "expires_at": "2999-01-02T00:00:00.000Z" }));
     assert_eq!(asked.header("authorization"), Some(format!("Bearer {TOKEN}").as_str()));
     let made = desk.run(&["keys", "new", "--client", "a", "--json"]);
     assert_eq!(serde_json::from_str::<Value>(&made.out).unwrap()["id"], "key_1");
