@@ -105,3 +105,44 @@ async fn what_is_cached_is_counted_and_purged() {
     done(&gateway, &["cache", "kb-version", "chat", "--unset"]).await;
     assert_eq!(done(&gateway, &["cache", "kb-version", "chat"]).await, "none is set\n");
 }
+
+#[tokio::test]
+async fn an_upstream_is_taken_out_and_brought_back_by_hand() {
+    let up = upstream("").await;
+    let gateway = Gateway::serve(&usual(&up.url()).replacen("admin:", "drills: enabled\nadmin:", 1)).await;
+    let held = done(&gateway, &["breakers", "open", "up/m", "--for", "30m"]).await;
+    assert!(held.starts_with("up/m takes no calls on chat until 20"), "{held}");
+    let list = done(&gateway, &["breakers", "list"]).await;
+    let line = list.lines().find(|line| line.contains("up/m")).unwrap();
+    assert!(line.contains("open") && line.contains("by hand, ends in 29 min"), "{list}");
+    assert_eq!(gateway.ask(&chat()).await.status, 503);
+    assert_eq!(done(&gateway, &["breakers", "close", "up/m"]).await, "up/m takes calls on chat\n");
+    assert_eq!(gateway.ask(&chat()).await.status, 200);
+    let unknown = refused(&gateway, &["breakers", "open", "up/none"]).await;
+    assert!(unknown.contains("answers 404"), "{unknown}");
+
+    let words = ["drills", "start", "up/m", "--status", "429", "--percent", "100", "--for", "5m", "--json"];
+    let drill: Value = serde_json::from_str(&done(&gateway, &words).await).unwrap();
+    let list = done(&gateway, &["drills", "list"]).await;
+    assert!(list.contains("status 429") && list.contains("in 4 min"), "{list}");
+    assert_ne!(gateway.ask(&chat()).await.status, 200);
+    done(&gateway, &["drills", "stop", drill["id"].as_str().unwrap()]).await;
+    assert!(done(&gateway, &["drills", "list"]).await.contains("no drill is on"));
+    let audit = done(&gateway, &["audit", "--limit", "1"]).await;
+    assert!(audit.contains("drills"), "{audit}");
+}
+
+#[tokio::test]
+async fn a_request_is_found_and_told_by_its_id() {
+    let up = upstream("").await;
+    let gateway = Gateway::serve(&usual(&up.url())).await;
+    let answer = gateway.ask(&chat()).await;
+    let id = answer.header("x-request-id").unwrap();
+    let list = done(&gateway, &["requests", "list", "--client", "app", "--status", "2xx", "--since", "1h"]).await;
+    assert!(list.lines().nth(1).is_some_and(|line| line.contains(id) && line.contains("up/m")), "{list}");
+    let story = done(&gateway, &["requests", "show", id]).await;
+    assert!(story.contains("client app, route chat") && story.contains("asked up/m: ok (200)"), "{story}");
+    assert!(story.lines().last().unwrap().ends_with("ended: 200 ok"), "{story}");
+    let none = refused(&gateway, &["requests", "show", "nobody"]).await;
+    assert!(none.contains("answers 404"), "{none}");
+}
