@@ -295,8 +295,11 @@ impl Gateway {
         self.process.out.text().lines().map(|line| serde_json::from_str(line).expect("a line is JSON")).collect()
     }
 
+    /// Puts another configuration in its place at once: on a busy disk a file that is written in place may stand empty
+    /// for longer than a change must be still.
     pub fn rewrite(&self, config: &str) {
-        self.dir.write("gateway.yaml", config);
+        let beside = self.dir.write("rewritten.tmp", config);
+        std::fs::rename(beside, self.dir.path("gateway.yaml")).unwrap();
     }
 }
 

@@ -112,15 +112,15 @@ async fn a_file_in_the_writing_is_read_once_it_is_whole() {
     let gateway = Gateway::serve(&usual(&up.url())).await;
     let whole = with_route(&up.url(), "late");
     let (half, _) = whole.split_at(whole.len() / 2);
-    gateway.rewrite(half);
+    gateway.dir.write("gateway.yaml", half);
     tokio::time::sleep(Duration::from_millis(150)).await;
-    gateway.rewrite(&whole);
+    gateway.dir.write("gateway.yaml", &whole);
     gateway.reloads(1, 0).await;
     assert!(gateway.serves("late").await);
 
     // A hundred changes in a second, half of them broken, are one.
     for turn in 0..100 {
-        gateway.rewrite(if turn % 2 == 0 { "routes: [" } else { &whole });
+        gateway.dir.write("gateway.yaml", if turn % 2 == 0 { "routes: [" } else { &whole });
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
     gateway.rewrite(&with_route(&up.url(), "last"));
