@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::{Cached, Cost, Endpoint, Kind, Matched, Noted, Saved, Truncated, Usage};
+use crate::{Cached, Cost, Endpoint, Kind, Matched, Noted, Saved, SpanContext, Trace, Truncated, Usage};
 
 /// How a request ended. A closed set; the first word names the domain at fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -215,6 +215,8 @@ pub struct Attempt {
     pub is_anothers: bool,
     /// A drill has harmed it: an operator injects faults into the upstream.
     pub is_drill: bool,
+    /// Its span, where its trace is recorded.
+    pub span: Option<Box<SpanContext>>,
 }
 
 /// What one upstream used for a request.
@@ -291,6 +293,8 @@ pub struct Record {
     pub time: Duration,
     /// The caller's `x-request-id`, or ours.
     pub request_id: Box<str>,
+    /// Its place in a trace; `None` where there is no `telemetry`.
+    pub trace: Option<Box<Trace>>,
     /// The client's configured name; `None` before it is known.
     pub client: Option<Arc<str>>,
     /// The route's configured name; `None` before it is known.
@@ -354,6 +358,7 @@ impl Record {
         Self {
             time,
             request_id,
+            trace: None,
             client: None,
             route: None,
             endpoint: None,

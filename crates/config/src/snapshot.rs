@@ -26,8 +26,8 @@ use rules::shares::Class;
 use rules::slots;
 use rules::split::{Branch, Mirror};
 
-use crate::Webhook;
 use crate::caching::{CacheBounds, CacheScope, Caching};
+use crate::{Telemetry, Webhook};
 
 /// One compiled configuration. A request sees exactly one.
 #[derive(Debug)]
@@ -117,6 +117,8 @@ pub struct General {
     pub limit: Limit,
     /// `drills`: operators may inject faults.
     pub drills: bool,
+    /// `telemetry`: where traces and metrics go.
+    pub telemetry: Option<Arc<Telemetry>>,
 }
 
 /// What is kept of single requests.

@@ -36,6 +36,7 @@ fn records() -> Vec<Record> {
             took,
             is_anothers: false,
             is_drill: false,
+            span: None,
         };
         Record {
             client: Some(clients[at % 20].clone()),

@@ -35,8 +35,19 @@ pub struct Errand<'a> {
     pub ask: &'a Ask,
     /// Sent upstream as `x-request-id`.
     pub request_id: &'a HeaderValue,
-    /// Sent upstream where the caller sent one.
+    /// The span of this try, where the gateway tells of it.
     pub traceparent: Option<&'a HeaderValue>,
+    /// What the caller has sent of its trace.
+    pub passed: Option<&'a Passed>,
+}
+
+/// A caller's trace, as far as it goes on upstream.
+#[derive(Clone, Debug)]
+pub struct Passed {
+    /// The caller's own span, where the gateway tells of none.
+    pub traceparent: Option<HeaderValue>,
+    /// Goes beside a `traceparent`.
+    pub tracestate: Option<HeaderValue>,
 }
 
 /// A stream whose first content is here.
@@ -181,8 +192,11 @@ fn request(
     }
     headers.insert(header::ACCEPT, if ask.stream { ACCEPT_EVENTS } else { ACCEPT_ANY });
     headers.insert(head::REQUEST_ID, errand.request_id.clone());
-    if let Some(parent) = errand.traceparent {
+    if let Some(parent) = errand.traceparent.or(errand.passed.and_then(|passed| passed.traceparent.as_ref())) {
         headers.insert(head::TRACEPARENT, parent.clone());
+        if let Some(state) = errand.passed.and_then(|passed| passed.tracestate.as_ref()) {
+            headers.insert(head::TRACESTATE, state.clone());
+        }
     }
     Ok((request, encoded.added))
 }

@@ -7,7 +7,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use base::{AttemptOutcome, Code, Endpoint, Refusal};
+use base::{AttemptOutcome, Code, Endpoint, Refusal, SpanContext};
 use config::{Client, Route, Semantic, Upstream, Verify};
 use dialect::{Answer, Ask, View, embeddings};
 use http::{HeaderMap, HeaderValue};
@@ -24,6 +24,7 @@ use crate::plan::plan;
 use crate::pursue::{Call, pursue};
 use crate::running::Running;
 use crate::shape::params;
+use crate::telemetry::OwnCall;
 use crate::trail::Tries;
 use crate::worker::Worker;
 
@@ -45,6 +46,8 @@ pub struct Consult<'a> {
     pub owner: Option<&'a Arc<str>>,
     /// Of the call that is to be answered.
     pub request_id: &'a HeaderValue,
+    /// That call's span: those of the gateway's own are its children.
+    pub trace: Option<&'a SpanContext>,
     /// When that must be over.
     pub deadline: Instant,
 }
@@ -241,7 +244,7 @@ impl Consult<'_> {
     async fn send(&self, route: &Arc<Route>, ask: &Ask, deadline: Instant) -> Result<(Answer, Arc<Upstream>), Refusal> {
         let live = &self.worker.live;
         let state = self.running.state(route).ok_or_else(unfit)?;
-        let errand = Errand { ask, request_id: self.request_id, traceparent: None };
+        let errand = Errand { ask, request_id: self.request_id, traceparent: None, passed: None };
         let call = Call {
             worker: self.worker,
             client: self.client,
@@ -254,7 +257,8 @@ impl Consult<'_> {
         };
         let plan = plan(call.route, (None, &[]), live.clock.now(), &self.worker.dice);
         let home = &self.running.snapshot.currency;
-        let mut account = Account { live, route: &route.name, home, tries: Tries::new(live.clock) };
+        let mut account = Account { live, of: (&route.name, ask.endpoint), home, tries: Tries::new(live.clock) };
+        account.tries.parent = self.trace.copied().map(Box::new);
         let won = pursue(&call, plan, &mut account.tries).await?;
         let Landed::Whole(answer, _) = won.landed else { return Err(unfit()) };
         account.tries.end(AttemptOutcome::Ok, Some(200));
@@ -266,7 +270,7 @@ impl Consult<'_> {
 /// The tries of a call of the gateway's own. They are booked when it is over, also where nobody waited for its end.
 struct Account<'a> {
     live: &'a Live,
-    route: &'a Arc<str>,
+    of: (&'a Arc<str>, Endpoint),
     home: &'a str,
     tries: Tries,
 }
@@ -275,8 +279,10 @@ impl Drop for Account<'_> {
     fn drop(&mut self) {
         let mut tries = std::mem::replace(&mut self.tries, Tries::new(self.live.clock));
         tries.end(AttemptOutcome::Cancelled, None);
-        let (attempts, spending) = tries.into_parts();
-        self.live.book_own(self.route, (&attempts, spending), self.home);
+        let ((route, endpoint), (attempts, spending)) = (self.of, tries.so_far());
+        let began = self.live.clock.wall().saturating_sub(tries.age());
+        let own = OwnCall { parent: tries.parent.as_deref(), route, endpoint, began, attempts, spending };
+        self.live.book_own(&own, self.home);
     }
 }
 

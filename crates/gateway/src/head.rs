@@ -41,6 +41,8 @@ pub const SHOULD_RETRY: HeaderName = HeaderName::from_static("x-should-retry");
 pub const ACCEL_BUFFERING: HeaderName = HeaderName::from_static("x-accel-buffering");
 /// `traceparent` (W3C Trace Context)
 pub const TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
+/// `tracestate` (W3C Trace Context)
+pub const TRACESTATE: HeaderName = HeaderName::from_static("tracestate");
 /// `x-mai-timeout-ms`
 pub const TIMEOUT: HeaderName = HeaderName::from_static("x-mai-timeout-ms");
 /// `x-mai-side-effects`
@@ -97,6 +99,49 @@ pub fn traceparent(headers: &HeaderMap) -> Option<&HeaderValue> {
         }
         _ => None,
     }
+}
+
+/// Bytes and members of a `tracestate` that go on (Trace Context, section 3.3.1.5: at least so many bytes should).
+const LONGEST_STATE: usize = 512;
+const MOST_MEMBERS: usize = 32;
+
+/// The `tracestate` that belongs to a sound `traceparent`: its members from the first on, as many as may go on.
+/// One that is not of the form `key=value,…` is dropped whole.
+#[must_use]
+pub fn tracestate(headers: &HeaderMap) -> Option<HeaderValue> {
+    let mut written = headers.get_all(TRACESTATE).iter().peekable();
+    written.peek()?;
+    let mut kept = Vec::new();
+    let mut members = 0;
+    for member in written.flat_map(|value| value.as_bytes().split(|byte| *byte == b',')).map(<[u8]>::trim_ascii) {
+        if member.is_empty() {
+            continue;
+        }
+        if !is_member(member) {
+            return None;
+        }
+        members += 1;
+        if members > MOST_MEMBERS || kept.len() + member.len() + 1 > LONGEST_STATE {
+            break;
+        }
+        if !kept.is_empty() {
+            kept.push(b',');
+        }
+        kept.extend_from_slice(member);
+    }
+    if kept.is_empty() { None } else { HeaderValue::from_bytes(&kept).ok() }
+}
+
+/// Whether it is `key=value` (Trace Context, section 3.3.1.3).
+fn is_member(member: &[u8]) -> bool {
+    let mut parts = member.splitn(2, |byte| *byte == b'=');
+    let (Some(key), Some(value)) = (parts.next(), parts.next()) else { return false };
+    let is_key = |byte: &u8| matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'_' | b'-' | b'*' | b'/' | b'@');
+    let is_value = |byte: &u8| matches!(byte, b' '..=b'~') && !matches!(byte, b',' | b'=');
+    (1..=256).contains(&key.len())
+        && key.iter().all(is_key)
+        && (1..=256).contains(&value.len())
+        && value.iter().all(is_value)
 }
 
 /// `x-mai-timeout-ms`: a shorter deadline.
@@ -296,6 +341,27 @@ mod tests {
         assert!(traceparent(&headers).is_none());
     }
 
+    #[test]
+    fn a_trace_s_state_goes_on_in_whole_members_and_within_bounds() {
+        let state = |written: &[&str]| {
+            let mut headers = HeaderMap::new();
+            for value in written {
+                headers.append(TRACESTATE, HeaderValue::from_str(value).unwrap());
+            }
+            tracestate(&headers).map(|value| value.to_str().unwrap().to_owned())
+        };
+        assert_eq!(state(&[]), None);
+        assert_eq!(state(&["rojo=00f067aa, congo=t61r"]).as_deref(), Some("rojo=00f067aa,congo=t61r"));
+        assert_eq!(state(&["a=1", "t@v=2,"]).as_deref(), Some("a=1,t@v=2"));
+        for unsound in ["a", "=1", "a=", "A=1", "a=1=2", "a=1,b"] {
+            assert_eq!(state(&[unsound]), None, "{unsound}");
+        }
+        let two = format!("a={},b={}", "x".repeat(250), "y".repeat(250));
+        assert_eq!(state(&[&format!("{two},c=12345")]), Some(two));
+        let many: Vec<String> = (0..40).map(|at| format!("k{at}=v")).collect();
+        assert_eq!(state(&[&many.join(",")]), Some(many[..32].join(",")));
+    }
+
     proptest! {
         #[test]
         fn any_name_becomes_visible_ascii_and_back(name in ".{1,40}") {
@@ -309,13 +375,16 @@ mod tests {
         fn whatever_a_caller_writes_into_a_header_only_sound_values_travel(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
             let Ok(value) = HeaderValue::from_bytes(&bytes) else { return Ok(()) };
             let mut headers = HeaderMap::new();
-            for name in [REQUEST_ID, TRACEPARENT, TIMEOUT, SIDE_EFFECTS] {
+            for name in [REQUEST_ID, TRACEPARENT, TRACESTATE, TIMEOUT, SIDE_EFFECTS] {
                 headers.insert(name, value.clone());
             }
             let id = request_id(&headers, &Dice::loaded(1));
             prop_assert!(!id.is_empty() && id.len() <= LONGEST_ID && HeaderValue::from_str(&id).is_ok());
             if let Some(parent) = traceparent(&headers) {
                 prop_assert!(parent.len() == 55 && parent.to_str().is_ok());
+            }
+            if let Some(state) = tracestate(&headers) {
+                prop_assert!(state.len() <= LONGEST_STATE && state.to_str().is_ok_and(|text| text.contains('=')));
             }
             prop_assert!(timeout(&headers).map_or(true, |wait| wait > Some(Duration::ZERO)));
             let _ = side_effects(&headers);

@@ -33,8 +33,9 @@ pub const REQUEST: &[Header] = &[
     ),
     row(
         "traceparent",
-        "W3C Trace Context; sent upstream where it has the form `00-<32 hex>-<16 hex>-<2 hex>`, otherwise dropped.",
+        "W3C Trace Context; where it is sound the call is part of its trace, otherwise it is dropped. Without `telemetry` it goes upstream as it came.",
     ),
+    row("tracestate", "Beside a sound `traceparent`: sent upstream, at most 32 members and 512 bytes of it."),
     row("x-mai-timeout-ms", "A shorter deadline than the configured one: a whole number of milliseconds, at least 1."),
     row(
         "x-mai-side-effects",
@@ -99,7 +100,11 @@ pub const UPSTREAM: &[Header] = &[
     row("accept, accept-encoding", "JSON, and events for a stream; `identity`."),
     row("user-agent", "`mai-gateway/VERSION`."),
     row("x-request-id", "The caller's, or the new one."),
-    row("traceparent", "The caller's, where it sent a sound one."),
+    row(
+        "traceparent",
+        "With `telemetry` the caller's trace, or a new one, and the span of this try; without it the caller's, where it sent a sound one.",
+    ),
+    row("tracestate", "The caller's, beside its `traceparent`."),
     row("providers[].headers", "What the configuration adds to every call of this provider."),
     row(
         "proxy-authorization",
@@ -147,6 +152,7 @@ mod tests {
         for name in [
             head::REQUEST_ID,
             head::TRACEPARENT,
+            head::TRACESTATE,
             head::TIMEOUT,
             head::SIDE_EFFECTS,
             head::IDEMPOTENCY_KEY,

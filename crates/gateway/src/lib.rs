@@ -20,6 +20,7 @@
 //! | [`trail`] | what happened, turned into exactly one record |
 //! | [`probe`] | asks providers whether they are alive, beside all requests |
 //! | [`messenger`] | tells webhooks of events, beside all requests |
+//! | [`export`] | sends [`telemetry`] to a collector, beside all requests |
 //! | [`live`], [`standing`] | what outlives requests and reloads |
 //! | [`levers`], [`drills`] | what operators pull |
 //!
@@ -38,6 +39,7 @@ pub mod degrade;
 pub mod drills;
 pub mod echo;
 pub mod explain;
+pub mod export;
 pub mod flights;
 pub mod forms;
 pub mod head;
@@ -85,6 +87,7 @@ pub mod slots;
 pub mod spelled;
 pub mod stake;
 pub mod standing;
+pub mod telemetry;
 pub mod trail;
 pub mod trip;
 pub mod understand;

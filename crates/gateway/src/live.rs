@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use arc_swap::ArcSwap;
-use base::{Attempt, Clock, Dice, Record, Spending};
+use base::{Clock, Dice, Record};
 use config::Snapshot;
 use rules::shares::Class;
 use state::answers::{Bounds, Key, Stored, Which};
@@ -33,6 +33,7 @@ use crate::seat::Seat;
 use crate::sheet::{Put, Sheet};
 use crate::spelled::Spelled;
 use crate::standing::Shown;
+use crate::telemetry::{OwnCall, Telemetry};
 use crate::vocabularies::Vocabularies;
 use crate::webhooks::Webhooks;
 
@@ -51,6 +52,8 @@ pub struct Live {
     pub metrics: Metrics,
     /// One line per request.
     pub log: AccessLog,
+    /// Traces and metrics for a collector.
+    pub telemetry: Telemetry,
     running: ArcSwap<Running>,
     kept: Mutex<Kept>,
     /// One for each worker.
@@ -145,6 +148,7 @@ impl Live {
             clock: Clock,
             began: Clock.now(),
             began_wall: Clock.wall(),
+            telemetry: Telemetry::new(&dice, Clock.wall()),
             dice,
             metrics,
             log,
@@ -309,6 +313,7 @@ impl Live {
                 self.metrics.count_cost(&record, &running.snapshot.currency);
                 self.metrics.caches.count(&record, &running.snapshot.currency);
                 charge(&running, &record, &self.metrics);
+                self.telemetry.note(&running, &record, &self.metrics);
                 books::enter(record, &mut entries);
             }
         }
@@ -334,11 +339,12 @@ impl Live {
         }
     }
 
-    /// A call of the gateway's own has ended: counts and books it, to no client.
-    pub(crate) fn book_own(&self, route: &Arc<str>, (attempts, spending): (&[Attempt], Spending), home: &str) {
-        self.metrics.count_own(route, (attempts, &spending), home);
+    /// A call of the gateway's own has ended: counts, tells and books it, to no client.
+    pub(crate) fn book_own(&self, own: &OwnCall<'_>, home: &str) {
+        self.metrics.count_own(own.route, (own.attempts, own.spending), home);
+        self.telemetry.note_own(&self.running.load(), own, &self.metrics);
         let mut entries = Vec::new();
-        books::enter_own(self.clock.wall(), route, spending, &mut entries);
+        books::enter_own(self.clock.wall(), own.route, own.spending.clone(), &mut entries);
         if !entries.is_empty() {
             self.books.book(entries);
         }

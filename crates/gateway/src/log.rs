@@ -270,6 +270,7 @@ mod tests {
         Record {
             time: Duration::from_millis(1_796_000_000_123),
             request_id: "r\"1".into(),
+            trace: None,
             client: Some("问答".into()),
             route: Some("rag-chat".into()),
             endpoint: None,
@@ -282,6 +283,7 @@ mod tests {
                 outcome: AttemptOutcome::Failed(Kind::Connect),
                 status: None,
                 at: Duration::ZERO,
+                span: None,
                 took: Duration::from_micros(1500),
             }],
             decisions: smallvec::SmallVec::new(),

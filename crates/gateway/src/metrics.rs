@@ -5,6 +5,7 @@
 
 mod caches;
 mod table;
+mod telemetry;
 mod webhooks;
 
 use std::collections::HashMap;
@@ -105,6 +106,8 @@ pub struct Metrics {
     /// Levers that were pulled and are missing in the audit log.
     pub audit_rows_lost: IntCounter,
     records_lost: IntCounterVec,
+    /// Those of telemetry.
+    pub telemetry: telemetry::Telemetry,
     /// Open connections of callers.
     pub connections: IntGauge,
     /// Bounded by configured routes times configured clients.
@@ -178,6 +181,7 @@ impl Metrics {
             usage_lost: counter(&USAGE_LOST)?.with_label_values::<&str>(&[]),
             audit_rows_lost: counter(&AUDIT_LOST)?.with_label_values::<&str>(&[]),
             records_lost: counter(&RECORDS_LOST)?,
+            telemetry: telemetry::Telemetry::new(&registry)?,
             log_lost: gauge(&LOG_LOST)?.with_label_values::<&str>(&[]),
             pairs: Mutex::default(),
             last: Mutex::default(),

@@ -16,7 +16,7 @@ use http::HeaderValue;
 use rules::pursuit::{Manner, Step, Target};
 use rules::split::Mirror;
 
-use crate::attempt::{Errand, Landed, Opened, attempt, unfold, unfold_rest};
+use crate::attempt::{Errand, Landed, Opened, Passed, attempt, unfold, unfold_rest};
 use crate::running::Running;
 use crate::worker::{Worker, spawn};
 
@@ -36,8 +36,8 @@ pub struct Copy {
     pub ask: Ask,
     /// Sent upstream as `x-request-id`.
     pub request_id: HeaderValue,
-    /// Sent upstream where the caller sent one.
-    pub traceparent: Option<HeaderValue>,
+    /// The caller's trace, where the gateway tells of no span in it: a copy is no part of a trace that it tells of.
+    pub passed: Option<Box<Passed>>,
 }
 
 /// Sends a copy on its way.
@@ -107,7 +107,8 @@ impl Copy {
         let now = self.worker.live.clock.now();
         let step = Step { target, manner: Manner::default(), more: false };
         let until = now + self.route.timeout.attempt.min(self.route.deadline);
-        let errand = Errand { ask: &self.ask, request_id: &self.request_id, traceparent: self.traceparent.as_ref() };
+        let passed = self.passed.as_deref();
+        let errand = Errand { ask: &self.ask, request_id: &self.request_id, traceparent: None, passed };
         match attempt(&self.worker, errand, (upstream, known), &step, until).await {
             Ok(Landed::Whole(..)) => Ok(()),
             Ok(Landed::Stream(opened)) => self.read_out(*opened).await,

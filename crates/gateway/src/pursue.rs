@@ -88,16 +88,9 @@ pub async fn pursue(
             return Err(pursuit.verdict(clock.now()));
         };
         let Some((upstream, known)) = target(call, &step) else { return Err(pursuit.verdict(now)) };
-        tries.begin(&upstream.label);
+        tries.begin(&upstream.label, &call.worker.dice);
         let until = until(call, &step, now);
-        let drawn = call.worker.live.drills.draw((&route.name, &upstream.label), now, &call.worker.dice);
-        let tried = match drawn {
-            None => attempt(call.worker, call.errand, (upstream, known), &step, until).await,
-            Some(harm) => {
-                tries.drilled();
-                Box::pin(rehearse(call, harm, (upstream, known), &step, until)).await
-            }
-        };
+        let tried = make(call, tries, (upstream, known), &step, (now, until)).await;
         tries.wait_ends();
         match tried.and_then(|landed| guard_dimension(call, (upstream, known), landed)) {
             Ok(landed) => {
@@ -128,6 +121,25 @@ pub async fn pursue(
                 }
             }
         }
+    }
+}
+
+/// Makes a try that has begun, or rehearses one that an operator's drill harms.
+async fn make(
+    call: &Call<'_>,
+    tries: &mut Tries,
+    at: (&Upstream, &UpstreamState),
+    step: &Step,
+    (now, until): (Instant, Instant),
+) -> Result<Landed, Missed> {
+    let drawn = call.worker.live.drills.draw((&call.route.0.name, &at.0.label), now, &call.worker.dice);
+    if drawn.is_some() {
+        tries.drilled();
+    }
+    let errand = Errand { traceparent: tries.traceparent(), ..call.errand };
+    match drawn {
+        None => attempt(call.worker, errand, at, step, until).await,
+        Some(harm) => Box::pin(async { rehearse(&Call { errand, ..*call }, harm, at, step, until).await }).await,
     }
 }
 

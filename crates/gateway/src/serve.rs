@@ -3,6 +3,7 @@
 
 mod answers;
 mod cacheable;
+mod errands;
 mod joining;
 mod keep;
 mod lead;
@@ -16,16 +17,16 @@ use base::{Code, Decision, Endpoint, Outcome, Refusal};
 use bytes::Bytes;
 use config::{Client, Route};
 use dialect::Ask;
+use errands::Errands;
 use http::request::Parts;
 use http::{HeaderMap, HeaderValue, Method, Request, Response, header};
 use hyper::body::Incoming;
 use tokio::sync::watch;
 
-use crate::attempt::{Errand, Landed};
+use crate::attempt::Landed;
 use crate::caller_io::Presence;
 use crate::degrade::{self, Softened};
 use crate::flights::{self, Form, Head, Rider};
-use crate::inputs::Wish;
 use crate::mirror::Copy;
 use crate::pursue::{Call, Won, pursue};
 use crate::recall::Found;
@@ -36,7 +37,7 @@ use crate::shape::Shaped;
 use crate::trail::Trail;
 use crate::wire::{Reply, Unread, throw_away};
 use crate::worker::Worker;
-use crate::{admit, batch, head, identify, mirror, models, plan, recall, refuse, shape, stake, understand};
+use crate::{admit, batch, head, identify, mirror, models, plan, recall, refuse, shape, stake, telemetry, understand};
 
 /// What the requests of one connection share.
 #[derive(Debug)]
@@ -187,6 +188,7 @@ struct Answered {
 async fn tell(connection: &Connection, parts: &Parts, mut body: Incoming, trail: &mut Trail) -> Result<Told, End> {
     let worker = &*connection.worker;
     let running = worker.seat.running();
+    trail.trace(telemetry::begin(&running.snapshot, parts, &worker.dice));
     let (wanted, client) = match early(&worker.live, &running, parts, trail) {
         Ok(known) => known,
         Err(end) => {
@@ -210,9 +212,7 @@ async fn tell(connection: &Connection, parts: &Parts, mut body: Incoming, trail:
         trail.record.fingerprints = fingerprints(&worker.live, &parts.headers, &ask);
     }
     let route = understand::route(&running.snapshot, &client, &ask)?.clone();
-    let Some(state) = running.state(&route) else {
-        return Err(internal().into());
-    };
+    let state = running.state(&route).ok_or_else(internal)?;
     trail.on_route(&route.name, state.shown.clone(), state.counts.inflight.clone());
     let deadline = trail.began() + deadline(&route, &client, &parts.headers)?;
     let fingerprint = recall::fingerprint(&ask, &parts.headers);
@@ -284,6 +284,17 @@ enum Wanted {
     Lookup,
 }
 
+impl Wanted {
+    /// Its path below `/v1/`, however the caller has written it.
+    const fn path(&self) -> &'static str {
+        match self {
+            Self::Endpoint(endpoint) => endpoint.tail(),
+            Self::Models(_) => "models",
+            Self::Lookup => "cache/lookup",
+        }
+    }
+}
+
 /// What can be decided before the body is read.
 fn early(
     live: &crate::live::Live,
@@ -307,6 +318,9 @@ fn early(
         Wanted::Lookup => Some(Endpoint::Chat),
         Wanted::Models(_) => None,
     };
+    if let Some(trace) = &mut trail.record.trace {
+        trace.path = Some(wanted.path());
+    }
     let method = if matches!(wanted, Wanted::Models(_)) { Method::GET } else { Method::POST };
     if parts.method != method {
         return Err(End::Method(method));
@@ -330,42 +344,6 @@ fn is_lookup(path: &str) -> bool {
 fn deadline(route: &Route, client: &Client, headers: &HeaderMap) -> Result<Duration, Refusal> {
     let shorter = [client.deadline, head::timeout(headers)?].into_iter().flatten();
     Ok(shorter.fold(route.deadline, Duration::min))
-}
-
-/// What the rest of the story must know of the caller's headers.
-pub struct Errands {
-    /// False for a call that its caller has marked as having side effects.
-    pub is_idempotent: bool,
-    /// Sent upstream where the caller sent one.
-    pub traceparent: Option<HeaderValue>,
-    /// The upstream that the route's split has chosen.
-    pub first: Option<usize>,
-    /// What a call for vectors wants of the cache.
-    pub inputs: Option<Arc<Wish>>,
-}
-
-impl Errands {
-    /// Whether a call may have to do with others, input by input.
-    fn depends(&self, route: &Route, ask: &Ask) -> bool {
-        self.inputs.is_some() || (!route.wait.is_zero() && ask.endpoint.family() == base::Family::Embeddings)
-    }
-
-    async fn of(
-        (running, route): (&Arc<Running>, &Arc<Route>),
-        (client, headers): (&Arc<Client>, &HeaderMap),
-        ask: &Ask,
-        (worker, trail): (&Worker, &mut Trail),
-    ) -> Self {
-        let used = || running.purses.of(client).map(|purse| purse.used(trail.record.time));
-        let first = plan::branch(route, client, (headers, ask, &used), &worker.dice);
-        trail.tries.note_to(Decision::Branch, first.and_then(|first| route.upstreams.get(first)));
-        Self {
-            is_idempotent: recall::is_idempotent(ask, headers),
-            traceparent: head::traceparent(headers).cloned(),
-            first,
-            inputs: vectors::wish((running, route), (client, headers), ask, trail).await,
-        }
-    }
 }
 
 /// From a request that is understood to an answer: an upstream's, or vectors of which some are stored.
@@ -408,14 +386,14 @@ async fn ask_upstream(
 ) -> Result<Won, Refusal> {
     let request_id = trail.request_id.clone();
     let Errands { is_idempotent, first, .. } = *errands;
-    let errand = Errand { ask, request_id: &request_id, traceparent: errands.traceparent.as_ref() };
+    let errand = errands.errand(ask, &request_id);
     let pass = trail.pass.as_ref();
     let call = Call { worker, client, pass, route: (route, state), errand, is_idempotent, first, deadline };
     if let Some(mirror) = plan::mirror(route, client, is_idempotent, &worker.dice).filter(|_| parts.is_empty()) {
         trail.tries.note_to(Decision::Mirrored, route.upstreams.get(mirror.to));
-        let traceparent = errand.traceparent.cloned();
         let (worker, running, route) = (worker.clone(), running.clone(), route.clone());
-        let copy = Copy { worker, running, route, ask: ask.clone(), request_id: request_id.clone(), traceparent };
+        let (ask, request_id, passed) = (ask.clone(), request_id.clone(), errands.passed.clone());
+        let copy = Copy { worker, running, route, ask, request_id, passed };
         mirror::send(copy, mirror);
     }
     if parts.is_empty() {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::time::{Duration, Instant};
 
-use base::{AttemptOutcome, CALLER_GONE, Cached, Cost, Decision, Outcome, Record, Spent, Usage};
+use base::{AttemptOutcome, CALLER_GONE, Cached, Cost, Decision, Outcome, Record, Spent, Trace, Usage};
 use config::Upstream;
 use http::{HeaderMap, HeaderValue, header};
 use rules::limits::Allowance;
@@ -123,6 +123,12 @@ impl Trail {
     /// Something was decided.
     pub fn note(&mut self, decision: Decision) {
         self.tries.note(decision);
+    }
+
+    /// The request has this place in a trace.
+    pub fn trace(&mut self, trace: Option<Box<Trace>>) {
+        self.tries.parent = trace.as_ref().map(|trace| Box::new(trace.own));
+        self.record.trace = trace;
     }
 
     /// When the request arrived.

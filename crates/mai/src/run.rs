@@ -268,6 +268,7 @@ impl Gateway {
         background(gateway::probe::keep_probing(self.live.clone(), self.shared.transport(Arc::default(), None)));
         let deliveries = self.shared.transport(Arc::default(), None);
         background(gateway::messenger::keep_delivering(self.live.clone(), deliveries));
+        background(gateway::export::keep_exporting(self.live.clone(), self.shared.transport(Arc::default(), None)));
         let watching = self.configuration.clone();
         background(async move { watching.watch(hangup).await });
         stop.asked().await;
@@ -305,6 +306,9 @@ async fn drain(live: &Live, grace: Duration, again: &mut Stop) {
     // Answers are with hyper; a moment lets the workers write them out.
     tokio::time::sleep(Duration::from_millis(50)).await;
     live.gather();
+    if !live.telemetry.flush(Duration::from_secs(3)).await {
+        tracing::warn!("stopping without having sent all telemetry");
+    }
     live.log.flush(Duration::from_secs(2));
     let ledger = &live.books.ledger;
     if !ledger.flush(Duration::from_secs(3)) {

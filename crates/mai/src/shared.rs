@@ -80,6 +80,13 @@ pub fn secrets(snapshot: &Snapshot) -> Vec<Secret> {
         let values = headers.chain(proxy).filter_map(|value| value.to_str().ok());
         secrets.extend(values.filter(|value| value.len() >= SHORTEST).map(Secret::new));
     }
+    if let Some(telemetry) = &snapshot.general.telemetry {
+        let collector = &telemetry.traces.provider;
+        let proxy = collector.proxy.as_ref().and_then(|proxy| proxy.authorization.as_ref());
+        let values = collector.headers.iter().map(|(_, value)| value).chain(proxy);
+        let values = values.filter_map(|value| value.to_str().ok());
+        secrets.extend(values.filter(|value| value.len() >= SHORTEST).map(Secret::new));
+    }
     for hook in &snapshot.webhooks {
         secrets.push(hook.secret.clone());
         // Whoever knows the whole path may be able to write there.
@@ -113,6 +120,7 @@ providers:
     proxy: "http://user:word@proxy:3128"
 routes: [{ name: chat, match: { path: /v1/chat/completions }, upstreams: [{ provider: a, model: m }] }]
 clients: [{ name: app, keys: [sk-app], routes: ["*"] }]
+telemetry: { otlp: "http://c:4318", headers: { authorization: "Bearer for-the-collector", x-tenant: rag } }
 webhooks: [{ url: "https://hooks.example.com/T000/B000/a-token", secret: hook-secret }, { url: "http://u:p@h/in", secret: other }]
 "#;
         let source = config::Source::Text { name: "secrets.yaml".to_owned(), text: text.to_owned() };
@@ -121,7 +129,14 @@ webhooks: [{ url: "https://hooks.example.com/T000/B000/a-token", secret: hook-se
         let mut shown: Vec<&str> = secrets.iter().map(Secret::expose).collect();
         shown.sort_unstable();
         let of_hooks = ["/T000/B000/a-token", "Basic dTpw", "hook-secret", "other"];
-        let of_others = ["Basic dXNlcjp3b3Jk", "a-long-credential", "adm-in-plain-text", "sk-one", "sk-two"];
+        let of_others = [
+            "Basic dXNlcjp3b3Jk",
+            "Bearer for-the-collector",
+            "a-long-credential",
+            "adm-in-plain-text",
+            "sk-one",
+            "sk-two",
+        ];
         let mut all = [&of_hooks[..], &of_others[..]].concat();
         all.sort_unstable();
         assert_eq!(shown, all);

@@ -46,6 +46,7 @@ const SUPPORT: &[&str] = &[
     "slots",
     "spelled",
     "standing",
+    "telemetry",
     "trail",
     "trip",
     "vocabularies",
@@ -91,6 +92,7 @@ const STEPS: &[(&str, &[(&str, &str)])] = &[
     ("refuse", &[]),
     ("probe", &[]),
     ("messenger", &[]),
+    ("export", &[]),
     (
         "explain",
         &[

@@ -41,6 +41,7 @@ pub(super) fn compile(compiler: &mut Compiler<'_>, root: &View<'_>) -> General {
         tls: tls(compiler, &root.at("tls")),
         limit: limits::limit(root),
         drills: root.at("drills").text_or_preset() == "enabled",
+        telemetry: None,
     }
 }
 

@@ -16,6 +16,7 @@ mod provider;
 mod quota;
 mod resilience;
 mod route;
+mod telemetry;
 mod webhook;
 
 use std::collections::HashMap;
@@ -157,7 +158,8 @@ impl Compiler<'_> {
 
 /// Compiles a checked tree. What is reported makes the result useless.
 pub(crate) fn compile(compiler: &mut Compiler<'_>, root: &View<'_>) -> Snapshot {
-    let general = general::compile(compiler, root);
+    let mut general = general::compile(compiler, root);
+    general.telemetry = telemetry::compile(compiler, &root.at("telemetry"));
     compiler.prices = prices::lists(compiler, &root.at("prices"));
     let mut providers = provider::compile(compiler, &root.at("providers"));
     let table = route::compile(compiler, root, &mut providers);

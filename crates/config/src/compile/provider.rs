@@ -21,7 +21,7 @@ use crate::view::View;
 const LEAST_BETWEEN_PROBES: Duration = Duration::from_secs(1);
 
 /// Headers that the gateway itself or the connection decides.
-const OWN_HEADERS: [&str; 18] = [
+const OWN_HEADERS: [&str; 19] = [
     "authorization",
     "host",
     "content-length",
@@ -40,6 +40,7 @@ const OWN_HEADERS: [&str; 18] = [
     "accept",
     "x-request-id",
     "traceparent",
+    "tracestate",
 ];
 
 pub(super) fn compile(compiler: &mut Compiler<'_>, list: &View<'_>) -> Vec<Arc<Provider>> {
@@ -65,7 +66,7 @@ fn provider(compiler: &mut Compiler<'_>, view: &View<'_>, names: &mut Names) -> 
     let health = health(compiler, &view.at("health"), &base.path);
     let concurrency = limits::slots(compiler, view);
     let keys = keys(compiler, view, dialect.auth());
-    let headers = headers(compiler, &view.at("headers"), dialect.auth());
+    let headers = headers(compiler, &view.at("headers"), Some(dialect.auth()));
     let proxy = proxy(compiler, &view.at("proxy"));
     let ca = ca(compiler, &view.at("ca"));
     let name = view.at("name").text()?;
@@ -120,7 +121,7 @@ fn health(compiler: &mut Compiler<'_>, view: &View<'_>, base: &str) -> Option<He
 }
 
 /// A path below a base, without doubled slashes between them; the base's query goes last.
-fn below(base: &str, path: &str) -> String {
+pub(super) fn below(base: &str, path: &str) -> String {
     let (base, query) = base.split_once('?').unwrap_or((base, ""));
     let mut out: String = base.split('/').filter(|part| !part.is_empty()).flat_map(|part| ["/", part]).collect();
     out.push('/');
@@ -195,18 +196,26 @@ fn keys(compiler: &mut Compiler<'_>, view: &View<'_>, auth: Auth) -> Vec<ApiKey>
     keys
 }
 
-fn headers(compiler: &mut Compiler<'_>, view: &View<'_>, auth: Auth) -> Vec<(HeaderName, HeaderValue)> {
+/// Headers that are sent along. `auth` has the one that carries the key, which is written as such; without it
+/// `authorization` is one like any other.
+pub(super) fn headers(
+    compiler: &mut Compiler<'_>,
+    view: &View<'_>,
+    auth: Option<Auth>,
+) -> Vec<(HeaderName, HeaderValue)> {
     let mut headers: Vec<(HeaderName, HeaderValue)> = Vec::new();
     for (written, view) in view.entries() {
         let Ok(name) = HeaderName::try_from(written) else {
             compiler.report(&view, "is not the name of a header");
             continue;
         };
-        if name == header::AUTHORIZATION || matches!(auth, Auth::Header(own) if name == own) {
+        let is_free = auth.is_none() && name == header::AUTHORIZATION;
+        let is_key = matches!(auth, Some(Auth::Header(own)) if name == own);
+        if is_key || (auth.is_some() && name == header::AUTHORIZATION) {
             compiler.report(&view, "is the header of the key; write the key as `api_key`");
             continue;
         }
-        if OWN_HEADERS.contains(&name.as_str()) {
+        if !is_free && OWN_HEADERS.contains(&name.as_str()) {
             compiler.report(&view, "is a header that the gateway sets itself; remove it");
             continue;
         }

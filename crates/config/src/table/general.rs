@@ -1,7 +1,7 @@
 //! What concerns the whole process, and groups of keys that stand at several places.
 
 use super::Preset::{Is, Nothing, Words};
-use super::{COUNT, HTTP, Key, Kind, RATE, RECORDS, SHARED_STATE, Section, TELEMETRY, key, needed};
+use super::{COUNT, HTTP, Key, Kind, RATE, RECORDS, SHARED_STATE, Section, key, needed};
 
 pub(super) const SECTIONS: &[Section] = &[
     Section { under: &[""], keys: PROCESS },
@@ -141,8 +141,31 @@ const RECORDING: &[Key] = &[
         "Regular expressions; what they match in recorded text is blanked.",
     )
     .with(RECORDS),
-    key("telemetry", Kind::Table, Nothing, "OpenTelemetry.").with(TELEMETRY),
-    needed("telemetry.otlp", HTTP, "The OTLP collector that traces and metrics are sent to."),
+    key("telemetry", Kind::Table, Nothing, "OpenTelemetry: traces and metrics over OTLP."),
+    needed(
+        "telemetry.otlp",
+        HTTP,
+        "The OTLP collector that traces and metrics are posted to: its address without `/v1/traces` and `/v1/metrics`, which are put behind it.",
+    ),
+    key(
+        "telemetry.headers",
+        Kind::Map(&Kind::Secret),
+        Nothing,
+        "Headers that the collector wants, such as `authorization`.",
+    ),
+    key(
+        "telemetry.sample",
+        Kind::Number(0.0, 1.0),
+        Is("1"),
+        "The share of traces that are recorded, of those that begin here. Where a caller sent a `traceparent` that one decides.",
+    ),
+    key(
+        "telemetry.proxy",
+        Kind::Url(&["http"]),
+        Nothing,
+        "An HTTP proxy on the way there, with user and password where it wants them.",
+    ),
+    key("telemetry.ca", Kind::File, Nothing, "PEM file with certificates to trust besides the usual ones."),
     key("webhooks", Kind::List(&Kind::Table), Nothing, "Who is told of events, by signed POSTs: see docs/webhooks.md."),
     key(
         "webhooks[].name",

@@ -12,6 +12,7 @@ mod quota;
 mod resilience;
 mod secrets;
 mod sound;
+mod telemetry;
 mod variables;
 mod webhooks;
 

@@ -120,6 +120,10 @@ metrics! {
         "Events that wait for a webhook's next try; more than a few, and its receiver is out of reach.";
     RECORDS_LOST: "counter" "mai_request_records_lost_total" ["kind"]
         "Request records that were lost since memory for them was full while the disk could not take them, by kind: record, content (recorded texts).";
+    TELEMETRY_SENT: "counter" "mai_telemetry_sent_total" []
+        "Spans that the collector has taken.";
+    TELEMETRY_DROPPED: "counter" "mai_telemetry_dropped_total" ["reason"]
+        "Spans that never came to the collector: `queue_full`, too many waited; `given_up`, it was out too long; `refused`, it takes no such request; `rejected`, it took others of the same request.";
     LOG_LOST: "gauge" "mai_log_lines_lost" []
         "Access-log lines that could not be written since the start.";
 }

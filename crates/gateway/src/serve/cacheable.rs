@@ -99,9 +99,10 @@ impl Cacheable {
         trail: &mut Trail,
     ) -> Result<(Recalled, Option<Arc<Stored>>), Refusal> {
         let Self { running, route, client, deadline, wish, asked, .. } = self;
-        let request_id = trail.request_id.clone();
+        let (request_id, trace) = (trail.request_id.clone(), trail.tries.parent.clone());
         let (worker, owner) = (&connection.worker, wish.owner.as_ref());
-        let consult = Consult { worker, running, client, owner, request_id: &request_id, deadline: *deadline };
+        let (request_id, trace) = (&request_id, trace.as_deref());
+        let consult = Consult { worker, running, client, owner, request_id, trace, deadline: *deadline };
         // Boxed, and begun only where nothing else is found.
         let by_meaning =
             asked.as_mut().map(|asked| -> ByMeaning<'_> { Box::pin(consult::look(&consult, route, asked)) });
@@ -112,9 +113,10 @@ impl Cacheable {
     pub async fn looked_up(mut self, connection: &Connection, trail: &mut Trail) -> Result<Told, End> {
         self.wish.names.replay = None;
         let Self { running, route, client, deadline, wish, asked, .. } = &mut self;
-        let request_id = trail.request_id.clone();
+        let (request_id, trace) = (trail.request_id.clone(), trail.tries.parent.clone());
         let (worker, owner) = (&connection.worker, wish.owner.as_ref());
-        let consult = Consult { worker, running, client, owner, request_id: &request_id, deadline: *deadline };
+        let (request_id, trace) = (&request_id, trace.as_deref());
+        let consult = Consult { worker, running, client, owner, request_id, trace, deadline: *deadline };
         let by_meaning =
             asked.as_mut().map(|asked| -> ByMeaning<'_> { Box::pin(consult::look(&consult, route, asked)) });
         match recall::lookup(&worker.live, wish, by_meaning, trail).await {

@@ -3,8 +3,9 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use base::{Attempt, AttemptOutcome, Clock, Decision, Line, Noted, Spending, Spent, Usage};
+use base::{Attempt, AttemptOutcome, Clock, Decision, Dice, Line, Noted, SpanContext, Spending, Spent, Usage};
 use config::Upstream;
+use http::HeaderValue;
 use smallvec::SmallVec;
 
 /// Tries at upstreams, one after the other, and the time they took. A call that is split into parts
@@ -14,17 +15,28 @@ pub struct Tries {
     clock: Clock,
     /// When the request arrived.
     arrived: Instant,
+    /// The span that theirs are children of.
+    pub parent: Option<Box<SpanContext>>,
     pub(super) decisions: SmallVec<[Noted; 1]>,
     pub(super) done: SmallVec<[Attempt; 1]>,
     /// What was used beside the answer that is given: by answers that were not, and by parts of a split call.
     pub(super) spending: Spending,
-    trying: Option<(Arc<str>, Instant)>,
+    trying: Option<Trying>,
     /// A drill has a hand in the running one.
     is_drill: bool,
     waiting_since: Option<Instant>,
     pub(super) waited: Duration,
     queueing_since: Option<Instant>,
     pub(super) queued: Duration,
+}
+
+/// A try that runs.
+#[derive(Debug)]
+struct Trying {
+    upstream: Arc<str>,
+    began: Instant,
+    /// Its span, and that as it is sent upstream.
+    span: Option<Box<(SpanContext, HeaderValue)>>,
 }
 
 /// Decisions noted of one request at most: a call in many parts has many. The first are kept.
@@ -43,6 +55,7 @@ impl Tries {
         Self {
             clock,
             arrived,
+            parent: None,
             decisions: SmallVec::new(),
             done: SmallVec::new(),
             spending: Spending::default(),
@@ -58,7 +71,7 @@ impl Tries {
     /// None yet, of a part of the call that has these: it has waited in queues as long as they have.
     #[must_use]
     pub fn of_part(&self) -> Self {
-        Self { queued: self.queued, ..Self::since(self.clock, self.arrived) }
+        Self { queued: self.queued, parent: self.parent.clone(), ..Self::since(self.clock, self.arrived) }
     }
 
     /// Something was decided.
@@ -81,10 +94,18 @@ impl Tries {
     }
 
     /// A try begins: from here on an upstream is waited for.
-    pub fn begin(&mut self, upstream: &Arc<str>) {
+    pub fn begin(&mut self, upstream: &Arc<str>, dice: &Dice) {
         let now = self.clock.now();
-        self.trying = Some((upstream.clone(), now));
+        let span = self.parent.as_ref().map(|parent| parent.child(dice));
+        let span = span.and_then(|span| Some(Box::new((span, HeaderValue::from_bytes(&span.traceparent()).ok()?))));
+        self.trying = Some(Trying { upstream: upstream.clone(), began: now, span });
         self.waiting_since = Some(now);
+    }
+
+    /// The `traceparent` that the try which runs goes with, where it is part of a trace.
+    #[must_use]
+    pub fn traceparent(&self) -> Option<&HeaderValue> {
+        Some(&self.trying.as_ref()?.span.as_ref()?.1)
     }
 
     /// The try that has begun is harmed by a drill.
@@ -145,10 +166,11 @@ impl Tries {
     pub(super) fn ended(&mut self, outcome: AttemptOutcome, status: Option<u16>, now: Instant) {
         self.wait_ended(now);
         self.queue_ended(now);
-        if let Some((upstream, began)) = self.trying.take() {
+        if let Some(Trying { upstream, began, span }) = self.trying.take() {
             let (at, took) = (began.saturating_duration_since(self.arrived), now.duration_since(began));
+            let span = span.filter(|span| span.0.is_sampled()).map(|span| Box::new(span.0));
             let is_drill = std::mem::take(&mut self.is_drill);
-            self.done.push(Attempt { upstream, outcome, status, at, took, is_anothers: false, is_drill });
+            self.done.push(Attempt { upstream, outcome, status, at, took, is_anothers: false, is_drill, span });
         }
     }
 
@@ -181,8 +203,14 @@ impl Tries {
 
     /// What they were and what they have used, of a call that has no record of its own.
     #[must_use]
-    pub fn into_parts(self) -> (SmallVec<[Attempt; 1]>, Spending) {
-        (self.done, self.spending)
+    pub fn so_far(&self) -> (&[Attempt], &Spending) {
+        (&self.done, &self.spending)
+    }
+
+    /// How long ago the request arrived.
+    #[must_use]
+    pub fn age(&self) -> Duration {
+        self.clock.now().saturating_duration_since(self.arrived)
     }
 
     /// Adds the tries of parts that ran side by side for `waited`.

@@ -77,6 +77,8 @@ mod storms;
 #[cfg(test)]
 mod streams;
 #[cfg(test)]
+mod telemetry;
+#[cfg(test)]
 mod unicode;
 #[cfg(test)]
 mod vectors;

@@ -96,6 +96,13 @@ impl Stage {
         tokio::spawn(gateway::messenger::keep_delivering(self.live.clone(), transport(&self.net)));
     }
 
+    /// Starts to tell a collector, as the process does beside its workers.
+    pub fn export(&self) {
+        tokio::spawn(gateway::export::keep_exporting(self.live.clone(), transport(&self.net)));
+        let live = self.live.clone();
+        tokio::spawn(async move { live.keep_gathering().await });
+    }
+
     /// One more worker of the same process.
     pub fn another_worker(&self) -> Arc<Worker> {
         Arc::new(Worker::new(self.live.clone(), transport(&self.net)))

@@ -40,6 +40,7 @@ fn full(request_id: &str) -> Record {
         took: ms(40),
         is_anothers: false,
         is_drill: false,
+        span: None,
     };
     Record {
         endpoint: Some(Endpoint::Chat),

@@ -153,7 +153,7 @@ impl Writing {
         self.facts(record);
         let out = &mut self.block.body;
         put_number(out, record.attempts.len() as u64);
-        for Attempt { upstream, outcome, status, at, took, is_anothers, is_drill } in &record.attempts {
+        for Attempt { upstream, outcome, status, at, took, is_anothers, is_drill, span: _ } in &record.attempts {
             put_number(out, self.names.name(upstream, role::UPSTREAM));
             put_number(out, self.names.word(outcome.as_str(), 0));
             put_number(out, or_none(status.map(u64::from)));

@@ -1,0 +1,35 @@
+//! What becomes of spans.
+
+use prometheus::{IntCounter, IntCounterVec, Opts, Registry};
+
+use super::{TELEMETRY_DROPPED, TELEMETRY_SENT};
+
+/// The counters of telemetry.
+#[derive(Debug)]
+pub struct Telemetry {
+    sent: IntCounter,
+    dropped: IntCounterVec,
+}
+
+impl Telemetry {
+    pub(super) fn new(registry: &Registry) -> Result<Self, prometheus::Error> {
+        let sent = IntCounter::with_opts(Opts::new(TELEMETRY_SENT.name, TELEMETRY_SENT.meaning))?;
+        registry.register(Box::new(sent.clone()))?;
+        let row = &TELEMETRY_DROPPED;
+        let dropped = IntCounterVec::new(Opts::new(row.name, row.meaning), row.labels)?;
+        registry.register(Box::new(dropped.clone()))?;
+        Ok(Self { sent, dropped })
+    }
+
+    /// The collector has taken so many spans.
+    pub fn sent(&self, count: usize) {
+        self.sent.inc_by(u64::try_from(count).unwrap_or(u64::MAX));
+    }
+
+    /// So many spans have not come to the collector.
+    pub fn dropped(&self, reason: &str, count: usize) {
+        if count > 0 {
+            self.dropped.with_label_values(&[reason]).inc_by(u64::try_from(count).unwrap_or(u64::MAX));
+        }
+    }
+}
