@@ -25,8 +25,8 @@
 //!
 //!    The role in `security` is that of `Caller` (leave it out for `viewer`). Bodies and queries are structs with
 //!    `#[derive(Deserialize, ToSchema)]` or `#[derive(Deserialize, IntoParams)] #[into_params(parameter_in = Query)]`
-//!    and `#[serde(deny_unknown_fields)]`; answers have `#[derive(Serialize, ToSchema)]`. Lists take a [`listing::Limit`]
-//!    and give a [`listing::Page`]. What every operation of its kind may answer (400, 401, 403, 404, 405, 408, 413,
+//!    and `#[serde(deny_unknown_fields)]`; answers have `#[derive(Serialize, ToSchema)]`. Lists take a
+//!    [`listing::Limit`] (with `#[serde(default)] #[param(inline, required = false)]`) and give a [`listing::Page`]. What every operation of its kind may answer (400, 401, 403, 404, 405, 408, 413,
 //!    429) is added by `document`; what is its own stands in `responses`, and is an [`error::Error`].
 //! 2. A line in [`api`].
 //! 3. Whatever moves something calls [`deeds::audited`] once it is done, or hands its deed to
