@@ -24,6 +24,7 @@ use crate::error::Body;
     ),
     tags(
         (name = "configuration", description = "Providers, routes and clients, as files write them."),
+        (name = "clients", description = "What clients call with."),
         (name = "cache", description = "What is cached, and the levers over it."),
         (name = "levers", description = "How upstreams stand, what takes them out and brings them back, drills, and what would happen to a request."),
         (name = "usage", description = "What was used."),

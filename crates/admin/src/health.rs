@@ -36,6 +36,9 @@ pub(crate) struct Ready {
     /// The usage ledger.
     #[schema(value_type = Object)]
     ledger: Value,
+    /// Keys that were issued: whether it is known which there are.
+    #[schema(value_type = Object)]
+    keys: Value,
     /// The cache on disk.
     #[schema(value_type = Object)]
     cache: Value,
@@ -71,6 +74,7 @@ pub(crate) async fn readyz(State(desk): State<Desk>) -> Response {
         not_in_force: desk.live.running().snapshot.not_in_force.clone(),
         last_reload: desk.last_reload.problems(),
         ledger: ledger(&desk),
+        keys: keys(&desk),
         cache: cache::health(&desk),
         webhooks: webhooks(&desk),
         requests: requests::health(&desk),
@@ -101,6 +105,16 @@ fn webhooks(desk: &Desk) -> Vec<Webhook> {
         events_waiting: hook.waiting,
     };
     hooks.map(webhook).collect()
+}
+
+/// Whether it is known which keys were issued; until then those are refused for the time being, and others served.
+fn keys(desk: &Desk) -> Value {
+    let trouble = desk.live.issued.trouble();
+    json!({
+        "status": if trouble.is_some() { "unread" } else { "ok" },
+        "since": trouble.as_ref().map(|trouble| trouble.since.as_secs()),
+        "why": trouble.map(|trouble| trouble.what),
+    })
 }
 
 /// All metrics, in Prometheus' text format.

@@ -48,6 +48,7 @@ mod etag;
 mod explain;
 mod extract;
 mod health;
+mod keys;
 mod length;
 mod listing;
 mod objects;
@@ -86,6 +87,8 @@ fn api() -> OpenApiRouter<Desk> {
         .routes(routes!(objects::routes::get, objects::routes::put, objects::routes::delete))
         .routes(routes!(objects::clients::list, objects::clients::create))
         .routes(routes!(objects::clients::get, objects::clients::put, objects::clients::delete))
+        .routes(routes!(keys::list, keys::issue))
+        .routes(routes!(keys::revoke))
         .routes(routes!(objects::config))
         .routes(routes!(objects::export))
         .routes(routes!(objects::import))

@@ -96,8 +96,8 @@ pub fn instant(name: &str, written: &str, is_end: bool) -> Result<Duration, Erro
         (_, 10) => written.parse::<Date>().ok().and_then(of_day),
         _ => written.parse::<Timestamp>().ok(),
     };
-    let since_epoch = timestamp.and_then(|timestamp| u64::try_from(timestamp.as_nanosecond()).ok());
-    since_epoch.map(Duration::from_nanos).ok_or_else(|| {
+    let since_epoch = timestamp.and_then(|timestamp| Duration::try_from(timestamp.as_duration()).ok());
+    since_epoch.ok_or_else(|| {
         Error::of(
             name,
             format!(
@@ -137,6 +137,7 @@ mod tests {
         assert_eq!(read("2026-11-30", true), 1_796_083_200, "the last day is in it");
         assert_eq!(read("2026-11-30T08:00:00+08:00", true), 1_795_996_800);
         assert_eq!(read("1795996800", true), 1_795_996_800);
+        assert_eq!(read("2999-12-31T00:00:00Z", true), 32_503_593_600, "a time that is far off");
         assert_eq!(instant("since", &time(Duration::from_millis(5)), false).unwrap(), Duration::from_millis(5));
         for wrong in ["yesterday", "2026-13-01", "2026", "-5", "1969-01-01"] {
             assert!(instant("since", wrong, false).is_err(), "{wrong}");

@@ -101,9 +101,9 @@ pub(crate) struct Listing {
     /// So many at most.
     #[serde(default)]
     #[param(inline, required = false)]
-    limit: Limit,
+    pub(crate) limit: Limit,
     /// Those behind this one: `next` of the page before.
-    after: Option<String>,
+    pub(crate) after: Option<String>,
 }
 
 /// How a change is made.
@@ -123,7 +123,7 @@ fn path(kind: ObjectKind, name: &str) -> String {
 }
 
 /// Why a change was not made, for the caller.
-fn refused(why: NotChanged, kind: ObjectKind, name: &str) -> Error {
+pub(crate) fn refused(why: NotChanged, kind: ObjectKind, name: &str) -> Error {
     use crate::configuring::Expected;
     let word = kind.word();
     match why {
@@ -147,6 +147,6 @@ fn refused(why: NotChanged, kind: ObjectKind, name: &str) -> Error {
     }
 }
 
-fn absent(kind: ObjectKind, name: &str) -> Error {
+pub(crate) fn absent(kind: ObjectKind, name: &str) -> Error {
     Error::NotFound(format!("there is no {} `{name}`", kind.word()))
 }

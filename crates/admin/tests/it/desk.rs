@@ -252,7 +252,10 @@ impl Configuring for Holder {
         }
         let (live, held) = (self.live.clone(), self.now.clone());
         Box::pin(async move {
-            let kept = live.objects.change(Vec::new(), told(wish.deed, &wish.changes, &now.written)).await;
+            let deed = told(wish.deed, &wish.changes, &now.written);
+            let of_keys = |change: &Change| matches!(change, Change::Issue(_) | Change::Revoke(_));
+            let keys = wish.changes.into_iter().map(|(_, change)| change).filter(of_keys).collect();
+            let kept = live.objects.change(keys, deed).await;
             kept.map_err(NotChanged::Unkept)?;
             *held.lock().unwrap() = now;
             live.put_in_force(loaded.snapshot);

@@ -7,6 +7,8 @@ mod desk;
 #[cfg(test)]
 mod document;
 mod doors;
+#[cfg(test)]
+mod keys;
 mod levers;
 #[cfg(test)]
 mod objects;
