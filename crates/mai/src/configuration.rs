@@ -8,7 +8,7 @@ use admin::{Changed, Configuring, Doing, LastReload, NotChanged, Reloaded, Told,
 use base::{KeyHasher, ObjectKind};
 use config::{Added, ClientKey, ConfigErrors, Files, Loaded, Overrides, Problem, Snapshot, Source, Whole, Written};
 use gateway::live::Live;
-use state::objects::{Change, IssuedKey, Kept};
+use state::objects::{Change, Deed, IssuedKey, Kept};
 use state::{Objects, Unreadable};
 use tokio::sync::MutexGuard;
 use tokio::task::JoinError;
@@ -292,6 +292,17 @@ impl Configuration {
         let (this, sound, mut held) = (self.clone(), state.sound.clone(), state.held.clone());
         let now = base::Clock.wall();
         let (changes, mut deed) = (wish.changes, wish.deed);
+        deed.at = if deed.at.is_zero() { now } else { deed.at };
+        if !changes.is_empty() && changes.iter().all(|(_, change)| is_of_a_key(change)) {
+            // Issued keys stand beside the configuration: nothing is compiled for them.
+            let written = self.written();
+            let made = held.make(changes, &written, now)?;
+            if !wish.dry_run {
+                self.keep(&mut state, made, deed).await?;
+                state.held = held;
+            }
+            return Ok(Changed { written, warnings: Vec::new() });
+        }
         let compile = move || {
             let before = this.written();
             let made = held.make(changes, &before, now)?;
@@ -304,22 +315,13 @@ impl Configuration {
         if wish.dry_run {
             return Ok(changed);
         }
-        deed.at = if deed.at.is_zero() { now } else { deed.at };
         if let ([Change::Put(object)], None) = (&*made, &deed.after) {
             let after = changed.written.object(object.kind, &object.name);
             deed.after = after.map(|after| after.shown.to_string().into());
         }
         let told = format!("{} {} by {}", deed.action, deed.object, deed.who);
         let reaches = made.iter().any(is_about_the_way_out);
-        let keeping = self.0.parts.live.objects.change(made, deed);
-        match tokio::time::timeout(PATIENCE, keeping).await {
-            Ok(kept) => kept.map_err(NotChanged::Unkept)?,
-            Err(_) => {
-                state.is_uncertain = true;
-                self.find_out();
-                return Err(NotChanged::Unkept(silent()));
-            }
-        }
+        self.keep(&mut state, made, deed).await?;
         if reaches {
             self.0.parts.shared.forget(compiled.loaded.snapshot.general.resolver_refresh);
         }
@@ -333,6 +335,17 @@ impl Configuration {
             tracing::warn!("{warning}");
         }
         Ok(changed)
+    }
+
+    /// Has changes kept, with the deed.
+    async fn keep(&self, state: &mut MutexGuard<'_, State>, made: Vec<Change>, deed: Deed) -> Result<(), NotChanged> {
+        let keeping = self.0.parts.live.objects.change(made, deed);
+        if let Ok(kept) = tokio::time::timeout(PATIENCE, keeping).await {
+            return kept.map_err(NotChanged::Unkept);
+        }
+        state.is_uncertain = true;
+        self.find_out();
+        Err(NotChanged::Unkept(silent()))
     }
 
     /// Finds out as soon as the store answers, and takes into force what was kept after all.
@@ -360,6 +373,10 @@ impl Configuration {
 
 /// A store that did not answer is asked again so often.
 const AGAIN: Duration = Duration::from_secs(5);
+
+const fn is_of_a_key(change: &Change) -> bool {
+    matches!(change, Change::Issue(_) | Change::Revoke(_))
+}
 
 /// Whether names have to be asked for again, and TLS settings forgotten.
 fn is_about_the_way_out(change: &Change) -> bool {

@@ -9,6 +9,7 @@ mod drain;
 mod hostile;
 mod http;
 mod keys;
+mod leaks;
 mod levers;
 mod limits;
 mod names;
