@@ -14,6 +14,8 @@ const FIRST: &str = "sk-first-71c0aa9e5d";
 const SECOND: &str = "sk-second-b83f20d6c4";
 /// A header and a proxy's password that stand for keys too.
 const TENANT: &str = "tenant-9a04e7f1c38b";
+/// What webhooks are signed with.
+const HOOK: &str = "hook-5c1b20e94d7f";
 /// What comes in through the admin API: a provider's key, and a client's.
 const LATER: &str = "sk-later-4de8810b7f";
 const TEAM: &str = "sk-team-c5f9d2663a";
@@ -34,16 +36,16 @@ fn hex(bytes: &[u8]) -> String {
 
 /// Asserts that some bytes hold none of these secrets: as they are, percent-encoded, or by their hash.
 fn is_clean(what: &str, bytes: &[u8], secrets: &[String]) {
-    let holds = |part: &[u8]| bytes.windows(part.len()).any(|window| window == part);
+    let text = String::from_utf8_lossy(bytes);
     for secret in secrets {
         let digest = sha256(secret);
         let (lower, upper) = (secret.replace('-', "%2d"), secret.replace('-', "%2D"));
         let hex = hex(&digest);
         let forms = [secret, &lower, &upper, secret.rsplit('-').next().unwrap(), hex.get(..9).unwrap()];
         for form in forms {
-            assert!(!holds(form.as_bytes()), "{what} shows {form} of {secret}");
+            assert!(!text.contains(form), "{what} shows {form} of {secret}");
         }
-        assert!(!holds(&digest[..8]), "{what} holds the digest of {secret}");
+        assert!(!bytes.windows(8).any(|window| *window == digest[..8]), "{what} holds the digest of {secret}");
     }
 }
 
@@ -61,10 +63,12 @@ fn files(folder: &Path) -> Vec<(String, Vec<u8>)> {
     found
 }
 
-fn config(url: &str, second: &str, gone: &str) -> String {
+fn config([url, second, gone, collector]: [&str; 4]) -> String {
     format!(
         r#"
 log_level: trace
+telemetry: {{ otlp: "{collector}" }}
+webhooks: [{{ url: "{collector}/hook", secret: {HOOK}, on: [quota, breaker] }}]
 admin:
   tokens:
     - {{ name: root, role: admin, token: {ADMIN} }}
@@ -169,8 +173,9 @@ async fn gets(gateway: &Gateway, issued: &str) -> Vec<String> {
 #[tokio::test]
 async fn no_credential_is_written_down_or_shown_anywhere() {
     let (first, second, gone) = (upstream("").await, upstream("").await, upstream("").await);
+    let collector = upstream("").await;
     first.mock().play(testkit::Scenario::read(&scenario(&second.url())).unwrap());
-    let config = config(&first.url(), &second.url(), &gone.url());
+    let config = config([&first.url(), &second.url(), &gone.url(), &collector.url()]);
     gone.stop().await;
     let gateway = Gateway::serve(&config).await;
     let asked = async |method, path: &str, body: Value| gateway.ask_admin(&write(method, path, &body)).await;
@@ -208,7 +213,7 @@ async fn no_credential_is_written_down_or_shown_anywhere() {
         ),
     ];
     let secrets =
-        [FIRST, SECOND, TENANT, LATER, TEAM, WRONG, WRONG_ADMIN, ADMIN, VIEWER, KEY, &issued].map(str::to_owned);
+        [FIRST, SECOND, TENANT, HOOK, LATER, TEAM, WRONG, WRONG_ADMIN, ADMIN, VIEWER, KEY, &issued].map(str::to_owned);
     for (number, ask) in wrong.iter().enumerate() {
         let answer = gateway.ask_admin(ask).await;
         let shown: Vec<String> =
@@ -244,6 +249,11 @@ async fn no_credential_is_written_down_or_shown_anywhere() {
     assert_eq!(process.exit().await, Some(0));
     for (file, bytes) in files(&dir.path("data")) {
         is_clean(&file, &bytes, &secrets);
+    }
+    assert!(collector.log().calls().iter().any(|call| call.request.path == "/v1/traces"), "spans were sent");
+    for call in collector.log().calls() {
+        let head = format!("{:?} {:?}", call.request.path, call.request.headers);
+        is_clean("the collector", &[head.as_bytes(), &call.request.body].concat(), &secrets);
     }
     is_clean("the operator's log", process.err.text().as_bytes(), &secrets);
     is_clean("the access log", process.out.text().as_bytes(), &secrets);
