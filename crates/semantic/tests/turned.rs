@@ -64,6 +64,67 @@ fn sides_and_order_tell_who_does_what() {
 }
 
 #[test]
+fn what_does_it_and_what_it_is_done_to_stand_on_either_side_of_the_verb() {
+    each_differs(&[
+        ("缺水会引起什么", "什么会引起缺水"),
+        ("哪些因素影响睡眠", "睡眠影响哪些因素"),
+        ("啥会影响信用评分", "信用评分会影响啥"),
+        ("什么造成了系统崩溃", "系统崩溃造成了什么"),
+        ("什么取代了旧版接口", "旧版接口取代了什么"),
+        ("哪个系统依赖订单服务", "订单服务依赖哪个系统"),
+        ("贷款需要什么", "什么需要贷款"),
+        ("What causes headaches?", "What do headaches cause?"),
+    ]);
+    each_is_the_same(&[
+        ("需要什么条件申请公租房", "哪些条件才能申请公租房"),
+        ("贷款需要什么条件", "需要什么条件才能贷款"),
+        ("哪些材料需要提交", "需要提交哪些材料"),
+    ]);
+}
+
+#[test]
+fn a_thing_that_is_named_twice_is_told_by_the_word_before_it() {
+    each_differs(&[
+        ("如何把测试库的表复制到生产库", "如何把生产库的表复制到测试库"),
+        ("把研发环境的配置同步到测试环境需要什么权限", "把测试环境的配置同步到研发环境需要什么权限"),
+        ("从试用账户把余额转入正式账户", "从正式账户把余额转入试用账户"),
+        ("怎么把华北仓库的货调到华南仓库", "怎么把华南仓库的货调到华北仓库"),
+        ("如何将个人账户的余额转到企业账户", "如何将企业账户的余额转到个人账户"),
+        (
+            "How do I move files from my old laptop to my new laptop?",
+            "How do I move files from my new laptop to my old laptop?",
+        ),
+    ]);
+    each_is_the_same(&[
+        ("怎么把测试环境的数据同步到生产环境", "如何将测试环境的数据同步到生产环境"),
+        ("怎么把旧电脑的文件传到新电脑", "旧电脑的文件怎么传到新电脑"),
+    ]);
+}
+
+#[test]
+fn what_is_done_is_not_what_will_be() {
+    each_differs(&[
+        ("Which shops have been closed?", "Which shops will be closed?"),
+        ("Which shops are being closed?", "Which shops have been closed?"),
+        ("Which shops closed this year?", "Which shops will close this year?"),
+        ("Who was promoted in May?", "Who is going to be promoted in May?"),
+        ("Has the office moved?", "Will the office move?"),
+        ("Have they fixed the elevator?", "Will they fix the elevator?"),
+        ("When was the policy changed?", "When will the policy be changed?"),
+        ("When was the invoice paid?", "When is the invoice paid?"),
+        ("When did the fiscal year end?", "When does the fiscal year end?"),
+        ("哪些门店被关了", "哪些门店将被关"),
+        ("谁去过总部", "谁将去总部"),
+    ]);
+    each_is_the_same(&[
+        ("Which features were removed?", "Which features have been removed?"),
+        ("When did my order ship?", "When was my order shipped?"),
+        ("Do you know when the fiscal year ends?", "When does the fiscal year end?"),
+        ("Will the office move?", "Is the office going to move?"),
+    ]);
+}
+
+#[test]
 fn signs_that_are_no_words_must_agree() {
     each_differs(&[
         ("Does a < b hold?", "Does a > b hold?"),

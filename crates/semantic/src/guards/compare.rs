@@ -139,6 +139,12 @@ fn mood(one: &Question, two: &Question) -> Result<(), Guard> {
     if (one.past && !one.future && two.future && !two.past) || (two.past && !two.future && one.future && !one.past) {
         return Err(Guard::Mood);
     }
+    // When it was, and when it is as a rule.
+    let is_time = |question: &Question| [Kind::When, Kind::Clock, Kind::Day].iter().any(|kind| question.asks(*kind));
+    let (was, is) = (|side: &Question| side.past && !side.present, |side: &Question| side.present && !side.past);
+    if is_time(one) && is_time(two) && (was(one) && is(two) || is(one) && was(two)) {
+        return Err(Guard::Mood);
+    }
     // How something can be done, and how it must be, is one question.
     let is_how = |question: &Question| question.asks(Kind::How) || question.asks(Kind::Remedy);
     let is_measured = |question: &Question| MEASURES.iter().any(|kind| question.asks(*kind));
@@ -183,19 +189,35 @@ fn restrictions(one: &Question, two: &Question, matched: &Matched) -> Result<(),
     if is_like { Ok(()) } else { Err(Guard::Scope) }
 }
 
+/// Whether two terms are alike.
+type Alike = fn(&Term, &Term) -> bool;
+
+fn exact(one: &Term, two: &Term) -> bool {
+    one.forms == two.forms
+}
+
 /// Finds for each term of either question its like in the other.
 fn aligned(one: &Question, two: &Question) -> Result<Matched, Guard> {
     let mut matched = Matched::new();
     let mut taken: SmallVec<[bool; 24]> = SmallVec::from_elem(false, two.terms.len());
     let mut left: SmallVec<[usize; 8]> = SmallVec::new();
-    let exact = |a: &Term, b: &Term| a.forms == b.forms;
     let mut open: SmallVec<[usize; 24]> = (0..one.terms.len()).collect();
-    for same in [exact as fn(&Term, &Term) -> bool, Term::same] {
+    // A word that is there twice is told by the one before it: 测试环境, 生产环境.
+    let before = |at: usize, place: usize| {
+        let pair = at.checked_sub(1).zip(place.checked_sub(1));
+        pair.and_then(|(at, place)| one.terms.get(at).zip(two.terms.get(place))).is_some_and(|(a, b)| exact(a, b))
+    };
+    let passes: [(Alike, bool); 3] = [(exact, true), (exact, false), (Term::same, false)];
+    for (same, led) in passes {
         left.clear();
         for &at in &open {
             let Some(term) = one.terms.get(at) else { continue };
-            let found =
-                two.terms.iter().zip(&mut taken).enumerate().find(|(_, (other, taken))| !**taken && same(term, other));
+            let found = two
+                .terms
+                .iter()
+                .zip(&mut taken)
+                .enumerate()
+                .find(|(place, (other, taken))| !**taken && same(term, other) && (!led || before(at, *place)));
             match found {
                 Some((place, (_, taken))) => {
                     *taken = true;

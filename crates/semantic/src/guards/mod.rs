@@ -13,6 +13,7 @@ mod question;
 mod reader;
 mod settle;
 mod signs;
+mod tense;
 mod term;
 mod time;
 mod token;

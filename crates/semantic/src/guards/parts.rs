@@ -4,7 +4,7 @@ use smallvec::SmallVec;
 
 use super::closed::{Case, Kind, Person, Role};
 use super::guard::Guard;
-use super::question::Question;
+use super::question::{Asked, Question};
 use super::term::Class;
 
 /// Pairs of places, of terms that mean the same.
@@ -73,6 +73,9 @@ pub fn directions(one: &Question, two: &Question, matched: &Matched) -> Result<(
             return Err(Guard::Direction);
         }
     }
+    if swapped(one, two, matched) || asks_other_side(one, two, matched) {
+        return Err(Guard::Direction);
+    }
     if exchanged(one, two, matched) {
         return Err(Guard::Direction);
     }
@@ -90,12 +93,49 @@ pub fn directions(one: &Question, two: &Question, matched: &Matched) -> Result<(
         matched.iter().copied().filter(|pair| terms(pair).is_some_and(|(a, b)| is_noun(a.class, b.class))).collect();
     for (at, first) in nouns.iter().enumerate() {
         for second in nouns.iter().skip(at + 1) {
-            if (first.0 < second.0) != (first.1 < second.1) && !may_turn(one, two, *first, *second) {
+            if (first.0 < second.0) != (first.1 < second.1)
+                && !may_turn(one, two, *first, *second)
+                && !(is_needed(one, two, *first) || is_needed(one, two, *second))
+            {
                 return Err(Guard::Direction);
             }
         }
     }
     Ok(())
+}
+
+/// Whether two terms have each other's part: 把A的数据同步到B, 把B的数据同步到A.
+fn swapped(one: &Question, two: &Question, matched: &Matched) -> bool {
+    let part = |question: &Question, at: usize| {
+        let part = question.terms.get(at).and_then(|term| term.role);
+        part.filter(|role| matches!(role, Role::Source | Role::Goal | Role::Take))
+    };
+    let moved = || matched.iter().map(|(a, b)| (part(one, *a), part(two, *b))).filter(|(here, there)| here != there);
+    moved().any(|(here, there)| moved().any(|other| other == (there, here)))
+}
+
+/// Whether what is asked for stands on the other side of a verb, and what it does that to as well: 什么影响睡眠,
+/// 睡眠影响什么; or needs what needed it.
+fn asks_other_side(one: &Question, two: &Question, matched: &Matched) -> bool {
+    let (Some(here), Some(there)) = (one.asked, two.asked) else { return false };
+    if one.passive != two.passive {
+        return false;
+    }
+    let done_to = |asked: Asked, other: Asked, pairs: &mut dyn Iterator<Item = (usize, usize)>| {
+        let pairs: Matched = pairs.collect();
+        let verb = pairs.iter().find(|pair| asked.behind_verb && pair.0 + 1 == asked.place);
+        verb.is_some_and(|verb| other.place <= verb.1 && pairs.iter().any(|pair| pair.0 < verb.0 && pair.1 > verb.1))
+            || (asked.needed && asked.place > 0 && other.needs && other.place == 0 && !other.needed)
+    };
+    done_to(here, there, &mut matched.iter().copied())
+        || done_to(there, here, &mut matched.iter().map(|(a, b)| (*b, *a)))
+}
+
+/// Whether it is the noun that is asked for as something needed, which may stand before what needs it: 贷款需要什么条件,
+/// 需要什么条件才能贷款.
+fn is_needed(one: &Question, two: &Question, noun: (usize, usize)) -> bool {
+    let asked = one.asked.zip(two.asked).filter(|(here, there)| (here.place, there.place) == noun);
+    asked.is_some_and(|(here, there)| (here.needed && !there.needs) || (there.needed && !here.needs))
 }
 
 /// Whether two words that are no verbs have changed sides of a verb, whatever the dictionary takes them for.

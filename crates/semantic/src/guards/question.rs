@@ -20,6 +20,8 @@ pub struct Question {
     pub(super) kinds: u32,
     /// Whether it asks for what something is done to, not for who does it.
     pub(super) object: bool,
+    /// Where a Chinese word that asks what stands among the terms.
+    pub(super) asked: Option<Asked>,
     pub(super) terms: Vec<Term>,
     pub(super) quantities: Vec<Quantity>,
     /// The same quantities as they follow on each other, those of one kind together; coordinated ones sorted.
@@ -31,6 +33,8 @@ pub struct Question {
     pub(super) loose_not: bool,
     pub(super) past: bool,
     pub(super) future: bool,
+    /// Whether an auxiliary tells that it is so now, or always.
+    pub(super) present: bool,
     pub(super) may: bool,
     pub(super) must: bool,
     /// Who is spoken of, in order, with the place among the terms.
@@ -78,6 +82,19 @@ impl Question {
     pub(super) fn asks(&self, kind: Kind) -> bool {
         self.kinds & bit(kind) != 0
     }
+}
+
+/// Where a word that asks stands.
+#[derive(Debug, Clone, Copy)]
+pub struct Asked {
+    /// How many terms stand before it.
+    pub place: usize,
+    /// Whether the last of them is a verb right before it, which it is then the object of.
+    pub behind_verb: bool,
+    /// Whether a word such as 需要 stands right before it.
+    pub needed: bool,
+    /// Whether such a word stands behind it.
+    pub needs: bool,
 }
 
 /// The bit of a kind.

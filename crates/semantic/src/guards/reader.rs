@@ -6,8 +6,9 @@ use super::closed::{Kind, Mark, Part, Role};
 use super::lexicon::{LONGEST_PHRASE, Lexicon, join};
 use super::measure;
 use super::quantity::Quantity;
-use super::question::{Question, bit};
+use super::question::{Asked, Question, bit};
 use super::settle::{CONTACTS, Names, settle};
+use super::tense;
 use super::term::{Class, Term};
 use super::token::{Script, Token};
 
@@ -68,6 +69,7 @@ impl Reader<'_> {
         }
         let opener =
             self.tokens.iter().find(|token| token.script != Script::Stop).map_or("", |token| token.text.as_str());
+        tense::read(self.tokens, &mut self.question, self.lexicon);
         settle(&mut self.question, &self.names, opener, self.lexicon);
     }
 
@@ -230,29 +232,7 @@ impl Reader<'_> {
             self.question.passive = true;
             return true;
         }
-        matches!(
-            before,
-            "to" | "i"
-                | "we"
-                | "you"
-                | "they"
-                | "can"
-                | "could"
-                | "should"
-                | "must"
-                | "will"
-                | "would"
-                | "may"
-                | "do"
-                | "not"
-                | "please"
-                | "who"
-                | "gonna"
-                | "wanna"
-                | "gotta"
-                | "he"
-                | "she"
-        )
+        BEFORE_VERBS.contains(&before)
     }
 
     /// A character that elsewhere belongs to grammar, beside another that is no word of the dictionary with it.
@@ -365,6 +345,9 @@ impl Reader<'_> {
         if kind == Kind::Who && self.question.chinese {
             self.question.object |= self.is_object(at, taken);
         }
+        if matches!(kind, Kind::What | Kind::WhatIs) && self.question.chinese {
+            self.question.asked = Some(self.asked(at, taken));
+        }
         if self.next.role.take() == Some(Role::By) {
             self.question.passive = true;
         }
@@ -385,6 +368,21 @@ impl Reader<'_> {
             && !tag(at + taken).starts_with('v')
     }
 
+    /// Where a word that asks what stands: 影响什么, 什么影响.
+    fn asked(&self, at: usize, taken: usize) -> Asked {
+        let before = at.checked_sub(1).map_or("", |before| self.text(before));
+        let verb = if matches!(before, "了" | "过" | "着") { at.checked_sub(2) } else { at.checked_sub(1) };
+        let is_needed = |text: &str| matches!(text, "需要" | "需" | "要" | "要求" | "得");
+        let is_verb = |term: &Term| term.class == Class::Verb || term.is_action;
+        Asked {
+            place: self.question.terms.len(),
+            behind_verb: verb.is_some_and(|verb| !self.is_closed(verb))
+                && self.question.terms.last().is_some_and(is_verb),
+            needed: is_needed(before),
+            needs: (at + taken..at + taken + 3).any(|at| is_needed(self.text(at))),
+        }
+    }
+
     /// Whether an auxiliary stands here with the one who does something behind it: «who did Maria replace».
     fn asks_for_object(&self, at: usize) -> bool {
         let next = self.text(at + 1);
@@ -402,26 +400,7 @@ impl Reader<'_> {
     /// Whether «when» begins a clause inside a question, and asks nothing itself.
     fn is_conjunction(&self, at: usize, taken: usize) -> bool {
         let opens = at == 0 || self.tokens.get(at - 1).is_some_and(|token| token.script == Script::Stop);
-        let inverted = matches!(
-            self.text(at + taken),
-            "is" | "are"
-                | "was"
-                | "were"
-                | "do"
-                | "does"
-                | "did"
-                | "can"
-                | "could"
-                | "will"
-                | "would"
-                | "should"
-                | "must"
-                | "may"
-                | "has"
-                | "have"
-                | "am"
-                | "shall"
-        );
+        let inverted = INVERTED.contains(&self.text(at + taken));
         !opens
             && !inverted
             && self.asking != Some(at)
@@ -479,3 +458,15 @@ impl Reader<'_> {
         self.next.not = false;
     }
 }
+
+/// English words right before a verb.
+const BEFORE_VERBS: &[&str] = &[
+    "to", "i", "we", "you", "they", "can", "could", "should", "must", "will", "would", "may", "do", "not", "please",
+    "who", "gonna", "wanna", "gotta", "he", "she",
+];
+
+/// Auxiliaries that stand behind «when» where it asks.
+const INVERTED: &[&str] = &[
+    "is", "are", "was", "were", "do", "does", "did", "can", "could", "will", "would", "should", "must", "may", "has",
+    "have", "am", "shall",
+];

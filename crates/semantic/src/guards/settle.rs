@@ -46,7 +46,9 @@ fn settle_names(question: &mut Question, names: &Names) {
             && question.terms.first().is_some_and(|term| !term.is_action);
         let becomes =
             asked == 0 && (question.kinds & generic != 0 || topic || (kind == Kind::How && question.kinds == 0));
-        if !(fits || becomes) || place >= question.terms.len() || question.terms.len() == 1 {
+        // «What does it cause»: a verb, and no name for the reason.
+        let is_verb = kind == Kind::Why && question.object;
+        if is_verb || !(fits || becomes) || place >= question.terms.len() || question.terms.len() == 1 {
             continue;
         }
         question.named = true;
