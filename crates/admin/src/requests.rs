@@ -142,6 +142,10 @@ pub(crate) struct Shown {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     similarity: Option<f64>,
+    /// The trace that it is part of, where there is `telemetry`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    trace_id: Option<String>,
     /// Every try, in order.
     attempts: Vec<Attempt>,
     /// Every decision, in order.
@@ -232,6 +236,7 @@ impl From<Request> for Shown {
             degraded: request.degraded.map(Into::into),
             matched: matched.map(Into::into),
             similarity: similarity.map(rounded),
+            trace_id: request.trace.map(|trace| trace.to_string()),
             attempts: request.attempts.into_iter().map(Attempt::from).collect(),
             decisions: request.decisions.iter().map(decision).collect(),
         }

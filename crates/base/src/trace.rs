@@ -19,6 +19,12 @@ impl TraceId {
         Self(bytes)
     }
 
+    /// The one of these bytes.
+    #[must_use]
+    pub const fn of(bytes: [u8; 16]) -> Self {
+        Self(bytes)
+    }
+
     /// Big-endian, as it is written.
     #[must_use]
     pub const fn bytes(self) -> [u8; 16] {

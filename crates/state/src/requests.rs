@@ -11,7 +11,7 @@ mod writing;
 use std::sync::Arc;
 use std::time::Duration;
 
-use base::{Record, Truncated};
+use base::{Record, TraceId, Truncated};
 
 use crate::{Answer, Trouble, Unreadable};
 
@@ -63,6 +63,8 @@ pub struct Request {
     pub degraded: Option<Box<str>>,
     /// A stored answer to the same question in other words, and how near.
     pub matched: Option<(Box<str>, f32)>,
+    /// The trace that it is part of.
+    pub trace: Option<TraceId>,
     /// Every try, in order.
     pub attempts: Vec<Tried>,
     /// Every decision, in order.

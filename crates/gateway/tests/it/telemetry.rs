@@ -513,3 +513,45 @@ fn a_call_whose_caller_leaves_is_told_too() {
         says(&attempt.attributes, &[("error.type", "caller_gone")]);
     });
 }
+
+#[test]
+fn tries_that_another_call_made_for_this_one_too_are_links() {
+    story(async {
+        let config = told("").replace(
+            "match: { path: /v1/embeddings }",
+            "match: { path: /v1/embeddings }\n    batch: { max_inputs: 8, wait: 20ms }",
+        );
+        let stage = Stage::set(&config);
+        let collector = stage.host("otel:4318", taken());
+        let a = stage.host("a", pleasant());
+        stage.export();
+        let ask = |text: &str| embeddings("embedding", text);
+        let (first, second) = tokio::join!(stage.ask(ask("one").header("traceparent", PARENT)), stage.ask(ask("two")));
+        assert_eq!((first.status, second.status, a.calls().len()), (200, 200, 1));
+        seconds(2).await;
+        let spans = spans(&collector);
+        let [attempt] = of_kind(&spans, SpanKind::Client)[..] else { panic!("one try for both: {spans:?}") };
+        let linked: Vec<_> = spans.iter().filter(|span| !span.links.is_empty()).collect();
+        let [follower] = linked[..] else { panic!("one follows: {spans:?}") };
+        let link = &follower.links[0];
+        assert_eq!((&link.trace_id, &link.span_id), (&attempt.trace_id, &attempt.span_id));
+        assert_ne!(follower.trace_id, attempt.trace_id);
+    });
+}
+
+#[test]
+fn of_traces_that_begin_here_a_share_is_recorded() {
+    story(async {
+        let stage = Stage::set(&told(", sample: 0"));
+        let collector = stage.host("otel:4318", taken());
+        let a = stage.host("a", pleasant());
+        stage.export();
+        stage.ask(question()).await;
+        stage.ask(question().header("traceparent", PARENT)).await;
+        seconds(20).await;
+        let spans = spans(&collector);
+        assert!(spans.len() == 2 && spans.iter().all(|span| hex(&span.trace_id) == TRACE), "{spans:?}");
+        assert!(a.calls()[0].request.header("traceparent").unwrap().ends_with("-02"));
+        assert_eq!(points(&collector, "http.server.request.duration")[0].count, 2, "metrics count every call");
+    });
+}

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use base::decision::Trouble;
 use base::{
-    Attempt, AttemptOutcome, Cached, Clock, Cost, Decision, Endpoint, Kind, Matched, Noted, Outcome, Record, Skip,
-    Truncated, Usage,
+    Attempt, AttemptOutcome, Cached, Clock, Cost, Decision, Dice, Endpoint, Kind, Matched, Noted, Outcome, Record,
+    Skip, SpanContext, Trace, Truncated, Usage,
 };
 
 use crate::Unreadable;
@@ -42,6 +42,7 @@ fn full(request_id: &str) -> Record {
         is_drill: false,
         span: None,
     };
+    let own = SpanContext::root(&Dice::loaded(1), true);
     Record {
         endpoint: Some(Endpoint::Chat),
         model: Some("m".into()),
@@ -68,6 +69,7 @@ fn full(request_id: &str) -> Record {
         truncated: Some(Truncated { history: 1, retrieval: 2, tokens: 300 }),
         cache: Some(Cached::Miss),
         matched: Some(Box::new(Matched { id: "abc".into(), similarity: 0.75 })),
+        trace: Some(Box::new(Trace { own, parent: None, state: None, method: "POST", path: None })),
         ..record(request_id)
     }
 }
@@ -128,6 +130,7 @@ async fn what_is_noted_is_found_whole(requests: &dyn Requests) {
     assert_eq!((found.took, found.overhead, found.queued), (noted.took, noted.overhead, noted.queued));
     assert_eq!((found.first_content, found.truncated), (noted.first_content, noted.truncated));
     assert_eq!(found.matched, Some(("abc".into(), 0.75)));
+    assert_eq!(found.trace, noted.trace.map(|trace| trace.own.trace));
     let tries: Vec<_> = found.attempts.iter().map(|one| (&*one.upstream, &*one.outcome, one.status, one.at)).collect();
     let ms = Duration::from_millis;
     assert_eq!(tries, [("cloud/m", "status", Some(503), ms(5)), ("other/n", "ok", Some(200), ms(60))]);

@@ -4,7 +4,7 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::time::Duration;
 
-use base::Truncated;
+use base::{TraceId, Truncated};
 
 use super::block::{Block, Bytes, Summary, places, print, role};
 use super::writing::{has, kind};
@@ -204,6 +204,9 @@ impl Reader {
         if has(has::MATCHED) {
             request.matched = Some((bytes.text()?.into(), ratio(bytes)?));
         }
+        if has(has::TRACE) {
+            request.trace = Some(trace(bytes)?);
+        }
         Some(())
     }
 
@@ -241,6 +244,12 @@ fn ratio(bytes: &mut Bytes<'_>) -> Option<f32> {
     let (ratio, rest) = bytes.0.split_first_chunk::<4>()?;
     bytes.0 = rest;
     Some(f32::from_le_bytes(*ratio))
+}
+
+fn trace(bytes: &mut Bytes<'_>) -> Option<TraceId> {
+    let (trace, rest) = bytes.0.split_first_chunk::<16>()?;
+    bytes.0 = rest;
+    Some(TraceId::of(*trace))
 }
 
 /// Each record's bytes, in order; `None` where the body is none.

@@ -109,6 +109,7 @@ pub(super) mod has {
     pub const TRUNCATED: u64 = 16;
     pub const DEGRADED: u64 = 32;
     pub const MATCHED: u64 = 64;
+    pub const TRACE: u64 = 128;
 }
 
 /// How a fact's value is written.
@@ -207,7 +208,8 @@ impl Writing {
             | flag(record.first_content.is_some(), has::FIRST_CONTENT)
             | flag(record.truncated.is_some(), has::TRUNCATED)
             | flag(record.degraded.is_some(), has::DEGRADED)
-            | flag(record.matched.is_some(), has::MATCHED);
+            | flag(record.matched.is_some(), has::MATCHED)
+            | flag(record.trace.is_some(), has::TRACE);
         put_number(out, flags);
         if let Some(code) = &record.code {
             put_text(out, bounded(code));
@@ -234,6 +236,9 @@ impl Writing {
         if let Some(matched) = &record.matched {
             put_text(out, bounded(&matched.id));
             out.extend_from_slice(&matched.similarity.to_le_bytes());
+        }
+        if let Some(trace) = &record.trace {
+            out.extend_from_slice(&trace.own.trace.bytes());
         }
     }
 
