@@ -5,7 +5,7 @@ use std::time::Duration;
 use axum::extract::State;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
-use state::objects::{Deed, Deeds};
+use state::objects::{Deed, Deeds, Filling};
 use utoipa::{IntoParams, ToSchema};
 
 use crate::caller::{Caller, Viewer};
@@ -93,7 +93,14 @@ pub(crate) async fn audit(
     let found = tokio::time::timeout(PATIENCE, asked.into_future()).await;
     let found = found.map_err(|_| unavailable("the audit log does not answer".to_owned()))?;
     let found = found.map_err(|why| unavailable(format!("the audit log cannot be read: {why}")))?;
-    Ok(axum::Json(Page::of(found.into_iter().map(Shown::from), limit, |deed| deed.id.to_string())))
+    Ok(axum::Json(page(found, limit)))
+}
+
+/// As many as have room in one answer.
+fn page(found: Vec<Deed>, limit: Limit) -> Page<Shown> {
+    let mut filling = Filling::default();
+    let room = found.iter().take_while(|deed| filling.takes(deed)).count();
+    Page::up_to(room.min(limit.get()), found.into_iter().map(Shown::from), |deed| deed.id.to_string())
 }
 
 fn which(asking: Asking) -> Result<Deeds, Error> {

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use base::Clock;
-use serde_json::Value;
-use state::objects::Deed;
+use serde_json::{Value, json};
+use state::objects::{Deed, MOST_DEED};
 
 use crate::caller::{Caller, role};
 use crate::desk::Desk;
@@ -41,7 +41,7 @@ impl Done {
     /// Its row in the audit log, as of now.
     #[must_use]
     pub fn by<L>(self, caller: &Caller<L>) -> Deed {
-        let text = |value: Option<Value>| value.map(|value| value.to_string().into());
+        let text = |value: Option<Value>| value.map(|value| bounded(value.to_string()).into());
         Deed {
             id: 0,
             at: Clock.wall(),
@@ -53,6 +53,19 @@ impl Done {
             after: text(self.after),
         }
     }
+}
+
+/// Bytes of one text in the audit log at most.
+const LONGEST: usize = MOST_DEED / 2;
+
+/// A text that is too long says how long it is, and how it begins.
+fn bounded(text: String) -> String {
+    if text.len() <= LONGEST {
+        return text;
+    }
+    // Quotation marks take twice as much where JSON stands in JSON.
+    let begins = text.get(..text.floor_char_boundary(LONGEST / 2 - 100)).unwrap_or_default();
+    json!({ "cut": { "bytes": text.len(), "begins": begins } }).to_string()
 }
 
 /// Writes down that a lever was pulled. Call it once that is done: a lever works also while the store is out, since
@@ -70,4 +83,23 @@ pub async fn audited<L>(desk: &Desk, caller: &Caller<L>, done: Done) {
     };
     desk.live.metrics.audit_rows_lost.inc();
     tracing::warn!(by = who, action, object, after = after.as_deref(), "this is missing in the audit log: {error}");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_text_too_long_for_the_audit_log_says_how_long_it_is_and_how_it_begins() {
+        let short = json!({ "name": "a" }).to_string();
+        assert_eq!(bounded(short.clone()), short);
+        for part in ["\"", "\\", "价", "\u{1}", "a"] {
+            let long = json!({ "name": part.repeat(1 << 20) }).to_string();
+            let cut = bounded(long.clone());
+            assert!(cut.len() <= LONGEST && cut.len() > LONGEST / 4, "{} bytes of {part:?}", cut.len());
+            let cut: Value = serde_json::from_str(&cut).unwrap();
+            assert_eq!(cut["cut"]["bytes"], long.len());
+            assert!(long.starts_with(cut["cut"]["begins"].as_str().unwrap()));
+        }
+    }
 }

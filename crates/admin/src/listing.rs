@@ -51,9 +51,14 @@ pub struct Page<T> {
 impl<T> Page<T> {
     /// The first of `found`, of which one more than asked for says that it goes on.
     pub fn of(found: impl IntoIterator<Item = T>, limit: Limit, name: impl FnOnce(&T) -> String) -> Self {
-        let mut data: Vec<T> = found.into_iter().take(limit.get() + 1).collect();
-        let goes_on = data.len() > limit.get();
-        data.truncate(limit.get());
+        Self::up_to(limit.get(), found, name)
+    }
+
+    /// The first `most` of `found`, of which one more says that it goes on.
+    pub(crate) fn up_to(most: usize, found: impl IntoIterator<Item = T>, name: impl FnOnce(&T) -> String) -> Self {
+        let mut data: Vec<T> = found.into_iter().take(most.saturating_add(1)).collect();
+        let goes_on = data.len() > most;
+        data.truncate(most);
         let next = data.last().filter(|_| goes_on).map(name);
         Self { data, next }
     }

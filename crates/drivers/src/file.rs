@@ -78,10 +78,27 @@ pub(crate) fn remove(path: &Path) {
     }
 }
 
-/// Sets a damaged file aside, in the place of one that was set aside before: they would fill the disk.
-pub(crate) fn set_aside(path: &Path, what: &str, why: &str) -> Result<(), Failure> {
+/// What is told of a file that is not ours.
+pub(crate) fn anothers(path: &Path) -> Failure {
+    Failure::Trouble(format!("{} is another program's database: move it away", path.display()))
+}
+
+/// Whether so much can be read of a file that it is seen to be another program's, or another file of ours. SQLite looks:
+/// closing the file otherwise would give up the locks that others of this process hold.
+fn is_anothers(path: &Path, application: i64) -> bool {
+    let Ok(connection) = connect(path, OpenFlags::SQLITE_OPEN_READ_ONLY) else { return false };
+    let numbers = (number(&connection, "application_id"), number(&connection, "schema_version"));
+    matches!(numbers, (Ok(found), Ok(1..)) if found != application)
+}
+
+/// Sets a damaged file of this application aside, in the place of one that was set aside before: they would fill the
+/// disk. A file of another one is never touched.
+pub(crate) fn set_aside(path: &Path, application: i64, what: &str, why: &str) -> Result<(), Failure> {
     if !path.exists() {
         return Ok(());
+    }
+    if is_anothers(path, application) {
+        return Err(anothers(path));
     }
     remove_set_aside(path);
     let suffix = format!(".damaged-{}", Clock.wall().as_secs());

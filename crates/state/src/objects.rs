@@ -86,6 +86,36 @@ pub struct Deed {
     pub after: Option<Box<str>>,
 }
 
+impl Deed {
+    /// Bytes that its texts take.
+    #[must_use]
+    pub fn size(&self) -> usize {
+        self.before.as_deref().map_or(0, str::len) + self.after.as_deref().map_or(0, str::len)
+    }
+}
+
+/// How far an answer is filled with deeds: there is room for one, however long it is, and for [`MOST_ANSWERED`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Filling {
+    deeds: usize,
+    bytes: usize,
+}
+
+impl Filling {
+    /// Takes one more; false where there was no room for it.
+    pub fn takes(&mut self, deed: &Deed) -> bool {
+        self.deeds += 1;
+        self.bytes = self.bytes.saturating_add(deed.size());
+        !self.is_over()
+    }
+
+    /// Whether there was no room for the last one: it says that there are more.
+    #[must_use]
+    pub const fn is_over(self) -> bool {
+        self.deeds > 1 && self.bytes > MOST_ANSWERED
+    }
+}
+
 /// Which deeds are asked for; the newest come first.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Deeds {
@@ -120,6 +150,12 @@ impl Deeds {
 
 /// Deeds kept at most; the oldest go first.
 pub const MOST_DEEDS: usize = 100_000;
+/// Bytes that the texts of one deed take at most.
+pub const MOST_DEED: usize = 128 << 10;
+/// Bytes that the texts of all deeds take at most; the oldest go first.
+pub const MOST_DEED_BYTES: usize = 256 << 20;
+/// Bytes of texts in one answer, which ends with the first deed beyond.
+pub const MOST_ANSWERED: usize = 4 << 20;
 /// Removed objects of which the revision is still known, at most; those removed first go first.
 pub const MOST_GONE: usize = 10_000;
 
@@ -138,7 +174,8 @@ pub trait Objects: std::fmt::Debug + Send + Sync {
     /// nothing, nor does an id that nobody knows.
     fn used(&self, keys: Vec<(Arc<str>, Duration)>) -> Answer<Result<(), Unreadable>>;
 
-    /// What has been done, the newest first.
+    /// What has been done, the newest first; fewer than are asked for where their texts are long, and then one more than
+    /// there is room for, as of [`Filling`].
     fn deeds(&self, which: Deeds) -> Answer<Result<Vec<Deed>, Unreadable>>;
 }
 
@@ -151,6 +188,8 @@ struct Memory {
     now: State,
     deeds: VecDeque<Deed>,
     count: u64,
+    /// What their texts take.
+    bytes: usize,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -224,9 +263,11 @@ impl Objects for InProcessObjects {
         memory.now = changed;
         memory.count += 1;
         let id = memory.count;
+        memory.bytes += deed.size();
         memory.deeds.push_back(Deed { id, ..deed });
-        if memory.deeds.len() > MOST_DEEDS {
-            memory.deeds.pop_front();
+        while memory.deeds.len() > MOST_DEEDS || memory.bytes > MOST_DEED_BYTES {
+            let Some(oldest) = memory.deeds.pop_front() else { break };
+            memory.bytes -= oldest.size();
         }
         Answer::Ready(Ok(()))
     }
@@ -244,6 +285,9 @@ impl Objects for InProcessObjects {
     fn deeds(&self, which: Deeds) -> Answer<Result<Vec<Deed>, Unreadable>> {
         let memory = self.memory();
         let wanted = memory.deeds.iter().rev().filter(|deed| which.want(deed));
-        Answer::Ready(Ok(wanted.take(which.limit).cloned().collect()))
+        let mut filling = Filling::default();
+        let mut is_over = false;
+        let some = wanted.take(which.limit).take_while(|deed| !std::mem::replace(&mut is_over, !filling.takes(deed)));
+        Answer::Ready(Ok(some.cloned().collect()))
     }
 }

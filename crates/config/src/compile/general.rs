@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 
 use base::{Family, KeyId, Secret};
 use rustls_pki_types::pem::PemObject;
@@ -63,7 +63,42 @@ fn database(compiler: &mut Compiler<'_>, view: &View<'_>, data_dir: &str) -> Pat
             USUAL
         }
     };
-    Path::new(data_dir).join(if file.is_empty() { USUAL } else { file })
+    let path = Path::new(data_dir).join(if file.is_empty() { USUAL } else { file });
+    if let Some(own) = own_file(&path, Path::new(data_dir)) {
+        compiler.report(
+            view,
+            format!("`{own}` in `data_dir` holds something else; write another name, such as `sqlite://{USUAL}`"),
+        );
+    }
+    path
+}
+
+/// What else is kept in `data_dir`.
+const OWN_FILES: [&str; 6] = ["objects.db", "requests.db", "contents.db", "cache.db", "kb-versions.db", "secrets.key"];
+
+/// The file of ours that a path names, or that it would be taken to belong to: `cache.db-wal`, `cache.db.damaged-1`.
+fn own_file(path: &Path, data_dir: &Path) -> Option<&'static str> {
+    let path = plain(path);
+    let name = path.strip_prefix(plain(data_dir)).ok()?.to_str()?.to_ascii_lowercase();
+    let belongs = |own: &&str| {
+        name.strip_prefix(own).is_some_and(|rest| rest.is_empty() || rest.starts_with('-') || rest.starts_with('.'))
+    };
+    OWN_FILES.into_iter().find(belongs)
+}
+
+/// A path without detours.
+fn plain(path: &Path) -> PathBuf {
+    let mut plain = PathBuf::new();
+    for part in path.components() {
+        match part {
+            Component::CurDir => {}
+            Component::ParentDir if matches!(plain.components().next_back(), Some(Component::Normal(_))) => {
+                plain.pop();
+            }
+            part => plain.push(part),
+        }
+    }
+    plain
 }
 
 /// Says what is wrong with a value that came from a flag or from the environment.

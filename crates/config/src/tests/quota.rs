@@ -47,6 +47,30 @@ fn the_database_is_a_file_in_the_folder_for_data() {
     assert!(loaded.warnings[0].to_string().contains("it comes with shared state"), "{:?}", loaded.warnings);
 }
 
+#[test]
+fn the_database_is_no_other_file_of_the_folder_for_data() {
+    let told = |database: &str| {
+        let loaded = super::load_text(&format!("data_dir: /data\ndatabase: {database}"), &[]);
+        loaded.err().map(|problems| problems.to_string()).unwrap_or_default()
+    };
+    for own in ["objects.db", "requests.db", "contents.db", "cache.db", "kb-versions.db", "secrets.key"] {
+        for written in
+            ["sqlite://NAME", "sqlite://./NAME", "sqlite:///data/a/../NAME", "sqlite://NAME-wal", "sqlite://NAME.new"]
+        {
+            let told = told(&written.replace("NAME", own));
+            assert!(
+                told.contains(&format!("`{own}` in `data_dir` holds something else")),
+                "{written} of {own}: {told}"
+            );
+        }
+    }
+    for other in
+        ["sqlite://usage/cache.db", "sqlite:///elsewhere/cache.db", "sqlite://mycache.db", "sqlite://cache.dbs"]
+    {
+        assert_eq!(told(other), "");
+    }
+}
+
 /// What a call costs at the one upstream of a route, in billionths.
 fn cost(provider: &str, upstream: &str, usage: Usage) -> Option<u64> {
     let path = if usage.units > 0 { "/v1/rerank" } else { "/v1/chat/completions" };

@@ -11,12 +11,12 @@ use state::answers::{Key, Kind, Stored, Which};
 use super::index::Known;
 use super::row;
 pub(super) use crate::file::{Failure, PAGE, remove};
-use crate::file::{PARTS, connect, connect_to_write, identities, identity, number, with_suffix};
+use crate::file::{PARTS, anothers, connect, connect_to_write, identities, identity, number, with_suffix};
 
 /// The version of the tables and of what stands in them. A file of another one is replaced.
 const VERSION: i64 = 1;
 /// Says whose file it is, in the place that SQLite has for it: `maic`.
-const APPLICATION: i64 = 0x6d61_6963;
+pub(super) const APPLICATION: i64 = 0x6d61_6963;
 /// `answers` is small and found by key; `bodies` only ever grows at its end, so that a body is written where
 /// the last one was. Times are nanoseconds since the Unix epoch, `used` is a turn of the index, `turns` has one
 /// row, the turn that it is.
@@ -77,7 +77,7 @@ impl File {
             let (application, version) = (number(&connection, "application_id")?, number(&connection, "user_version")?);
             let is_empty = number(&connection, "schema_version")? == 0;
             if application != APPLICATION && !is_empty {
-                return Err(Failure::Damaged("it is another program's database".to_owned()));
+                return Err(anothers(path));
             }
             if version != VERSION && !is_empty {
                 tracing::info!(file = %path.display(), version, "the cache was written by another version: it begins anew");
@@ -292,12 +292,19 @@ fn touched(row: &rusqlite::Row<'_>) -> rusqlite::Result<Touched> {
     })
 }
 
-/// A connection that only reads.
-pub(super) fn open_to_read(path: &Path) -> Result<Connection, Failure> {
-    let connection = connect(path, OpenFlags::SQLITE_OPEN_READ_ONLY)?;
-    if (number(&connection, "application_id")?, number(&connection, "user_version")?) == (APPLICATION, VERSION) {
-        Ok(connection)
-    } else {
-        Err(Failure::Trouble("the file is not written by this version yet".to_owned()))
+/// A connection that only reads; `None` where there are no tables yet, or those of another version, which are about to
+/// be replaced.
+pub(super) fn open_to_read(path: &Path) -> Result<Option<Connection>, Failure> {
+    let mut connection = connect(path, OpenFlags::SQLITE_OPEN_READ_ONLY)?;
+    // As of one moment: the tables may be being made.
+    let view = connection.transaction()?;
+    let is_empty = number(&view, "schema_version")? == 0;
+    let (application, version) = (number(&view, "application_id")?, number(&view, "user_version")?);
+    view.finish()?;
+    match (application, version) {
+        _ if is_empty => Ok(None),
+        (APPLICATION, VERSION) => Ok(Some(connection)),
+        (APPLICATION, _) => Ok(None),
+        _ => Err(anothers(path)),
     }
 }

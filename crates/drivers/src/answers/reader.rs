@@ -67,7 +67,11 @@ pub(super) fn read_out(desk: &Desk, path: &Path, asked: &Receiver<Lookup>) {
         desk.is_reading(true);
         let epoch = desk.epoch();
         let done = match file::open_to_read(path) {
-            Ok(connection) => Reader { desk, epoch }.answer_all(&connection, &mut line),
+            Ok(Some(connection)) => Reader { desk, epoch }.answer_all(&connection, &mut line),
+            Ok(None) => {
+                line.waiting.drain(..).for_each(Lookup::find_nothing);
+                Ok(())
+            }
             Err(failure) => line.give_up_first(failure),
         };
         if let Err(failure) = done {

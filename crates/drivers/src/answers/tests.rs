@@ -320,21 +320,48 @@ async fn flipped_bits_are_misses_and_never_wrong_answers() {
 }
 
 #[tokio::test]
-async fn a_file_of_another_version_is_replaced_and_another_programs_set_aside() {
-    for (pragma, is_kept) in [("user_version = 99", false), ("application_id = 7", true)] {
-        let folder = Folder::new();
-        let answers = open(&folder.file(), bounds(1, 64));
-        answers.put(key(1), stored(1, 100));
-        close(answers);
-        rusqlite::Connection::open(folder.file()).unwrap().execute_batch(&format!("PRAGMA {pragma}")).unwrap();
-        let answers = open(&folder.file(), bounds(1, 64));
-        assert_eq!(get(&answers, 1).await, None);
-        answers.put(key(2), stored(2, 100));
-        close(answers);
-        let is_set_aside = folder.names().iter().any(|name| name.contains("damaged"));
-        assert_eq!(is_set_aside, is_kept, "{pragma}");
-        assert_eq!(there(&open_wholly(&folder.file(), bounds(1, 64)).await, 1..3, 100).await, [2]);
-    }
+async fn a_file_of_another_version_is_replaced() {
+    let folder = Folder::new();
+    let answers = open(&folder.file(), bounds(1, 64));
+    answers.put(key(1), stored(1, 100));
+    close(answers);
+    rusqlite::Connection::open(folder.file()).unwrap().execute_batch("PRAGMA user_version = 99").unwrap();
+    let answers = open(&folder.file(), bounds(1, 64));
+    assert_eq!(get(&answers, 1).await, None);
+    answers.put(key(2), stored(2, 100));
+    close(answers);
+    assert!(!folder.names().iter().any(|name| name.contains("damaged")));
+    assert_eq!(there(&open_wholly(&folder.file(), bounds(1, 64)).await, 1..3, 100).await, [2]);
+}
+
+#[tokio::test]
+async fn another_programs_file_is_told_and_left_as_it_is() {
+    let folder = Folder::new();
+    let other = rusqlite::Connection::open(folder.file()).unwrap();
+    other.execute_batch("CREATE TABLE usage (sum INTEGER); INSERT INTO usage VALUES (7)").unwrap();
+    let answers = open(&folder.file(), bounds(1, 64));
+    answers.put(key(1), stored(1, 100));
+    comes("it is told", || disk(&answers).trouble.is_some()).await;
+    let told = disk(&answers).trouble.unwrap().what;
+    assert!(told.contains("another program's database: move it away"), "{told}");
+    assert!(get(&answers, 1).await.is_some(), "memory has it");
+    answers.desk.report_damage(answers.desk.epoch(), "a reader thinks so".to_owned());
+    assert!(!answers.flush(Duration::from_millis(50)));
+    assert_eq!(folder.names(), ["cache.db"]);
+    assert_eq!(other.query_row("SELECT sum FROM usage", [], |row| row.get::<_, i64>(0)), Ok(7));
+}
+
+#[test]
+fn a_reader_finds_nothing_where_the_tables_are_still_being_made() {
+    let folder = Folder::new();
+    std::fs::write(folder.file(), "").unwrap();
+    assert!(file::open_to_read(&folder.file()).unwrap().is_none());
+    let writer = rusqlite::Connection::open(folder.file()).unwrap();
+    writer.execute_batch("PRAGMA journal_mode = WAL").unwrap();
+    assert!(file::open_to_read(&folder.file()).unwrap().is_none());
+    drop(writer);
+    drop(file::File::open(&folder.file()).unwrap());
+    assert!(file::open_to_read(&folder.file()).unwrap().is_some());
 }
 
 #[tokio::test]

@@ -414,7 +414,7 @@ impl Writer<'_> {
     fn begin_anew(&mut self, why: &str) -> Result<(), Failure> {
         self.forget_the_file();
         self.loading = None;
-        crate::file::set_aside(&self.path, "the cache on disk", why)?;
+        crate::file::set_aside(&self.path, super::file::APPLICATION, "the cache on disk", why)?;
         // Whoever opened it meanwhile has not seen the next one.
         self.desk.is_another_file();
         self.desk.index.clear(true);

@@ -21,7 +21,7 @@ use std::time::Duration;
 
 use base::{Object, ObjectKind, Secret};
 use rusqlite::{Connection, OptionalExtension as _, Row, TransactionBehavior};
-use state::objects::{Change, Deed, Deeds, IssuedKey, Kept, KeyDigest};
+use state::objects::{Change, Deed, Deeds, Filling, IssuedKey, Kept, KeyDigest};
 use state::{Answer, Objects, Unreadable};
 
 use crate::sqlite::{Asking, Failure, connect, migrate_by, whole};
@@ -31,12 +31,18 @@ pub use secret_key::SecretKey;
 
 /// How long SQLite itself tries again where another process holds a lock.
 const BUSY: Duration = Duration::from_secs(5);
+/// Questions at a time: they are asked at a start, every few minutes, and by operators.
+const QUESTIONS: usize = 8;
+/// Readings of the audit log at a time. Each may walk over all of it, so they have places of their own: whoever reads
+/// takes none from those who change something.
+const READINGS: usize = 4;
 
 /// Those in the file at a path.
 #[derive(Debug)]
 pub struct SqliteObjects {
     place: Arc<Place>,
     asking: Asking,
+    auditing: Asking,
 }
 
 /// Where it is.
@@ -65,25 +71,30 @@ impl SqliteObjects {
             #[cfg(test)]
             room: std::sync::atomic::AtomicU32::new(0),
         };
-        Self { place: Arc::new(place), asking: Asking::named("objects") }
+        Self {
+            place: Arc::new(place),
+            asking: Asking::named("objects", QUESTIONS),
+            auditing: Asking::named("objects", READINGS),
+        }
     }
 
     fn ask<T: Send + 'static>(
         &self,
+        asking: &Asking,
         act: impl FnOnce(&Place) -> Result<T, Failure> + Send + 'static,
     ) -> Answer<Result<T, Unreadable>> {
         let place = self.place.clone();
-        self.asking.ask(move || act(&place).map_err(|failure| place.told(failure)))
+        asking.ask(move || act(&place).map_err(|failure| place.told(failure)))
     }
 }
 
 impl Objects for SqliteObjects {
     fn all(&self) -> Answer<Result<Kept, Unreadable>> {
-        self.ask(|place| place.open()?.map_or(Ok(Kept::default()), |connection| place.all(connection)))
+        self.ask(&self.asking, |place| place.open()?.map_or(Ok(Kept::default()), |connection| place.all(connection)))
     }
 
     fn change(&self, changes: Vec<Change>, deed: Deed) -> Answer<Result<(), Unreadable>> {
-        self.ask(move |place| {
+        self.ask(&self.asking, move |place| {
             let mut connection = place.open_or_make()?;
             let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
             write::change(place, &transaction, changes, &deed)?;
@@ -92,7 +103,7 @@ impl Objects for SqliteObjects {
     }
 
     fn used(&self, keys: Vec<(Arc<str>, Duration)>) -> Answer<Result<(), Unreadable>> {
-        self.ask(move |place| {
+        self.ask(&self.asking, move |place| {
             let Some(mut connection) = place.open()? else { return Ok(()) };
             let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
             write::used(&transaction, &keys)?;
@@ -101,7 +112,9 @@ impl Objects for SqliteObjects {
     }
 
     fn deeds(&self, which: Deeds) -> Answer<Result<Vec<Deed>, Unreadable>> {
-        self.ask(move |place| place.open()?.map_or(Ok(Vec::new()), |connection| deeds(&connection, &which)))
+        self.ask(&self.auditing, move |place| {
+            place.open()?.map_or(Ok(Vec::new()), |connection| deeds(&connection, &which))
+        })
     }
 }
 
@@ -118,7 +131,7 @@ impl Place {
             let most = if room == 0 { u32::MAX - 1 } else { room };
             connection.pragma_update_and_check(None, "max_page_count", most, |_| Ok(()))?;
         }
-        migrate_by(schema::MIGRATIONS, &mut connection, "put a copy of an older one back")?;
+        migrate_by(schema::MIGRATIONS, "objects", &mut connection, "put a copy of an older one back")?;
         Ok(Some(connection))
     }
 
@@ -258,7 +271,9 @@ fn deeds(connection: &Connection, which: &Deeds) -> Result<Vec<Deed>, Failure> {
         .prepare("SELECT id, at, who, role, action, object, before, after FROM deeds WHERE id < ?1 ORDER BY id DESC")?;
     let mut rows = select.query([which.before.map_or(i64::MAX, whole)])?;
     let mut deeds = Vec::new();
+    let mut filling = Filling::default();
     while deeds.len() < which.limit
+        && !filling.is_over()
         && let Some(row) = rows.next()?
     {
         let text = |at| row.get::<_, String>(at).map(Box::from);
@@ -275,7 +290,9 @@ fn deeds(connection: &Connection, which: &Deeds) -> Result<Vec<Deed>, Failure> {
         if which.want(&deed) {
             // What is long is read where it is wanted alone.
             let text = |at| row.get::<_, Option<String>>(at).map(|text| text.map(Box::from));
-            deeds.push(Deed { before: text(6)?, after: text(7)?, ..deed });
+            let deed = Deed { before: text(6)?, after: text(7)?, ..deed };
+            filling.takes(&deed);
+            deeds.push(deed);
         }
     }
     Ok(deeds)

@@ -43,4 +43,16 @@ pub(super) const MIGRATIONS: &[&str] = &[
          before TEXT,
          after TEXT
      ) STRICT",
+    // 2. What the texts of the audit log take, so that it can be bounded without reading all of it.
+    "CREATE TABLE deeds_size (only INTEGER PRIMARY KEY CHECK (only = 1), bytes INTEGER NOT NULL) STRICT;
+     INSERT INTO deeds_size
+         SELECT 1, COALESCE(SUM(COALESCE(octet_length(before), 0) + COALESCE(octet_length(after), 0)), 0) FROM deeds;
+     CREATE TRIGGER deed_written AFTER INSERT ON deeds BEGIN
+         UPDATE deeds_size SET bytes = bytes
+             + COALESCE(octet_length(NEW.before), 0) + COALESCE(octet_length(NEW.after), 0);
+     END;
+     CREATE TRIGGER deed_gone AFTER DELETE ON deeds BEGIN
+         UPDATE deeds_size SET bytes = bytes
+             - COALESCE(octet_length(OLD.before), 0) - COALESCE(octet_length(OLD.after), 0);
+     END",
 ];

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use base::{Object, ObjectKind, Secret};
 use rusqlite::Connection;
-use state::objects::{Change, Deed, Deeds, IssuedKey, KeyDigest, MOST_DEEDS};
+use state::objects::{Change, Deed, Deeds, IssuedKey, KeyDigest, MOST_ANSWERED, MOST_DEED_BYTES, MOST_DEEDS};
 use state::{Objects as _, Unreadable, conformance};
 
 use super::{SecretKey, SqliteObjects};
@@ -285,4 +285,73 @@ async fn no_more_than_a_few_questions_are_asked_at_a_time() {
         assert_eq!(answer.await, Ok(()), "what waited for a lock is done once it is free");
     }
     assert_eq!(names(&objects).await.unwrap(), ["a"]);
+}
+
+#[tokio::test]
+async fn whoever_reads_the_audit_log_takes_no_place_from_those_who_change_something() {
+    let folder = Folder::new();
+    let objects = SqliteObjects::at(folder.file(), SecretKey::of(None, &folder.0).unwrap());
+    assert_eq!(change(&objects, vec![provider("a")]).await, Ok(()));
+    let other = Connection::open(folder.file()).unwrap();
+    // Readers are locked out too.
+    other.execute_batch("PRAGMA locking_mode = EXCLUSIVE; BEGIN EXCLUSIVE; DELETE FROM deeds WHERE 0; COMMIT").unwrap();
+    let reading: Vec<_> = (0..20).map(|_| objects.deeds(Deeds { limit: 9, ..Deeds::default() })).collect();
+    let changing = objects.change(vec![provider("b")], Deed::default());
+    drop(other);
+    assert_eq!(changing.await, Ok(()));
+    let mut refused = 0;
+    for answer in reading {
+        refused += usize::from(answer.await.is_err_and(|Unreadable(why)| why.contains("too many")));
+    }
+    assert_eq!(refused, 16);
+}
+
+#[tokio::test]
+async fn the_oldest_deeds_make_room_for_the_texts_of_new_ones() {
+    let folder = Folder::new();
+    let objects = folder.objects();
+    let deed = |bytes| Deed { after: Some("x".repeat(bytes).into()), ..Deed::default() };
+    for _ in 0..3 {
+        assert_eq!(objects.change(vec![], deed(1_000)).await, Ok(()));
+    }
+    let other = Connection::open(folder.file()).unwrap();
+    let size = || other.query_row("SELECT bytes FROM deeds_size", [], |row| row.get::<_, i64>(0)).unwrap();
+    assert_eq!(size(), 3_000);
+    // As if others had filled it.
+    let full = MOST_DEED_BYTES as i64 - 100;
+    assert_eq!(other.execute("UPDATE deeds_size SET bytes = ?1", [full]), Ok(1));
+    assert_eq!(objects.change(vec![], deed(1_500)).await, Ok(()));
+    let left = objects.deeds(Deeds { limit: 9, ..Deeds::default() }).await.unwrap();
+    assert_eq!(left.iter().map(|deed| deed.id).collect::<Vec<_>>(), [4, 3]);
+    assert_eq!(size(), full - 500);
+}
+
+#[tokio::test]
+async fn an_answer_about_deeds_ends_with_the_first_one_that_has_no_room() {
+    let folder = Folder::new();
+    let (disk, memory) = (folder.objects(), state::objects::InProcessObjects::default());
+    for objects in [&disk as &dyn state::Objects, &memory] {
+        for bytes in [100, MOST_ANSWERED - 10, 5, 5, 5] {
+            let deed = Deed { before: Some("x".repeat(bytes).into()), ..Deed::default() };
+            assert_eq!(objects.change(vec![], deed).await, Ok(()));
+        }
+        let found = async |before| {
+            let found = objects.deeds(Deeds { before, limit: 9, ..Deeds::default() }).await.unwrap();
+            found.iter().map(|deed| deed.id).collect::<Vec<_>>()
+        };
+        assert_eq!(found(None).await, [5, 4, 3, 2], "the last of them is one too many");
+        assert_eq!(found(Some(3)).await, [2, 1], "one is given out however long it is");
+        assert_eq!(found(Some(2)).await, [1]);
+    }
+}
+
+#[tokio::test]
+async fn a_file_of_another_kind_is_told_and_left_as_it_is() {
+    let folder = Folder::new();
+    Connection::open(folder.file()).unwrap().execute_batch("CREATE TABLE usage (quarter INTEGER)").unwrap();
+    let why = change(&folder.objects(), vec![provider("a")]).await.unwrap_err();
+    assert!(why.contains("another program's database: move it away"), "{why}");
+    let tables = "SELECT group_concat(name) FROM sqlite_schema";
+    let tables = Connection::open(folder.file()).unwrap().query_row(tables, [], |row| row.get::<_, String>(0));
+    assert_eq!(tables.unwrap(), "usage");
 }

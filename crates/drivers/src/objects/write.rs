@@ -5,11 +5,14 @@ use std::time::Duration;
 
 use base::{Object, ObjectKind};
 use rusqlite::{Connection, ErrorCode, OptionalExtension as _};
-use state::objects::{Change, Deed, IssuedKey, MOST_DEEDS, MOST_GONE};
+use state::objects::{Change, Deed, IssuedKey, MOST_DEED_BYTES, MOST_DEEDS, MOST_GONE};
 
 use super::seal::Seal;
 use super::{Place, of_key, of_object};
 use crate::sqlite::{Failure, whole};
+
+/// Deeds that are dropped at a time for what their texts take.
+const DROPPED: usize = 64;
 
 /// Makes all of these changes, and writes down who has done it.
 pub(super) fn change(
@@ -110,6 +113,14 @@ fn write_down(transaction: &Connection, deed: &Deed) -> Result<(), Failure> {
     // They are counted without gaps.
     let oldest = transaction.last_insert_rowid() - whole(MOST_DEEDS as u64);
     transaction.execute("DELETE FROM deeds WHERE id <= ?1", [oldest])?;
+    // One deed makes room for another; a few more where a file came with too much, so that no change waits for long.
+    for _ in 0..DROPPED {
+        let bytes: i64 = transaction.query_row("SELECT bytes FROM deeds_size", [], |row| row.get(0))?;
+        if bytes <= whole(MOST_DEED_BYTES as u64) {
+            break;
+        }
+        transaction.execute("DELETE FROM deeds WHERE id = (SELECT MIN(id) FROM deeds)", [])?;
+    }
     Ok(())
 }
 

@@ -6,12 +6,12 @@ use std::time::Duration;
 use rusqlite::{Connection, OpenFlags, OptionalExtension as _, Transaction, TransactionBehavior};
 use state::requests::block::Block;
 
-use crate::file::{Failure, PARTS, connect, connect_to_write, identities, identity, number, remove};
+use crate::file::{Failure, PARTS, anothers, connect, connect_to_write, identities, identity, number, remove};
 
 /// The version of the tables and of what stands in them. A file of another one is replaced.
 const VERSION: i64 = 1;
 /// Says whose file it is, in the place that SQLite has for it: `mair`.
-const APPLICATION: i64 = 0x6d61_6972;
+pub(super) const APPLICATION: i64 = 0x6d61_6972;
 /// Bytes of a page: a block takes a few of these.
 pub(super) const PAGE: u64 = 16 << 10;
 /// What a body may unfold to; no block is that large.
@@ -97,7 +97,7 @@ impl File {
             let (application, version) = (number(&connection, "application_id")?, number(&connection, "user_version")?);
             let is_empty = number(&connection, "schema_version")? == 0;
             if application != APPLICATION && !is_empty {
-                return Err(Failure::Damaged("it is another program's database".to_owned()));
+                return Err(anothers(path));
             }
             if version != VERSION && !is_empty {
                 tracing::info!(file = %path.display(), version, "written by another version: it begins anew");

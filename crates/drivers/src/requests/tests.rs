@@ -166,6 +166,25 @@ async fn a_damaged_file_is_set_aside_and_a_new_one_begun() {
 }
 
 #[tokio::test]
+async fn another_programs_file_is_told_and_never_set_aside() {
+    let folder = Folder::new();
+    let other = Connection::open(folder.records()).unwrap();
+    other.execute_batch("CREATE TABLE usage (sum INTEGER); INSERT INTO usage VALUES (7)").unwrap();
+    let requests = folder.open();
+    requests.note(&[record("new")]);
+    while requests.health().trouble.is_none() {
+        assert!(!requests.flush(Duration::from_millis(50)), "nothing can be written");
+    }
+    let told = requests.health().trouble.unwrap().what;
+    assert!(told.contains("requests.db is another program's database: move it away"), "{told}");
+    requests.desk.report_damage(super::desk::Which::Records, "a reader thinks so".to_owned());
+    assert!(!requests.flush(Duration::from_millis(50)));
+    assert_eq!(folder.names(), ["requests.db"]);
+    assert_eq!(other.query_row("SELECT sum FROM usage", [], |row| row.get::<_, i64>(0)), Ok(7));
+    assert!(find(&requests, "new").await.is_some(), "it waits in memory");
+}
+
+#[tokio::test]
 async fn a_flipped_bit_costs_its_block_alone() {
     let folder = Folder::new();
     let requests = folder.open();

@@ -7,7 +7,7 @@ use base::Clock;
 use state::Trouble;
 use state::requests::Bounds;
 
-use super::blocks::{File, PAGE, Packed};
+use super::blocks::{APPLICATION, File, PAGE, Packed};
 use super::desk::{Desk, Which};
 use crate::file::{Failure, remove, set_aside};
 
@@ -91,7 +91,8 @@ impl Keeper<'_> {
             Ok(()) => self.succeeded(),
             Err(Failure::Damaged(why)) => {
                 self.file = None;
-                let began = set_aside(&self.path, self.which.name(), &why).and_then(|()| self.work(bounds, is_urgent));
+                let began = set_aside(&self.path, APPLICATION, self.which.name(), &why)
+                    .and_then(|()| self.work(bounds, is_urgent));
                 match began {
                     Ok(()) => self.succeeded(),
                     Err(failure) => self.failed(failure),

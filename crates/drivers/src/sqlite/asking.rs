@@ -6,20 +6,19 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use state::{Answer, Unreadable};
 use tokio::sync::oneshot;
 
-/// Questions at a time: they are asked at a start, every few minutes, and by operators.
-const MOST: usize = 8;
-
 /// Who asks one database.
 #[derive(Debug)]
 pub(crate) struct Asking {
     /// What its threads are called.
     name: &'static str,
+    /// Questions at a time: each takes a thread.
+    most: usize,
     under_way: Arc<AtomicUsize>,
 }
 
 impl Asking {
-    pub fn named(name: &'static str) -> Self {
-        Self { name, under_way: Arc::default() }
+    pub fn named(name: &'static str, most: usize) -> Self {
+        Self { name, most, under_way: Arc::default() }
     }
 
     /// Does something on a thread of its own, to its end, also where whoever asked has left.
@@ -28,7 +27,7 @@ impl Asking {
         act: impl FnOnce() -> Result<T, Unreadable> + Send + 'static,
     ) -> Answer<Result<T, Unreadable>> {
         let place = Place(self.under_way.clone());
-        if place.0.fetch_add(1, Ordering::Relaxed) >= MOST {
+        if place.0.fetch_add(1, Ordering::Relaxed) >= self.most {
             return Answer::Ready(Err(Unreadable("too many such questions wait for the database already".to_owned())));
         }
         let (reply, answer) = oneshot::channel();

@@ -34,6 +34,12 @@ const MIGRATIONS: &[&str] = &[
      ALTER TABLE usage ADD COLUMN ms_saved INTEGER NOT NULL DEFAULT 0",
 ];
 
+/// A file that has this table is a ledger's.
+pub(super) const TABLE: &str = "usage";
+
+/// What an operator may do where the file cannot be a ledger.
+pub(super) const ELSE: &str = "give `database` another file";
+
 /// Sums stop at the largest number that there is: one beyond it would be no whole number any more, and refused.
 pub(super) const ADD_TO_KNOWN: &str = "
     ON CONFLICT DO UPDATE SET
@@ -55,12 +61,28 @@ pub(crate) fn whole(count: u64) -> i64 {
 
 /// Brings a ledger's file to the newest version.
 pub(super) fn migrate(connection: &mut Connection) -> Result<(), Failure> {
-    migrate_by(MIGRATIONS, connection, "give `database` another file")
+    migrate_by(MIGRATIONS, TABLE, connection, ELSE)
 }
 
-/// Brings a file to the newest version, each step in a transaction of its own. Where a newer gateway wrote it, the
+/// Refuses a file that holds something, but not this table: it is another program's, or another file of ours.
+pub(crate) fn is_own(table: &str, connection: &Connection, else_: &str) -> Result<(), Failure> {
+    let count = "SELECT COUNT(*), COUNT(*) FILTER (WHERE name = ?1) FROM sqlite_schema WHERE type = 'table'";
+    let (all, own) = connection.query_row(count, [table], |row| Ok((row.get::<_, i64>(0)?, row.get::<_, i64>(1)?)))?;
+    if all > 0 && own == 0 {
+        return Err(Failure::Trouble(format!("the file is another program's database: move it away, or {else_}")));
+    }
+    Ok(())
+}
+
+/// Brings a file that has this table to the newest version, each step in a transaction of its own. Where a newer gateway wrote it, the
 /// operator may also do something `else_`.
-pub(crate) fn migrate_by(migrations: &[&str], connection: &mut Connection, else_: &str) -> Result<(), Failure> {
+pub(crate) fn migrate_by(
+    migrations: &[&str],
+    table: &str,
+    connection: &mut Connection,
+    else_: &str,
+) -> Result<(), Failure> {
+    is_own(table, connection, else_)?;
     let version =
         |connection: &Connection| connection.pragma_query_value(None, "user_version", |row| row.get::<_, i64>(0));
     if usize::try_from(version(connection)?).unwrap_or(usize::MAX) > migrations.len() {

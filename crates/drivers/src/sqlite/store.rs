@@ -134,6 +134,12 @@ impl Store {
             return Ok(());
         }
         self.open = None;
+        // Where so much can still be read of it that it is seen to be another's, it is not ours to move.
+        if let Ok(connection) = Connection::open_with_flags(&self.path, OpenFlags::SQLITE_OPEN_READ_ONLY)
+            && let Err(Failure::Trouble(what)) = schema::is_own(schema::TABLE, &connection, schema::ELSE)
+        {
+            return Err(Failure::Trouble(what));
+        }
         self.set_aside(why)
     }
 
@@ -211,7 +217,7 @@ pub(crate) fn connect(path: &Path, busy: Duration) -> Result<Connection, Failure
     Ok(connection)
 }
 
-fn identity(path: &Path) -> File {
+pub(super) fn identity(path: &Path) -> File {
     std::fs::metadata(path).ok().map(|file| (file.dev(), file.ino()))
 }
 

@@ -486,3 +486,21 @@ async fn versions_that_cannot_be_read_are_told_of_and_left_alone() {
     assert!(versions.set("chat".into(), Some("1".into())).await.is_err());
     assert!(std::fs::read(&file).unwrap().starts_with(b"no database"), "nothing is begun anew in its place");
 }
+
+#[tokio::test]
+async fn another_programs_file_is_told_and_left_as_it_is() {
+    let folder = Folder::new();
+    let other = Connection::open(folder.file()).unwrap();
+    other.execute_batch("CREATE TABLE objects (sum INTEGER); INSERT INTO objects VALUES (7)").unwrap();
+    let ledger = ledger(&folder.file());
+    ledger.book(vec![entry("a")]);
+    comes_to(&ledger, |health| health.trouble.is_some()).await;
+    let told = ledger.health().trouble.unwrap().what;
+    assert!(told.contains("another program's database") && told.contains("give `database` another file"), "{told}");
+    ledger.desk.report_damage(super::store::identity(&folder.file()), "a reader thinks so".to_owned());
+    assert!(!ledger.flush(Duration::from_millis(50)));
+    assert!(folder.names().iter().all(|name| !name.contains("damaged")), "{:?}", folder.names());
+    let (sum, tables) = ("SELECT sum FROM objects", "SELECT COUNT(*) FROM sqlite_schema");
+    let number = |select| other.query_row(select, [], |row| row.get::<_, i64>(0)).unwrap();
+    assert_eq!((number(sum), number(tables)), (7, 1));
+}

@@ -12,10 +12,13 @@ use state::{Answer, Unreadable, Versioned, Versions};
 
 use super::asking::Asking;
 use super::failure::Failure;
+use super::schema::is_own;
 use super::store;
 
 /// How long SQLite itself tries again where the ledger or another process holds a lock.
 const BUSY: Duration = Duration::from_secs(2);
+/// Questions at a time: they are asked at a start, and by operators.
+const QUESTIONS: usize = 8;
 
 const TABLE: &str =
     "CREATE TABLE IF NOT EXISTS kb_versions (route TEXT PRIMARY KEY, version TEXT NOT NULL) STRICT, WITHOUT ROWID";
@@ -33,7 +36,7 @@ impl SqliteVersions {
     /// Those in the file at `path`, which is made when the first one is set.
     #[must_use]
     pub fn at(path: PathBuf) -> Self {
-        Self { path: Arc::new(path), asking: Asking::named("kb-versions") }
+        Self { path: Arc::new(path), asking: Asking::named("kb-versions", QUESTIONS) }
     }
 
     /// Does something with the file on a thread of its own.
@@ -80,6 +83,7 @@ impl Versions for SqliteVersions {
 
 fn open(path: &Path) -> Result<Connection, Failure> {
     let connection = store::connect(path, BUSY)?;
+    is_own("kb_versions", &connection, "purge the cache and set every version again")?;
     connection.execute_batch(TABLE)?;
     Ok(connection)
 }
