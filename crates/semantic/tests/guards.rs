@@ -181,6 +181,50 @@ fn a_question_is_known_by_its_manner_of_asking() {
 }
 
 #[test]
+fn what_is_asked_may_be_said_in_many_turns() {
+    for (a, b) in [
+        ("报名截止到什么时候", "报名的截止日期是哪天"),
+        ("酒店最晚几点退房", "酒店几点前退房"),
+        ("What is the deadline for the survey?", "When is the survey deadline?"),
+        ("迟到会怎么样", "迟到有什么后果"),
+        ("What happens if I miss a payment?", "What are the consequences of missing a payment?"),
+        ("会议室最多坐多少人", "会议室能坐多少人"),
+        ("停车要收费吗", "停车收不收费"),
+        ("改签收手续费吗", "改签是否需要支付手续费"),
+        ("Is there a fee for late returns?", "Do you charge for late returns?"),
+        ("快递多长时间送达", "快递什么时候送达"),
+        ("How long will it take for my card to arrive?", "When will my card arrive?"),
+        ("加班有双倍工资吗", "加班有2倍工资吗"),
+        ("订单可以改地址不", "订单可以改地址吗"),
+        ("名单怎么导出来", "如何导出名单"),
+        ("文件怎么删除掉", "怎么删除文件"),
+        ("怎么把图纸导出成PDF", "图纸如何导出为PDF文件"),
+        ("I want to change my seat, how do I do that?", "How do I change my seat?"),
+        ("How do I apply for a grant?", "Grant application procedure"),
+        ("What is the fastest way of resetting my router?", "How do I reset my router?"),
+    ] {
+        assert_eq!(verdict(a, b), Ok(()), "{a} / {b}");
+    }
+    for (a, b) in [
+        ("最晚几点退房", "最早几点退房"),
+        ("最晚几点退房", "几点退房"),
+        ("What is the deadline for the survey?", "When does the survey open?"),
+        ("迟到会怎么样", "迟到怎么办"),
+        ("最多能借几本书", "最少要借几本书"),
+        ("最多能借几本书", "要借几本书"),
+        ("多少人以下可以拼桌", "多少人可以拼桌"),
+        ("退货商家付运费吗", "退货商家收运费吗"),
+        ("Do I have to pay for parking?", "Can I pay for parking?"),
+        ("一年几天休假", "一年什么时候休假"),
+        ("怎么打开Excel", "怎么打开Excel文件"),
+        ("文件怎么传上去", "文件怎么传下来"),
+        ("How does that work?", "How do I do that?"),
+    ] {
+        assert!(verdict(a, b).is_err(), "{a} / {b}");
+    }
+}
+
+#[test]
 fn a_verb_is_not_its_reverse() {
     for (a, b) in [
         ("怎么订会员", "怎么退订会员"),

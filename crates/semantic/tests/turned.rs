@@ -73,6 +73,8 @@ fn what_does_it_and_what_it_is_done_to_stand_on_either_side_of_the_verb() {
         ("什么取代了旧版接口", "旧版接口取代了什么"),
         ("哪个系统依赖订单服务", "订单服务依赖哪个系统"),
         ("贷款需要什么", "什么需要贷款"),
+        ("咖啡对睡眠有什么影响", "睡眠对咖啡有什么影响"),
+        ("汇率对出口会带来哪些影响", "出口对汇率会带来哪些影响"),
         ("What causes headaches?", "What do headaches cause?"),
     ]);
     each_is_the_same(&[

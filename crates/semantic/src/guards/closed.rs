@@ -46,6 +46,10 @@ pub enum Kind {
     Define,
     /// Whether.
     Polar,
+    /// What comes of it.
+    Effect,
+    /// Whether it costs anything.
+    Charged,
 }
 
 /// What must be as often in both questions; each is named like the words it stands for in `data/closed-*.txt`.
@@ -69,6 +73,8 @@ pub enum Mark {
     Against,
     Over,
     Under,
+    /// The most that may be, of no number that is named.
+    Utmost,
     Than,
     Before,
     After,
@@ -80,7 +86,7 @@ pub enum Mark {
 impl Mark {
     /// Whether it bounds a quantity.
     pub fn is_comparison(self) -> bool {
-        matches!(self, Self::Over | Self::Under | Self::Than)
+        matches!(self, Self::Over | Self::Under | Self::Utmost | Self::Than)
     }
 
     /// Whether it places in time.
@@ -173,7 +179,7 @@ pub fn part(name: &str) -> Option<Part> {
     found.or_else(|| MOODS.iter().find(|(known, _)| *known == name)).map(|(_, part)| *part)
 }
 
-const NAMES: [(&str, Part); 72] = [
+const NAMES: [(&str, Part); 75] = [
     ("drop", Part::Nothing),
     ("asking", Part::Asking),
     ("neutral", Part::Neutral),
@@ -210,6 +216,8 @@ const NAMES: [(&str, Part); 72] = [
     ("size", Part::Asks(Kind::Size)),
     ("define", Part::Asks(Kind::Define)),
     ("polar", Part::Asks(Kind::Polar)),
+    ("effect", Part::Asks(Kind::Effect)),
+    ("charged", Part::Asks(Kind::Charged)),
     ("noun-how", Part::Names(Kind::How)),
     ("noun-when", Part::Names(Kind::When)),
     ("noun-where", Part::Names(Kind::Where)),
@@ -238,6 +246,7 @@ const NAMES: [(&str, Part); 72] = [
     ("against", Part::Mark(Mark::Against)),
     ("over", Part::Mark(Mark::Over)),
     ("under", Part::Mark(Mark::Under)),
+    ("utmost", Part::Mark(Mark::Utmost)),
     ("than", Part::Mark(Mark::Than)),
     ("before", Part::Mark(Mark::Before)),
     ("after", Part::Mark(Mark::After)),

@@ -111,7 +111,7 @@ fn implied(longer: &Question, shorter: &Question) -> bool {
 }
 
 fn marks(one: &Question, two: &Question) -> Result<(), Guard> {
-    if same_marks(one, two) {
+    if same_marks(one, two) || same_capacity(one, two) || same_capacity(two, one) {
         return Ok(());
     }
     let only = |one: &Question, two: &Question| one.marks.iter().find(|mark| !two.marks.contains(mark)).copied();
@@ -174,8 +174,24 @@ fn same_marks(one: &Question, two: &Question) -> bool {
     one.marks == two.marks || ((places(one) == 0 || places(two) == 0) && but_after(one) == but_after(two))
 }
 
+/// Whether one asks how much may be, and the other how much may be at most.
+fn same_capacity(bound: &Question, free: &Question) -> bool {
+    let kinds = [Kind::Count, Kind::Amount, Kind::AmountIs, Kind::Duration, Kind::Size];
+    let asks = |question: &Question| kinds.iter().any(|kind| question.asks(*kind));
+    let utmost = |mark: &&Mark| **mark == Mark::Utmost;
+    free.may
+        && asks(bound)
+        && asks(free)
+        && bound.marks.iter().filter(utmost).count() == 1
+        && bound.marks.iter().filter(|mark| !utmost(mark)).eq(free.marks.iter())
+}
+
 /// Whether both speak of the same, in the same parts.
 fn terms(one: &Question, two: &Question) -> Result<(), Guard> {
+    // What «that» is stands in no question: how does that work, how do I do that.
+    if one.terms.is_empty() && two.terms.is_empty() && one.asks(Kind::How) && two.asks(Kind::How) {
+        return Err(Guard::Entity);
+    }
     let matched = aligned(one, two)?;
     restrictions(one, two, &matched)?;
     directions(one, two, &matched)

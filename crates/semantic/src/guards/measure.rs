@@ -148,6 +148,9 @@ fn chinese(tokens: &[Token]) -> Option<(usize, Vec<Quantity>)> {
         let (value, taken) = numeral(tokens.get(1..)?)?;
         return Some((taken + 1, vec![Quantity::new(Class::Measure, "%", value)]));
     }
+    if first == "双倍" {
+        return Some((1, vec![Quantity::new(Class::Number, "", 2.0)]));
+    }
     if first == "半" || first == "半个" {
         let (class, name, factor) = tokens.get(1).and_then(|next| unit(&next.text))?;
         return Some((2, vec![Quantity::new(class, name, factor / 2.0)]));
@@ -214,10 +217,9 @@ fn with_unit(value: f64, tokens: &[Token], taken: usize) -> (usize, Vec<Quantity
             vec![Quantity::new(class, name, (value + half) * factor)],
         );
     }
-    if rest
-        .first()
-        .is_some_and(|token| token.tag == "q" || token.text == "个" || token.text == "位" || token.text == "名")
-    {
+    if rest.first().is_some_and(|token| {
+        token.tag == "q" || token.text == "个" || token.text == "位" || token.text == "名" || token.text == "倍"
+    }) {
         return (taken + 1, vec![Quantity::new(Class::Number, "", value)]);
     }
     (taken, vec![Quantity::new(Class::Number, "", value)])

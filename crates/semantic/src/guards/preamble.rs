@@ -37,6 +37,9 @@ fn rejoin(tokens: &mut Vec<Token>, lexicon: &Lexicon) {
                 let moved = tokens.remove(place);
                 tokens.insert(at + 1, moved);
             }
+        } else if let Some(end) = complement(tokens.get(at..).unwrap_or_default(), lexicon) {
+            let text = tokens.get(at).map(|verb| format!("{}{end}", verb.text)).unwrap_or_default();
+            tokens.splice(at..at + 2, [Token { tag: "v", ..Token::new(&text, Script::Han) }]);
         } else if let [verb, not, result, ..] = tokens.get(at..).unwrap_or_default() {
             let whole = format!("{}{}", verb.text, result.text);
             let is_verb = |token: &Token| token.script == Script::Han && token.text.chars().count() == 1;
@@ -53,6 +56,21 @@ fn rejoin(tokens: &mut Vec<Token>, lexicon: &Lexicon) {
         }
         at += 1;
     }
+}
+
+/// What of the word behind a Chinese verb belongs to it: 出 in 导出来, nothing in 删除掉.
+fn complement(tokens: &[Token], lexicon: &Lexicon) -> Option<String> {
+    let [verb, end, ..] = tokens else { return None };
+    let length = verb.text.chars().count();
+    if !verb.tag.starts_with('v') {
+        return None;
+    }
+    if end.text == "掉" && length > 1 {
+        return Some(String::new());
+    }
+    let way = end.text.strip_suffix(['来', '去']).filter(|way| way.chars().count() == 1 && length == 1)?;
+    let is_way = matches!(way, "出" | "回" | "进" | "上" | "下");
+    (is_way && lexicon.is_verb(&format!("{}{way}", verb.text))).then(|| way.to_owned())
 }
 
 /// Where the particle of the English verb stands that is here: at the end of its clause, behind a short object.

@@ -205,7 +205,9 @@ impl Reader<'_> {
     fn place(&self, term: &mut Term, role: Option<Role>, at: usize, taken: usize) {
         let is_verb = |at: usize| self.tokens.get(at).is_some_and(|token| token.tag.starts_with('v'));
         let before = at.checked_sub(1).map_or("", |before| self.text(before));
-        if matches!(role, Some(Role::Source | Role::By | Role::Than)) && self.lexicon.closed(before).is_some() {
+        let is_name = role.is_some() && (term.is_latin() || matches!(before, "对" | "对于"));
+        let is_led = is_name || matches!(role, Some(Role::Source | Role::By | Role::Than));
+        if is_led && self.lexicon.closed(before).is_some() {
             term.class = Class::Noun;
         } else if term.class == Class::Noun
             && matches!(before, "怎么" | "如何" | "怎样" | "咋" | "能" | "可以" | "能否" | "可否")
@@ -261,12 +263,7 @@ impl Reader<'_> {
         let phrase = self.text(at).to_owned();
         let question = &mut self.question;
         match part {
-            Part::Nothing => match phrase.as_str() {
-                "and" | "和" | "与" | "跟" | "及" | "以及" => self.next.joined = true,
-                "of" | "for" | "in" | "on" | "at" | "with" => self.next.of = true,
-                "to" => self.next.role = Some(Role::Goal),
-                _ => {}
-            },
+            Part::Nothing => self.grammar(at, taken),
             Part::Neutral => {}
             Part::Asking => self.asking = Some(at + taken),
             Part::Not => self.negate(at, taken),
@@ -326,6 +323,24 @@ impl Reader<'_> {
         }
     }
 
+    /// What a word of grammar tells of the next term.
+    fn grammar(&mut self, at: usize, taken: usize) {
+        match self.text(at) {
+            "and" | "和" | "与" | "跟" | "及" | "以及" => self.next.joined = true,
+            "of" | "for" | "in" | "on" | "at" | "with" => self.next.of = true,
+            "to" => self.next.role = Some(Role::Goal),
+            // 咖啡对睡眠: what it is done to, behind what does it.
+            "对" | "对于" if !self.question.terms.is_empty() && !self.is_closed(at + taken) => {
+                self.next.role = Some(Role::Goal);
+            }
+            // 导出为, 另存为
+            "为" if at > 0 && self.tokens.get(at - 1).is_some_and(|token| token.tag.starts_with('v')) => {
+                self.next.role = Some(Role::Goal);
+            }
+            _ => {}
+        }
+    }
+
     /// What is asked; in English also whether the one who does it follows.
     fn ask(&mut self, kind: Kind, at: usize, taken: usize) {
         if kind == Kind::When && !self.question.chinese && self.is_conjunction(at, taken) {
@@ -339,6 +354,7 @@ impl Reader<'_> {
             Kind::Amount if self.question.chinese && at + taken == self.tokens.len() => Kind::AmountIs,
             kind => kind,
         };
+        let kind = if kind == Kind::Duration && self.ends(at + taken) { Kind::Wait } else { kind };
         if matches!(kind, Kind::Who | Kind::What) && !self.question.chinese {
             self.question.object |= (at + taken..at + taken + 3).any(|at| self.asks_for_object(at));
         }
@@ -366,6 +382,13 @@ impl Reader<'_> {
             && is_verb
             && last.is_some_and(|term| term.class == Class::Verb && !term.is_one_of(CONTACTS))
             && !tag(at + taken).starts_with('v')
+    }
+
+    /// Whether a Chinese verb stands here that happens at one point: 几天到账 asks how long until then.
+    fn ends(&self, at: usize) -> bool {
+        let at = if matches!(self.text(at), "才" | "就" | "内" | "后") { at + 1 } else { at };
+        let is_verb = |token: &Token| token.tag.starts_with('v') || token.text.starts_with('到');
+        self.tokens.get(at).is_some_and(|token| is_verb(token) && token.text.ends_with(POINTS))
     }
 
     /// Where a word that asks what stands: 影响什么, 什么影响.
@@ -420,7 +443,7 @@ impl Reader<'_> {
         let text: String = self.tokens.iter().skip(at).take(taken).map(|token| token.text.as_str()).collect();
         let ends = at + taken >= self.tokens.len()
             || self.tokens.get(at + taken).is_some_and(|token| token.script == Script::Stop);
-        if matches!(text.as_str(), "没有" | "没") && ends && at > 0 {
+        if matches!(text.as_str(), "没有" | "没" | "不") && ends && at > 0 {
             self.question.kinds |= bit(Kind::Polar);
             return;
         }
@@ -458,6 +481,9 @@ impl Reader<'_> {
         self.next.not = false;
     }
 }
+
+/// How Chinese verbs end that happen at one point.
+const POINTS: [char; 8] = ['到', '好', '完', '达', '回', '账', '货', '效'];
 
 /// English words right before a verb.
 const BEFORE_VERBS: &[&str] = &[

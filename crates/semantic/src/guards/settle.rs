@@ -2,7 +2,7 @@
 
 use smallvec::SmallVec;
 
-use super::closed::{Kind, Person};
+use super::closed::{Kind, Mark, Person, Role};
 use super::lexicon::Lexicon;
 use super::quantity::{Class, Quantity};
 use super::question::{Question, bit};
@@ -21,6 +21,10 @@ pub fn settle(question: &mut Question, names: &Names, opener: &str, lexicon: &'s
     settle_measures(question, lexicon);
     settle_optional(question);
     settle_periods(question);
+    // The most of a number that is named bounds that number.
+    if !question.quantities.is_empty() {
+        question.marks.iter_mut().filter(|mark| **mark == Mark::Utmost).for_each(|mark| *mark = Mark::Under);
+    }
     question.quantities.sort_unstable();
     question.sequence.sort_by_key(|quantity| (quantity.class, quantity.unit));
     question.marks.sort_unstable();
@@ -153,6 +157,16 @@ fn settle_optional(question: &mut Question) {
     } else {
         &[]
     };
+    for at in 1..terms.len() {
+        let (before, rest) = terms.split_at_mut(at);
+        let (Some(last), [term, behind @ ..]) = (before.last(), rest) else { continue };
+        // What becomes a PDF becomes a PDF file.
+        let is_format = last.role == Some(Role::Goal) && last.is_latin() && term.is_one_of(FORMATS);
+        // That it is asked whether there is a fee for an action says who takes it, and who gives it.
+        let is_fee = behind.first().is_some_and(|next| next.ends_with(&["费", "费用", "违约金", "押金", "罚金"]));
+        let pays = asked == bit(Kind::Polar) && question.persons.is_empty() && last.class == Word::Verb;
+        term.optional |= is_format || (pays && is_fee && term.is_one_of(PAYS));
+    }
     for term in terms.iter_mut() {
         if term.is_one_of(LIGHT) {
             term.class = Word::Verb;
@@ -172,6 +186,10 @@ fn settle_optional(question: &mut Question) {
 
 /// Verbs that say no more than that something is done.
 const LIGHT: &[&str] = &["receive", "get", "make", "take", "perform", "go", "carry out", "obtain", "休", "走", "spend"];
+/// What a file is called behind the name of its format.
+const FORMATS: &[&str] = &["文件", "格式", "文档", "file", "format"];
+/// What is done with a fee, from either side.
+const PAYS: &[&str] = &["收", "收取", "付", "支付", "交", "缴", "缴纳", "交纳"];
 /// Words for whoever it is.
 const ANYBODY: &[&str] = &[
     "员工", "人员", "人", "有人", "people", "person", "employee", "someone", "somebody", "anyone", "anybody", "公司",
@@ -197,7 +215,7 @@ const HOLDS: &[&str] = &[
 /// What «how much money» says already.
 const COSTS: &[&str] = &["收", "收取", "花", "花费", "cost", "charge"];
 /// What «how long» says already.
-const LASTS: &[&str] = &["持续", "last"];
+const LASTS: &[&str] = &["持续", "花", "花费", "耗费", "last"];
 /// What one does with whoever is asked for.
 pub const CONTACTS: &[&str] =
     &["contact", "ask", "talk to", "speak to", "talk", "speak", "联系", "咨询", "询问", "问", "找"];

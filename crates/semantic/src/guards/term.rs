@@ -3,7 +3,7 @@
 use smallvec::SmallVec;
 
 use super::closed::Role;
-use super::lexicon::{Lexicon, lexicon};
+use super::lexicon::{Entry, Lexicon, lexicon};
 use super::token::{Script, Token};
 
 /// What kind of word a term is, as far as the order of words is concerned.
@@ -99,6 +99,13 @@ impl Term {
                 self.bases.extend(verbs.filter(known).map(Box::from));
             }
             let found = if form.contains(' ') { lexicon.entry(&form.replace(' ', "_")) } else { lexicon.entry(form) };
+            // «Apply for» is what «apply» is.
+            let found = found.or_else(|| {
+                let (first, rest) = form.split_once(' ')?;
+                let is_verb = matches!(rest, "for" | "to" | "up for" | "in for" | "into" | "on" | "with");
+                let parts = lexicon.entry(first).filter(|_| is_verb)?.parts;
+                parts.contains('v').then_some(Entry { parts: "v", ..Entry::default() })
+            });
             let Some(entry) = found else { continue };
             known = true;
             noun |= entry.parts.contains('n');
@@ -191,6 +198,18 @@ impl Term {
     /// Whether it is one Chinese character.
     pub fn is_character(&self) -> bool {
         self.forms.first().is_some_and(|form| form.chars().count() == 1 && form.chars().all(super::token::is_han))
+    }
+
+    /// Whether it is written in letters.
+    pub fn is_latin(&self) -> bool {
+        self.forms
+            .first()
+            .is_some_and(|form| form.starts_with(char::is_alphanumeric) && !form.starts_with(super::token::is_han))
+    }
+
+    /// Whether one of its forms ends like one of these.
+    pub fn ends_with(&self, endings: &[&str]) -> bool {
+        self.forms.iter().any(|form| endings.iter().any(|ending| form.ends_with(ending)))
     }
 
     /// Whether one of its forms is among these words.
