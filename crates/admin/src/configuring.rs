@@ -71,4 +71,6 @@ pub enum NotChanged {
     Unsound(Vec<Problem>),
     /// It could not be kept.
     Unkept(Unreadable),
+    /// It is not known whether it was kept. Where it was, it comes into force as soon as that is known.
+    Unknown(Unreadable),
 }

@@ -18,10 +18,11 @@ use crate::whole::Whole;
 impl Whole {
     /// The text of a file (YAML) with all providers, routes and clients, from which they can be made anew elsewhere.
     /// Credentials, and whatever came out of a variable, stand in it as variables, which its first lines name. Keys of
-    /// clients are left out, but for the hashes of these.
+    /// clients are left out, but for the hashes of these; and of these too those that expire, for a file's key does not.
     #[must_use]
     pub fn export(&self, keys: &[ClientKey]) -> String {
         let tree = Branch::root();
+        let (keys, expiring): (Vec<&ClientKey>, Vec<_>) = keys.iter().partition(|key| key.expires.is_none());
         let mut variables = Variables::default();
         let mut lists = String::new();
         for kind in ObjectKind::ALL {
@@ -31,7 +32,7 @@ impl Whole {
                 let mut item = item.clone();
                 let name = item.get("name").and_then(Node::scalar).map(|name| name.text.clone()).unwrap_or_default();
                 if kind == ObjectKind::Client {
-                    set_keys(&mut item, &name, keys);
+                    set_keys(&mut item, &name, &keys);
                 }
                 variables.hide((branch, Kind::Table), &mut item, &[&name]);
                 json(branch, Kind::Table, &item, Secrets::Told)
@@ -44,6 +45,12 @@ impl Whole {
             }
         }
         let mut text = HEAD.to_owned();
+        text.push_str(if keys.is_empty() { KEYLESS } else { HASHED });
+        if !expiring.is_empty() {
+            let count = expiring.len();
+            let _ =
+                writeln!(text, "# So are {count} issued keys that expire, for a key that is written here never does.");
+        }
         if !variables.names.is_empty() {
             let _ = writeln!(text, "# Set these variables before: {}", variables.names.join(", "));
         }
@@ -52,11 +59,13 @@ impl Whole {
 }
 
 const HEAD: &str = "# Providers, routes and clients of an MAI Gateway, for `mai-gateway import` or a folder of files.
-# Keys that callers present are left out: issue new ones.
 ";
+const KEYLESS: &str = "# Keys that callers present are left out: issue new ones.\n";
+const HASHED: &str =
+    "# Of issued keys the hashes stand here. Other keys that callers present are left out: issue new ones.\n";
 
 /// What a client presents is its own; of a key that was issued the hash will do.
-fn set_keys(client: &mut Node, name: &str, keys: &[ClientKey]) {
+fn set_keys(client: &mut Node, name: &str, keys: &[&ClientKey]) {
     let place = client.place.clone();
     let Value::Map(entries) = &mut client.value else { return };
     entries.shift_remove("keys");

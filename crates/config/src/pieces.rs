@@ -1,5 +1,6 @@
 //! Single providers, routes and clients out of a text, for whoever sends them to a gateway that runs.
 
+use std::collections::HashSet;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -40,7 +41,7 @@ pub struct Piece {
 /// Nothing is held against the table of keys: that does the gateway that gets them, with everything else it has.
 ///
 /// # Errors
-/// Every variable that is not set, every object without a name; or why the text cannot be read.
+/// Every variable that is not set, every object without a name or with that of another; or why the text cannot be read.
 pub fn pieces(
     file: &str,
     text: &str,
@@ -49,7 +50,8 @@ pub fn pieces(
 ) -> Result<Pieces, ConfigErrors> {
     let file: Arc<str> = clean_path(Path::new(file)).into();
     let mut root = yaml::parse(text, &file).map_err(|problems| errors(problems, Vec::new()))?;
-    let mut reader = Reader { shape: Branch::root(), found: Pieces::default(), problems: Vec::new() };
+    let mut reader =
+        Reader { shape: Branch::root(), found: Pieces::default(), seen: HashSet::new(), problems: Vec::new() };
     variables::fill(&mut root, "", env, &mut reader.problems);
     reader.root(&root, alone);
     if reader.problems.is_empty() { Ok(reader.found) } else { Err(errors(reader.problems, Vec::new())) }
@@ -58,6 +60,7 @@ pub fn pieces(
 struct Reader {
     shape: Branch,
     found: Pieces,
+    seen: HashSet<(ObjectKind, String)>,
     problems: Vec<Problem>,
 }
 
@@ -97,6 +100,9 @@ impl Reader {
     fn take(&mut self, kind: ObjectKind, items: &[Node]) {
         for (index, item) in items.iter().enumerate() {
             match piece(&self.shape, kind, item) {
+                Some(piece) if !self.seen.insert((kind, piece.name.clone())) => {
+                    self.wrong(item, &item_path(kind.list(), item, index), TWICE);
+                }
                 Some(piece) => self.found.pieces.push(piece),
                 None => self.wrong(item, &item_path(kind.list(), item, index), NAMELESS),
             }
@@ -105,6 +111,7 @@ impl Reader {
 }
 
 const SHAPELESS: &str = "write the objects below `providers:`, `routes:` or `clients:`";
+const TWICE: &str = "is written twice; names must differ";
 const NAMELESS: &str = "is no mapping with a `name`; write `name: …` first in it";
 
 fn is_section(key: &str) -> bool {
@@ -150,7 +157,12 @@ fn json(branch: Option<&Branch>, kind: Kind, node: &Node) -> Json {
 
 fn plain(kind: Kind, scalar: &Scalar) -> Json {
     let is_bare = matches!(kind, Kind::Integer(..) | Kind::Above(..) | Kind::Number(..) | Kind::Bool);
-    let style = if is_bare && scalar.style == Style::Variable { Style::Plain } else { scalar.style };
+    // It has been filled in: what a variable held is text as any other, and no variable.
+    let style = match scalar.style {
+        Style::Variable if is_bare => Style::Plain,
+        Style::Variable => Style::Quoted,
+        style => style,
+    };
     scalar_json(&Scalar { text: scalar.text.clone(), style })
 }
 
@@ -214,6 +226,7 @@ mod tests {
                 "team.yaml:4:3: routes[1]: is no mapping with a `name`",
             ),
             ("routes:\n- name: a\n  x: ${NONE}\n", None, "team.yaml:3:6: routes[a].x: the variable NONE is not set"),
+            ("routes: [{ name: a }, { name: b }, { name: a }]", None, "team.yaml:1:36: routes[a]: is written twice"),
             ("[1]", None, "write the objects below"),
             ("name: app\nkeys: [a]\n", None, "write the objects below"),
             ("routes: { name: a }\n", None, "routes: is no list"),

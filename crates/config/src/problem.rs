@@ -45,11 +45,20 @@ pub struct Problem {
     pub path: String,
     /// What is wrong and what to do.
     pub text: String,
+    /// What the log alone is told: of files that an object of the admin API names, whoever named them learns nothing.
+    pub cause: Option<String>,
 }
 
 impl Problem {
     pub(crate) fn new(place: &Place, path: impl Into<String>, text: impl Into<String>) -> Self {
-        Self { place: place.clone(), path: path.into(), text: text.into() }
+        Self { place: place.clone(), path: path.into(), text: text.into(), cause: None }
+    }
+
+    /// What is said of an object of the admin API as a whole.
+    #[must_use]
+    pub fn of_object(kind: ObjectKind, name: &str, text: impl Into<String>) -> Self {
+        let path = format!("{}[{}]", kind.list(), clean(name));
+        Self::new(&Place::whole(&place_of(kind, name)), path, text)
     }
 
     /// Whether it stands in this object of the admin API.

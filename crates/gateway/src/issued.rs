@@ -215,8 +215,14 @@ fn room(known: usize, new: usize) -> Result<(), Unreadable> {
 }
 
 impl Objects for IssuedKeys {
+    /// With everything that has begun before: what is being kept yet would be missing.
     fn all(&self) -> Answer<Result<Kept, Unreadable>> {
-        self.0.store.all()
+        let this = self.clone();
+        Answer::Later(Box::pin(async move {
+            let mut changing = this.0.changing.lock().await;
+            while changing.join_next().await.is_some() {}
+            this.0.store.all().await
+        }))
     }
 
     /// What has begun is brought to its end, also where whoever asked goes away.
@@ -249,7 +255,58 @@ impl Objects for IssuedKeys {
 
 #[cfg(test)]
 mod tests {
+    use state::InProcessObjects;
+    use tokio::sync::watch;
+
     use super::*;
+
+    /// A store whose changes take until they are let through.
+    #[derive(Debug, Default)]
+    struct Slow {
+        objects: Arc<InProcessObjects>,
+        is_through: watch::Sender<bool>,
+    }
+
+    impl Objects for Slow {
+        fn all(&self) -> Answer<Result<Kept, Unreadable>> {
+            self.objects.all()
+        }
+
+        fn change(&self, changes: Vec<Change>, deed: Deed) -> Answer<Result<(), Unreadable>> {
+            let (objects, mut through) = (self.objects.clone(), self.is_through.subscribe());
+            Answer::Later(Box::pin(async move {
+                drop(through.wait_for(|is_through| *is_through).await);
+                objects.change(changes, deed).await
+            }))
+        }
+
+        fn used(&self, keys: Vec<(Arc<str>, Duration)>) -> Answer<Result<(), Unreadable>> {
+            self.objects.used(keys)
+        }
+
+        fn deeds(&self, which: Deeds) -> Answer<Result<Vec<Deed>, Unreadable>> {
+            self.objects.deeds(which)
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn everything_is_told_with_what_is_being_kept_yet() {
+        let store = Arc::<Slow>::default();
+        let keys = IssuedKeys::new(store.clone(), KeyHasher::new(&[7; 64]));
+        let object = base::Object {
+            kind: ObjectKind::Client,
+            name: "app".into(),
+            written: base::Secret::new("{}"),
+            revision: 1,
+            changed: Duration::ZERO,
+        };
+        let second = Duration::from_secs(1);
+        let change = keys.change(vec![Change::Put(object)], Deed::default()).into_future();
+        assert!(tokio::time::timeout(second, change).await.is_err(), "whoever asked has left");
+        assert!(tokio::time::timeout(second, keys.all().into_future()).await.is_err(), "it is not kept yet");
+        store.is_through.send_replace(true);
+        assert_eq!(keys.all().await.unwrap().objects.len(), 1);
+    }
 
     #[test]
     fn there_are_so_many_keys_and_no_more() {

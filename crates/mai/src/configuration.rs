@@ -88,8 +88,15 @@ struct Shown {
 struct State {
     sound: Files,
     held: Holdings,
-    /// A change was asked of the store and not answered in time: it may have been made.
+    /// A change was asked of the store and not answered in time, so that it may have been made; or it was made and has
+    /// not come into force. It stays so until what is kept is in force.
     is_uncertain: bool,
+    /// Somebody is finding out.
+    is_sought: bool,
+    /// Why nobody has found out.
+    trouble: Option<String>,
+    /// What kept the last reload from being made.
+    refused: Vec<String>,
     /// Those in force.
     warnings: Vec<Problem>,
 }
@@ -114,7 +121,8 @@ impl Compiled {
     #[must_use]
     pub fn first(self) -> (Snapshot, First) {
         let Self { loaded: Loaded { snapshot, warnings, sound, .. }, held, shown } = self;
-        let state = State { sound, held, is_uncertain: false, warnings };
+        let state =
+            State { sound, held, warnings, is_uncertain: false, is_sought: false, trouble: None, refused: Vec::new() };
         let first = First { opened: Opened::of(&snapshot), shown, state };
         (snapshot, first)
     }
@@ -208,28 +216,38 @@ impl Configuration {
 
     async fn do_reload(&self) -> Reloaded {
         let mut state = self.0.changing.lock().await;
-        // Where it cannot be known now, what was known is put to the files.
-        let _ = self.settle(&mut state).await;
-        let reloaded = self.try_reload(&mut state).await;
+        // Where it cannot be known now what is kept, what was known is put to the files.
+        let kept = if state.is_uncertain { all(&*self.0.parts.live.objects).await.ok() } else { None };
+        let is_known = kept.is_some();
+        let held = kept.unwrap_or_else(|| state.held.clone());
+        let reloaded = self.try_reload(&mut state, held).await;
+        if is_known {
+            match &reloaded {
+                Ok(_) => state.is_uncertain = false,
+                // With the files as they were it may be sound. Else whoever finds out says why it is not.
+                Err(_) => drop(self.settle(&mut state).await),
+            }
+        }
         let parts = &self.0.parts;
         parts.live.metrics.reloaded(reloaded.is_ok());
         match &reloaded {
             Ok(summary) => {
                 tracing::info!("reloaded: {summary}");
-                parts.last.note(Vec::new());
+                state.refused.clear();
             }
             Err(problems) => {
                 for problem in problems {
                     tracing::error!("not reloaded, the old configuration keeps serving: {problem}");
                 }
-                parts.last.note(problems.iter().map(ToString::to_string).collect());
+                state.refused = problems.iter().map(ToString::to_string).collect();
             }
         }
+        self.tell(&state);
         reloaded
     }
 
-    async fn try_reload(&self, state: &mut MutexGuard<'_, State>) -> Reloaded {
-        let (this, held) = (self.clone(), state.held.clone());
+    async fn try_reload(&self, state: &mut MutexGuard<'_, State>, held: Holdings) -> Reloaded {
+        let this = self.clone();
         let read = move || {
             let Inner { origin, parts, .. } = &*this.0;
             let before = parts.watched.look();
@@ -277,15 +295,6 @@ impl Configuration {
         Ok(())
     }
 
-    /// Finds out what became of a change that the store did not answer.
-    async fn settle(&self, state: &mut MutexGuard<'_, State>) -> Result<(), Unreadable> {
-        if state.is_uncertain {
-            state.held = all(&*self.0.parts.live.objects).await?;
-            state.is_uncertain = false;
-        }
-        Ok(())
-    }
-
     async fn do_change(&self, wish: Wish) -> Result<Changed, NotChanged> {
         let mut state = self.0.changing.lock().await;
         self.settle(&mut state).await.map_err(NotChanged::Unkept)?;
@@ -320,15 +329,9 @@ impl Configuration {
             deed.after = after.map(|after| after.shown.to_string().into());
         }
         let told = format!("{} {} by {}", deed.action, deed.object, deed.who);
-        let reaches = made.iter().any(is_about_the_way_out);
         self.keep(&mut state, made, deed).await?;
-        if reaches {
-            self.0.parts.shared.forget(compiled.loaded.snapshot.general.resolver_refresh);
-        }
-        self.0.parts.watched.also(&compiled.loaded.files);
-        if let Err(fault) = self.put_in_force(&mut state, compiled).await {
-            state.is_uncertain = true;
-            return Err(NotChanged::Unkept(fault));
+        if let Err(fault) = self.put_to_files_in_force(&mut state, compiled).await {
+            return Err(self.lose_sight(&mut state, fault));
         }
         tracing::info!("changed: {told}");
         for warning in &changed.warnings {
@@ -340,52 +343,15 @@ impl Configuration {
     /// Has changes kept, with the deed.
     async fn keep(&self, state: &mut MutexGuard<'_, State>, made: Vec<Change>, deed: Deed) -> Result<(), NotChanged> {
         let keeping = self.0.parts.live.objects.change(made, deed);
-        if let Ok(kept) = tokio::time::timeout(PATIENCE, keeping).await {
-            return kept.map_err(NotChanged::Unkept);
+        match tokio::time::timeout(PATIENCE, keeping).await {
+            Ok(kept) => kept.map_err(NotChanged::Unkept),
+            Err(_) => Err(self.lose_sight(state, silent())),
         }
-        state.is_uncertain = true;
-        self.find_out();
-        Err(NotChanged::Unkept(silent()))
-    }
-
-    /// Finds out as soon as the store answers, and takes into force what was kept after all.
-    fn find_out(&self) {
-        let this = self.clone();
-        drop(tokio::spawn(async move {
-            loop {
-                tokio::time::sleep(AGAIN).await;
-                let mut state = this.0.changing.lock().await;
-                if !state.is_uncertain {
-                    return;
-                }
-                if this.settle(&mut state).await.is_ok() {
-                    let (origin, sound, held) = (this.0.origin.clone(), state.sound.clone(), state.held.clone());
-                    // It was sound before it was kept.
-                    if let Ok(Ok(compiled)) = aside(move || origin.compile(&sound, held)).await {
-                        state.is_uncertain = this.put_in_force(&mut state, compiled).await.is_err();
-                    }
-                    return;
-                }
-            }
-        }));
     }
 }
-
-/// A store that did not answer is asked again so often.
-const AGAIN: Duration = Duration::from_secs(5);
 
 const fn is_of_a_key(change: &Change) -> bool {
     matches!(change, Change::Issue(_) | Change::Revoke(_))
-}
-
-/// Whether names have to be asked for again, and TLS settings forgotten.
-fn is_about_the_way_out(change: &Change) -> bool {
-    let kind = match change {
-        Change::Put(object) => object.kind,
-        Change::Remove(kind, _) => *kind,
-        Change::Issue(_) | Change::Revoke(_) => return false,
-    };
-    kind != ObjectKind::Client
 }
 
 impl Configuring for Configuration {
@@ -414,5 +380,6 @@ fn fault(error: &JoinError) -> Unreadable {
     Unreadable(format!("this is a fault of the gateway: {error}"))
 }
 
+mod settling;
 #[cfg(test)]
 mod tests;

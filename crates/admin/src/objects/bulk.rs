@@ -104,7 +104,8 @@ pub(crate) struct Imported {
         (status = 412, description = "`precondition_failed`: one was changed meanwhile.", body = Body),
         (status = 422, description = "`invalid_config`: the configuration that would come of it is not sound.",
             body = Body),
-        (status = 503, description = "`objects_unavailable`: it cannot be kept; nothing has changed.", body = Body),
+        (status = 503, description = "`objects_unavailable`: it cannot be kept, and nothing has changed; or, as the message \
+            says then, it is not known whether it was kept.", body = Body),
     ),
 )]
 pub(crate) async fn import(

@@ -49,7 +49,8 @@ fn name_in(text: &RawValue) -> Result<Option<String>, Error> {
     let named: Named = serde_json::from_str(text.get()).map_err(|error| Error::whole(error.to_string()))?;
     match named.name {
         None => Ok(None),
-        Some(Value::String(name)) if !name.is_empty() => Ok(Some(name)),
+        // Written as any other text of an object.
+        Some(Value::String(name)) if !name.is_empty() => Ok(Some(name.replace("$${", "${"))),
         Some(_) => Err(Error::of("name", "`name` must be a text that is not empty")),
     }
 }
@@ -132,8 +133,8 @@ macro_rules! endpoints {
                     (status = 412, description = "`precondition_failed`.", body = Body),
                     (status = 422, description = "`invalid_config`: the configuration that would come of it is not \
                         sound.", body = Body),
-                    (status = 503, description = "`objects_unavailable`: it cannot be kept; nothing has changed.",
-                        body = Body),
+                    (status = 503, description = "`objects_unavailable`: it cannot be kept, and nothing has changed; or, as \
+                        the message says then, it is not known whether it was kept.", body = Body),
                 ),
             )]
             pub(crate) async fn create(
@@ -147,7 +148,8 @@ macro_rules! endpoints {
 
             /// Makes one, or puts it in the place of the one of its name.
             ///
-            /// `[secret]` at a place where a secret stood keeps that secret. The name may be left out of the body.
+            /// `[secret]` at a place where a secret stood keeps that secret, unless it would be sent to another address
+            /// than before: then it is written out. The name may be left out of the body.
             #[utoipa::path(put, path = $one, operation_id = $put, tag = "configuration",
                 security(("token" = ["operator"])),
                 params(
@@ -170,8 +172,8 @@ macro_rules! endpoints {
                     (status = 412, description = "`precondition_failed`: it has been changed since.", body = Body),
                     (status = 422, description = "`invalid_config`: the configuration that would come of it is not \
                         sound.", body = Body),
-                    (status = 503, description = "`objects_unavailable`: it cannot be kept; nothing has changed.",
-                        body = Body),
+                    (status = 503, description = "`objects_unavailable`: it cannot be kept, and nothing has changed; or, as \
+                        the message says then, it is not known whether it was kept.", body = Body),
                 ),
             )]
             pub(crate) async fn put(
@@ -201,8 +203,8 @@ macro_rules! endpoints {
                         body = Body),
                     (status = 412, description = "`precondition_failed`: it has been changed since.", body = Body),
                     (status = 422, description = "`invalid_config`: others still name it.", body = Body),
-                    (status = 503, description = "`objects_unavailable`: it cannot be kept; nothing has changed.",
-                        body = Body),
+                    (status = 503, description = "`objects_unavailable`: it cannot be kept, and nothing has changed; or, as \
+                        the message says then, it is not known whether it was kept.", body = Body),
                 ),
             )]
             pub(crate) async fn delete(

@@ -144,6 +144,10 @@ pub(crate) fn refused(why: NotChanged, kind: ObjectKind, name: &str) -> Error {
         NotChanged::Unkept(why) => {
             Error::Unavailable(Store::Objects, format!("nothing has changed, for it cannot be kept: {why}"))
         }
+        NotChanged::Unknown(why) => Error::Unavailable(
+            Store::Objects,
+            format!("whether this was kept is not known; it comes into force where it was, so read it again: {why}"),
+        ),
     }
 }
 

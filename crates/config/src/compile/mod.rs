@@ -31,7 +31,7 @@ pub(crate) use prices::Prices;
 use crate::Overrides;
 use crate::check::MOST_PROBLEMS;
 use crate::node::Style;
-use crate::problem::{Place, Problem, clean_path};
+use crate::problem::{ADMIN_API, Place, Problem, clean_path};
 use crate::snapshot::{KeyTable, Route, Snapshot};
 use crate::sources::read_capped;
 use crate::view::View;
@@ -99,7 +99,7 @@ impl Compiler<'_> {
             None => match Tokenizer::from_json(&self.read_at(&path, view, LONGEST_TOKENIZER)?) {
                 Ok(tokenizer) => Arc::new(tokenizer),
                 Err(why) => {
-                    self.report(view, format!("the file is no tokenizer that can be used here: it {why}"));
+                    self.report_file(view, format!("the file is no tokenizer that can be used here: it {why}"));
                     return None;
                 }
             },
@@ -130,9 +130,21 @@ impl Compiler<'_> {
         if let Err(error) = &read {
             let is_shown = view.scalar().is_some_and(|scalar| scalar.style != Style::Variable);
             let name = if is_shown { format!("the file `{}`", clean_path(path)) } else { "the variable's file".into() };
-            self.report(view, format!("{name} {error}"));
+            self.report_file(view, format!("{name} {error}"));
         }
         read.ok()
+    }
+
+    /// What is wrong with a file that a key names. Through the admin API nobody may find out what there is on the
+    /// gateway's disks: one answer for all that can be wrong, and the log says more.
+    pub(crate) fn report_file(&mut self, view: &View<'_>, what: String) {
+        if !view.place().file.starts_with(ADMIN_API) {
+            return self.report(view, what);
+        }
+        if self.problems.len() <= MOST_PROBLEMS {
+            let problem = Problem::new(view.place(), view.path(), UNFIT);
+            self.problems.push(Problem { cause: Some(what), ..problem });
+        }
     }
 
     /// The keyed hash of a key that is written plain or as `sha256:<hex>`.
@@ -155,6 +167,8 @@ impl Compiler<'_> {
         Some(self.hasher.of_key(text.as_bytes()))
     }
 }
+
+const UNFIT: &str = "this file cannot be used; the gateway's log says why";
 
 /// Compiles a checked tree. What is reported makes the result useless.
 pub(crate) fn compile(compiler: &mut Compiler<'_>, root: &View<'_>) -> Snapshot {

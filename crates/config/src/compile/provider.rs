@@ -259,6 +259,6 @@ pub(super) fn ca(compiler: &mut Compiler<'_>, view: &View<'_>) -> Option<Arc<[u8
     if has_certificates(&pem) {
         return Some(pem);
     }
-    compiler.report(view, "the file holds no PEM certificate (`-----BEGIN CERTIFICATE-----`)");
+    compiler.report_file(view, "the file holds no PEM certificate (`-----BEGIN CERTIFICATE-----`)".to_owned());
     None
 }

@@ -105,6 +105,20 @@ fn of_issued_keys_the_hash_can_be_exported() {
 }
 
 #[test]
+fn a_key_that_expires_is_not_exported_for_it_would_open_for_good_elsewhere() {
+    let key = |number: u8, expires: Option<u64>| ClientKey {
+        client: "app".into(),
+        sha256: [number; 32],
+        expires: expires.map(Duration::from_secs),
+    };
+    let loaded = load_text(FULL, VARIABLES).unwrap();
+    let export = loaded.whole.export(&[key(0xa5, Some(1)), key(0xb6, None), key(0xc7, Some(u64::MAX))]);
+    assert!(export.contains(&"b6".repeat(32)), "{export}");
+    assert!(!export.contains(&"a5".repeat(32)) && !export.contains(&"c7".repeat(32)), "{export}");
+    assert!(export.contains("# So are 2 issued keys that expire"), "{export}");
+}
+
+#[test]
 fn places_of_one_name_have_variables_of_their_own() {
     let text = "providers:\n  - { name: a-b, base_url: http://a/v1, api_key: one }\n  - { name: a.b, base_url: http://a/v1, api_key: two }\n  - { name: 1, base_url: http://a/v1, api_key: three }\n";
     let text = text.replace("name: 1", "name: '1'");

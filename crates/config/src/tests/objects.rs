@@ -118,6 +118,33 @@ fn variables_are_not_read_through_the_api() {
 }
 
 #[test]
+fn a_literal_survives_from_a_file_to_the_gateway() {
+    let env = |name: &str| (name == "ODD").then(|| "a${b}$$".to_owned());
+    let file = r#"
+providers: [{ name: "p${x}", base_url: "http://p/v1", headers: { x-a: "${ODD}", x-b: "1${ODD}", x-c: "$${c}$$" } }]
+"#
+    .replace("p${x}", "p$${x}");
+    let pieces = crate::pieces("team.yaml", &file, None, &env).unwrap().pieces;
+    let sent = pieces[0].config.to_string();
+    // As an import reads it: with no variables at all.
+    let import = format!(r#"{{"providers":[{sent}]}}"#);
+    let pieces = crate::pieces("import", &import, None, &|_| None).unwrap().pieces;
+    let posted = object(ObjectKind::Provider, &pieces[0].name, &pieces[0].config.to_string());
+    let kept = Object { written: unmask(&posted, None).unwrap(), ..posted };
+    let loaded = with("environment: test", &[kept.clone()]).unwrap();
+    let provider = &loaded.snapshot.providers[0];
+    assert_eq!(&*provider.name, "p${x}");
+    let headers: Vec<_> = provider.headers.iter().map(|(_, value)| value.to_str().unwrap()).collect();
+    assert_eq!(headers, ["a${b}$$", "1a${b}$$", "${c}$$"]);
+    // And where it is shown, and put as it was shown.
+    let shown = loaded.whole.written().object(ObjectKind::Provider, "p${x}").unwrap().shown.to_string();
+    let again = unmask(&Object { written: Secret::new(shown), ..kept.clone() }, Some(&kept)).unwrap();
+    let again = with("environment: test", &[Object { written: again, ..kept }]).unwrap();
+    assert_eq!(format!("{:?}", again.snapshot.providers), format!("{:?}", loaded.snapshot.providers));
+    assert_eq!(again.snapshot.providers[0].headers, provider.headers);
+}
+
+#[test]
 fn json_of_any_spelling_is_read() {
     let spelled =
         "{\"name\": \"\\u4e2d\\ud83d\\ude00\\/\",\n\t\"upstreams\":[{\"provider\":\"cloud\",\"weight\":1e2}]}";
@@ -152,6 +179,30 @@ fn an_object_names_files_by_their_whole_path() {
     );
 }
 
+#[test]
+fn an_object_that_names_a_file_tells_nothing_of_the_disk() {
+    let folder = Folder::new("probe");
+    folder.write("no-pem", "text");
+    let path = |name: &str| folder.path().join(name).display().to_string();
+    let told = |key: &str, path: &str| {
+        let provider = format!(r#"{{"base_url": "https://p/v1", "{key}": "{path}"}}"#);
+        let tokenizer = format!(r#"{{"upstreams": [{{"provider": "cloud", "{key}": "{path}"}}]}}"#);
+        let object = if key == "ca" {
+            object(ObjectKind::Provider, "p", &provider)
+        } else {
+            object(ObjectKind::Route, "r", &tokenizer)
+        };
+        let problem = with(FILE, &[object]).unwrap_err().problems.remove(0);
+        assert!(problem.cause.is_some(), "{problem}");
+        problem.text
+    };
+    for key in ["ca", "tokenizer"] {
+        for path in [path("none"), path("no-pem"), folder.path().display().to_string(), "/dev/null".to_owned()] {
+            assert_eq!(told(key, &path), "this file cannot be used; the gateway's log says why", "{key}: {path}");
+        }
+    }
+}
+
 const PROVIDER: &str = r#"{"name":"p","base_url":"http://p/v1","api_keys":["sk-one","sk-two"],"headers":{"x-key":"hdr"},"proxy":"http://u:pw@proxy:3128"}"#;
 
 fn unmasked(before: Option<&str>, written: &str) -> Result<String, String> {
@@ -171,10 +222,10 @@ fn what_is_put_as_it_was_shown_is_what_it_was() {
 
 #[test]
 fn a_mask_stands_for_the_secret_of_its_place() {
-    let put = r#"{"name":"p","base_url":"http://p/v2","api_keys":["[secret]","sk-new","sk-more"],"proxy":"http://[secret]@other:3128"}"#;
+    let put = r#"{"name":"p","base_url":"http://p/v2","api_keys":["[secret]","sk-new","sk-more"],"proxy":"http://[secret]@PROXY:3128/"}"#;
     assert_eq!(
         unmasked(Some(PROVIDER), put).unwrap(),
-        r#"{"name":"p","base_url":"http://p/v2","api_keys":["sk-one","sk-new","sk-more"],"proxy":"http://u:pw@other:3128"}"#
+        r#"{"name":"p","base_url":"http://p/v2","api_keys":["sk-one","sk-new","sk-more"],"proxy":"http://u:pw@PROXY:3128/"}"#
     );
     assert_eq!(unmasked(None, PROVIDER).unwrap(), PROVIDER);
 }
@@ -190,5 +241,67 @@ fn a_mask_without_a_secret_is_a_problem() {
         (Some(PROVIDER), r#"{"base_url":"http://p/v1?[secret]"}"#, "providers[p].base_url"),
     ] {
         assert_eq!(unmasked(before, put), Err(format!("{path}: {none}")), "{put}");
+    }
+}
+
+const ELSEWHERE: &str = "write the key itself: a key that is kept is not sent to another address";
+
+#[test]
+fn a_secret_that_is_kept_is_not_sent_to_another_address() {
+    let before = |rest: &str| {
+        format!(
+            r#"{{"name":"p","base_url":"https://p/v1?key=q","proxy":"http://u:pw@proxy:3128","ca":"/etc/ca.pem",{rest}}}"#
+        )
+    };
+    let ways = [
+        ("https://p/", "http://p/"),
+        ("https://p/", "https://evil/"),
+        ("https://p/", "https://p:8443/"),
+        ("@proxy:3128", "@evil:3128"),
+        ("@proxy:3128", "@proxy:3129"),
+        (r#""proxy":"http://u:pw@proxy:3128","#, ""),
+        ("/etc/ca.pem", "/tmp/ca.pem"),
+        (r#""ca":"/etc/ca.pem","#, ""),
+    ];
+    for (secret, path) in [
+        (r#""api_key":"sk-one""#, "api_key"),
+        (r#""api_keys":["sk-two","sk-one"]"#, "api_keys[1]"),
+        (r#""headers":{"x-key":"sk-one"}"#, "headers.x-key"),
+        (r#""health":{"path":"/models?sk-one"}"#, "health.path"),
+    ] {
+        for (way, other) in ways {
+            let put = before(&secret.replace("sk-one", "[secret]")).replace(way, other);
+            let expected = Err(format!("providers[p].{path}: {ELSEWHERE}"));
+            assert_eq!(unmasked(Some(&before(secret)), &put), expected, "{put}");
+            let written_out = before(&secret.replace("sk-one", "sk-new")).replace(way, other);
+            assert!(unmasked(Some(&before(secret)), &written_out).is_ok(), "{written_out}");
+        }
+        let put = before(&secret.replace("sk-one", "[secret]")).replace("https://p/v1", "HTTPS://P:443/v2");
+        assert!(unmasked(Some(&before(secret)), &put).is_ok(), "it is the same address, whatever is below it");
+    }
+    let put = before(r#""api_key":"sk-new""#).replace("https://p/v1?key=q", "https://evil/v1?[secret]");
+    let refused = unmasked(Some(&before(r#""api_key":"sk-one""#)), &put);
+    assert_eq!(refused, Err(format!("providers[p].base_url: {ELSEWHERE}")));
+}
+
+#[test]
+fn a_proxys_credentials_that_are_kept_stay_with_the_proxy() {
+    let put = PROVIDER.replace("u:pw", "[secret]");
+    assert!(unmasked(Some(PROVIDER), &put.replace("http://p/", "http://other/")).is_ok(), "it is the same proxy");
+    for other in ["evil:3128", "proxy:80"] {
+        let put = put.replace("proxy:3128", other).replace("sk-one", "a").replace("sk-two", "b").replace("hdr", "c");
+        assert_eq!(unmasked(Some(PROVIDER), &put), Err(format!("providers[p].proxy: {ELSEWHERE}")));
+    }
+}
+
+#[test]
+fn an_endpoints_credentials_that_are_kept_stay_with_its_address() {
+    let of = |written: &str| object(ObjectKind::Route, "r", written);
+    let before = of(r#"{"upstream":{"url":"https://u/v1?token=t"}}"#);
+    let put = |written: &str| unmask(&of(written), Some(&before)).map(|kept| kept.expose().to_owned());
+    assert!(put(r#"{"upstream":{"url":"https://u/v2?[secret]"}}"#).unwrap().contains("https://u/v2?token=t"));
+    for written in ["http://u/v1?[secret]", "https://evil/v1?[secret]", "https://u:1/v1?[secret]"] {
+        let problems = put(&format!(r#"{{"upstream":{{"url":"{written}"}}}}"#)).unwrap_err();
+        assert_eq!((&*problems[0].path, &*problems[0].text), ("routes[r].upstream.url", ELSEWHERE));
     }
 }

@@ -11,6 +11,7 @@ use state::{Answer, InProcessObjects};
 use testkit::story;
 use tokio::sync::watch;
 
+use super::settling::AGAIN;
 use super::*;
 
 const FILE: &str = "providers: [{ name: up, base_url: http://up/v1 }]";
@@ -139,7 +140,7 @@ fn a_silent_store_holds_up_no_reload_and_what_it_kept_after_all_comes_into_force
         let stage = Stage::set("silent");
         stage.store.is_silent.send_replace(true);
         let refused = stage.put("a", Expected::Absent).await;
-        assert!(matches!(refused, Err(NotChanged::Unkept(_))), "{refused:?}");
+        assert!(matches!(refused, Err(NotChanged::Unknown(_))), "{refused:?}");
         assert!(!stage.has("a"), "nobody knows whether it was kept");
         std::fs::write(&stage.file, format!("{FILE}\nroutes: [{{ name: filed, upstreams: [{{ provider: up }}] }}]"))
             .unwrap();
@@ -151,6 +152,69 @@ fn a_silent_store_holds_up_no_reload_and_what_it_kept_after_all_comes_into_force
         assert!(
             matches!(stage.put("a", Expected::Revision(1)).await, Ok(changed) if changed.written.objects.len() == 3)
         );
+    });
+}
+
+impl Stage {
+    /// A route is put while the store says nothing, and kept.
+    async fn lose_sight_of(&self, route: &str) {
+        self.store.is_silent.send_replace(true);
+        assert!(matches!(self.put(route, Expected::Absent).await, Err(NotChanged::Unknown(_))));
+        self.store.is_silent.send_replace(false);
+    }
+
+    fn revision(&self, route: &str) -> Option<Expected> {
+        match self.configuration.written().object(ObjectKind::Route, route)?.home {
+            config::Home::Admin { revision, .. } => Some(Expected::Revision(revision)),
+            config::Home::File(_) => None,
+        }
+    }
+
+    fn problems(&self) -> String {
+        self.configuration.0.parts.last.problems().join("\n")
+    }
+}
+
+#[test]
+fn what_was_kept_after_all_is_in_force_before_anything_else_is_looked_at() {
+    story(async {
+        let stage = Stage::set("first");
+        stage.lose_sight_of("a").await;
+        let dry = Wish { dry_run: true, ..wish("b", Expected::Absent) };
+        assert!(stage.configuration.change(dry).await.is_ok());
+        assert!(stage.has("a"), "a dry run finds it");
+        stage.lose_sight_of("b").await;
+        let refused = stage.put("a", Expected::Revision(9)).await;
+        assert!(matches!(refused, Err(NotChanged::Unexpected(_))));
+        assert!(stage.has("b"), "so does a change that is refused");
+        stage.lose_sight_of("c").await;
+        std::fs::write(&stage.file, "providers: [").unwrap();
+        assert!(stage.configuration.reload().await.is_err());
+        assert!(stage.has("c"), "so does a reload of broken files");
+        for route in ["a", "b", "c"] {
+            let seen = stage.revision(route).unwrap();
+            assert!(stage.put(route, seen).await.is_ok(), "{route} can be changed by whoever reads it");
+        }
+    });
+}
+
+#[test]
+fn what_was_kept_and_does_not_fit_other_files_is_told_until_it_fits() {
+    story(async {
+        let stage = Stage::set("unfit");
+        stage.store.is_silent.send_replace(true);
+        assert!(stage.put("a", Expected::Absent).await.is_err());
+        // Meanwhile the provider that it needs leaves the files.
+        std::fs::write(&stage.file, FILE.replace("name: up", "name: other")).unwrap();
+        assert!(stage.configuration.reload().await.is_ok());
+        stage.store.is_silent.send_replace(false);
+        tokio::time::sleep(AGAIN * 4).await;
+        assert!(!stage.has("a") && stage.problems().contains("routes[a]"), "{}", stage.problems());
+        assert!(matches!(stage.put("b", Expected::Absent).await, Err(NotChanged::Unkept(_))), "nothing is built on it");
+        std::fs::write(&stage.file, FILE).unwrap();
+        assert!(stage.configuration.reload().await.is_ok());
+        tokio::time::sleep(AGAIN * 2).await;
+        assert!(stage.has("a") && stage.problems().is_empty(), "{}", stage.problems());
     });
 }
 
