@@ -88,6 +88,18 @@ pub struct ConfigErrors {
     pub files: Vec<PathBuf>,
 }
 
+impl ConfigErrors {
+    /// With what the log alone is told.
+    #[must_use]
+    pub fn with_causes(&self) -> String {
+        let told = |problem: &Problem| match &problem.cause {
+            Some(cause) => format!("{problem}: {cause}"),
+            None => problem.to_string(),
+        };
+        self.problems.iter().map(told).collect::<Vec<_>>().join("\n")
+    }
+}
+
 impl fmt::Display for ConfigErrors {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (at, problem) in self.problems.iter().enumerate() {

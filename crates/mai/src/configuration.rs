@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use admin::{Changed, Configuring, Doing, LastReload, NotChanged, Reloaded, Told, Wish};
-use base::{KeyHasher, ObjectKind};
+use base::KeyHasher;
 use config::{Added, ClientKey, ConfigErrors, Files, Loaded, Overrides, Problem, Snapshot, Source, Whole, Written};
 use gateway::live::Live;
 use state::objects::{Change, Deed, IssuedKey, Kept};
@@ -260,7 +260,10 @@ impl Configuration {
             compiled
         };
         let compiled = aside(read).await.map_err(|Unreadable(fault)| vec![Told::general(fault)])?;
-        let compiled = compiled.map_err(|errors| errors.problems.iter().map(Told::from).collect::<Vec<_>>())?;
+        let compiled = compiled.map_err(|errors| {
+            log_causes(&errors.problems);
+            errors.problems.iter().map(Told::from).collect::<Vec<_>>()
+        })?;
         self.0.parts.shared.refresh(&compiled.loaded.snapshot).map_err(|problem| vec![Told::general(problem)])?;
         for warning in &compiled.loaded.warnings {
             tracing::warn!("{warning}");
@@ -297,13 +300,14 @@ impl Configuration {
 
     async fn do_change(&self, wish: Wish) -> Result<Changed, NotChanged> {
         let mut state = self.0.changing.lock().await;
-        self.settle(&mut state).await.map_err(NotChanged::Unkept)?;
+        let settled = self.settle(&mut state).await.map_err(NotChanged::Unkept);
         let (this, sound, mut held) = (self.clone(), state.sound.clone(), state.held.clone());
         let now = base::Clock.wall();
         let (changes, mut deed) = (wish.changes, wish.deed);
         deed.at = if deed.at.is_zero() { now } else { deed.at };
         if !changes.is_empty() && changes.iter().all(|(_, change)| is_of_a_key(change)) {
-            // Issued keys stand beside the configuration: nothing is compiled for them.
+            // Issued keys stand beside the configuration: nothing is compiled for them, and one is taken back whatever
+            // else is not settled.
             let written = self.written();
             let made = held.make(changes, &written, now)?;
             if !wish.dry_run {
@@ -312,14 +316,19 @@ impl Configuration {
             }
             return Ok(Changed { written, warnings: Vec::new() });
         }
+        settled?;
         let compile = move || {
             let before = this.written();
             let made = held.make(changes, &before, now)?;
+            let owned = owned::warnings(&this.0.parts.live.issued, &made, &before);
             let compiled = this.0.origin.compile(&sound, held);
-            compiled.map(|compiled| (made, compiled)).map_err(|errors| NotChanged::Unsound(errors.problems))
+            compiled.map(|compiled| (made, owned, compiled)).map_err(|errors| {
+                log_causes(&errors.problems);
+                NotChanged::Unsound(errors.problems)
+            })
         };
-        let (made, compiled) = aside(compile).await.map_err(NotChanged::Unkept)??;
-        let warnings = news(&compiled.loaded.warnings, &state.warnings, &made);
+        let (made, owned, compiled) = aside(compile).await.map_err(NotChanged::Unkept)??;
+        let warnings = [owned, news(&compiled.loaded.warnings, &state.warnings, &made)].concat();
         let changed = Changed { written: compiled.shown.written.clone(), warnings };
         if wish.dry_run {
             return Ok(changed);
@@ -328,6 +337,7 @@ impl Configuration {
             let after = changed.written.object(object.kind, &object.name);
             deed.after = after.map(|after| after.shown.to_string().into());
         }
+        owned::note_keys(&mut deed, &self.0.parts.live.issued, &made);
         let told = format!("{} {} by {}", deed.action, deed.object, deed.who);
         self.keep(&mut state, made, deed).await?;
         if let Err(fault) = self.put_to_files_in_force(&mut state, compiled).await {
@@ -346,6 +356,44 @@ impl Configuration {
         match tokio::time::timeout(PATIENCE, keeping).await {
             Ok(kept) => kept.map_err(NotChanged::Unkept),
             Err(_) => Err(self.lose_sight(state, silent())),
+        }
+    }
+
+    /// Finds out as soon as that can be, however long it takes.
+    fn find_out(&self, state: &mut MutexGuard<'_, State>) {
+        if std::mem::replace(&mut state.is_sought, true) {
+            return;
+        }
+        let this = self.clone();
+        drop(tokio::spawn(async move {
+            loop {
+                tokio::time::sleep(settling::AGAIN).await;
+                let mut state = this.0.changing.lock().await;
+                let trouble = this.settle(&mut state).await.err().map(|Unreadable(why)| {
+                    format!("a change through the admin API may have been kept, and is not in force: {why}")
+                });
+                state.is_sought = trouble.is_some();
+                if trouble != state.trouble {
+                    match &trouble {
+                        Some(trouble) => tracing::error!("{trouble}"),
+                        None => tracing::info!("what was changed through the admin API is in force again"),
+                    }
+                    state.trouble = trouble;
+                    this.tell(&state);
+                }
+                if !state.is_sought {
+                    return;
+                }
+            }
+        }));
+    }
+}
+
+/// What the log alone is told of problems.
+fn log_causes(problems: &[Problem]) {
+    for problem in problems {
+        if let Some(cause) = &problem.cause {
+            tracing::warn!("{problem}: {cause}");
         }
     }
 }
@@ -380,6 +428,7 @@ fn fault(error: &JoinError) -> Unreadable {
     Unreadable(format!("this is a fault of the gateway: {error}"))
 }
 
+mod owned;
 mod settling;
 #[cfg(test)]
 mod tests;

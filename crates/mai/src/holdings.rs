@@ -7,10 +7,16 @@ use std::time::Duration;
 use admin::{Expected, NotChanged};
 use base::{Object, ObjectKind};
 use config::{Home, Problem, Written};
+use state::Unreadable;
 use state::objects::{Change, Kept, MOST_GONE};
 
 /// An object's kind and name.
 type Named = (ObjectKind, Arc<str>);
+
+/// Objects at most.
+const MOST_OBJECTS: usize = 20_000;
+/// Bytes of what they say, of all together, at most.
+const MOST_BYTES: usize = 64 << 20;
 
 /// Objects as they are kept. Issued keys come and go beside them.
 #[derive(Clone, Debug, Default)]
@@ -55,6 +61,7 @@ impl Holdings {
             Some(place) => Err(NotChanged::InFile((*place).to_owned())),
             None => Ok(()),
         };
+        let (count, bytes) = (self.objects.len(), self.bytes());
         let mut made = Vec::with_capacity(changes.len());
         for (expected, change) in changes {
             made.push(match change {
@@ -77,7 +84,16 @@ impl Holdings {
                 Change::Revoke(id) => Change::Revoke(id),
             });
         }
+        // Everything is compiled, shown and copied as a whole.
+        if self.objects.len() > count.max(MOST_OBJECTS) || self.bytes() > bytes.max(MOST_BYTES) {
+            let most = format!("{MOST_OBJECTS} objects, or {} MiB of them, are kept at most", MOST_BYTES >> 20);
+            return Err(NotChanged::Unkept(Unreadable(format!("{most}: remove some first"))));
+        }
         Ok(made)
+    }
+
+    fn bytes(&self) -> usize {
+        self.objects.values().map(|object| object.written.expose().len()).sum()
     }
 
     fn put(&mut self, expected: Expected, mut object: Object, now: Duration) -> Result<Object, NotChanged> {
@@ -193,6 +209,26 @@ mod tests {
         let gone = vec![(ObjectKind::Client, "c".into(), 7)];
         let mut held = Holdings::from(Kept { gone, ..Kept::default() });
         assert_eq!(revision(&mut held, put(Expected::Absent, "c")), 8, "also of those removed before the start");
+    }
+
+    #[test]
+    fn there_are_so_many_objects_and_no_more() {
+        let puts = |names: std::ops::Range<usize>, written: &str| -> Vec<_> {
+            let put = |name: usize| Change::Put(object(ObjectKind::Client, &name.to_string(), written));
+            names.map(|name| (Expected::Whatever, put(name))).collect()
+        };
+        let is_full = |held: &Holdings, changes| matches!(held.clone().make(changes, &filed(), NOW), Err(NotChanged::Unkept(Unreadable(why))) if why.contains("remove some"));
+        let mut held = Holdings::default();
+        revision(&mut held, puts(0..MOST_OBJECTS, "{}"));
+        assert!(is_full(&held, puts(MOST_OBJECTS..MOST_OBJECTS + 1, "{}")));
+        assert!(!is_full(&held, puts(7..8, "{}")), "one in the place of another fits");
+        assert!(!is_full(
+            &held,
+            [remove(Expected::Whatever, "7"), puts(MOST_OBJECTS..MOST_OBJECTS + 1, "{}")].concat()
+        ));
+        let long = " ".repeat(MOST_BYTES / 16);
+        assert!(is_full(&Holdings::default(), puts(0..17, &long)));
+        assert!(!is_full(&Holdings::default(), puts(0..16, &long)));
     }
 
     #[test]

@@ -97,7 +97,7 @@ async fn start(flags: ServeFlags) -> Result<Gateway, String> {
     let files = origin.read().map_err(|errors| errors.to_string())?;
     let objects = objects(&files.data_dir())?;
     let held = configuration::kept(&*objects).await?;
-    let compiled = origin.compile(&files, held).map_err(|errors| errors.to_string())?;
+    let compiled = origin.compile(&files, held).map_err(|errors| errors.with_causes())?;
     let loaded = &compiled.loaded;
     let mask = Mask::default();
     mask.set(secrets(&loaded.snapshot));

@@ -131,7 +131,7 @@ providers: [{ name: "p${x}", base_url: "http://p/v1", headers: { x-a: "${ODD}", 
     let pieces = crate::pieces("import", &import, None, &|_| None).unwrap().pieces;
     let posted = object(ObjectKind::Provider, &pieces[0].name, &pieces[0].config.to_string());
     let kept = Object { written: unmask(&posted, None).unwrap(), ..posted };
-    let loaded = with("environment: test", &[kept.clone()]).unwrap();
+    let loaded = with("environment: test", std::slice::from_ref(&kept)).unwrap();
     let provider = &loaded.snapshot.providers[0];
     assert_eq!(&*provider.name, "p${x}");
     let headers: Vec<_> = provider.headers.iter().map(|(_, value)| value.to_str().unwrap()).collect();

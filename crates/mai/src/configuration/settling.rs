@@ -53,35 +53,6 @@ impl Configuration {
         NotChanged::Unknown(why)
     }
 
-    /// Finds out as soon as that can be, however long it takes.
-    fn find_out(&self, state: &mut MutexGuard<'_, State>) {
-        if std::mem::replace(&mut state.is_sought, true) {
-            return;
-        }
-        let this = self.clone();
-        drop(tokio::spawn(async move {
-            loop {
-                tokio::time::sleep(AGAIN).await;
-                let mut state = this.0.changing.lock().await;
-                let trouble = this.settle(&mut state).await.err().map(|Unreadable(why)| {
-                    format!("a change through the admin API may have been kept, and is not in force: {why}")
-                });
-                state.is_sought = trouble.is_some();
-                if trouble != state.trouble {
-                    match &trouble {
-                        Some(trouble) => tracing::error!("{trouble}"),
-                        None => tracing::info!("what was changed through the admin API is in force again"),
-                    }
-                    state.trouble = trouble;
-                    this.tell(&state);
-                }
-                if !state.is_sought {
-                    return;
-                }
-            }
-        }));
-    }
-
     /// Says in `/readyz` what keeps something from coming into force.
     pub(super) fn tell(&self, state: &MutexGuard<'_, State>) {
         let trouble = state.trouble.iter();

@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use admin::Expected;
-use base::{Dice, Endpoint, Object, Secret};
+use base::{Dice, Endpoint, Object, ObjectKind, Secret};
 use gateway::books::Stores;
 use gateway::log::AccessLog;
 use state::objects::{Deed, Deeds};
@@ -218,6 +218,57 @@ fn what_was_kept_and_does_not_fit_other_files_is_told_until_it_fits() {
     });
 }
 
+fn change_of_a_client(change: Change, expected: Expected) -> Wish {
+    let before = Some(r#"{"name":"app"}"#.into());
+    let deed = Deed { who: "ops".into(), object: "clients/app".into(), before, ..Deed::default() };
+    Wish { changes: vec![(expected, change)], deed, dry_run: false }
+}
+
+#[test]
+fn keys_of_a_client_that_goes_or_comes_back_are_told() {
+    story(async {
+        let stage = Stage::set("keys");
+        let told = |changed: Changed| changed.warnings.iter().map(ToString::to_string).collect::<String>();
+        std::fs::write(&stage.file, format!("{FILE}\nclients: [{{ name: app }}]")).unwrap();
+        assert!(stage.configuration.reload().await.is_ok());
+        let objects = stage.configuration.0.parts.live.objects.clone();
+        stage.configuration.0.parts.live.issued.open().await;
+        assert_eq!(objects.change(vec![Change::Issue(key())], Deed::default()).await, Ok(()));
+        std::fs::write(&stage.file, FILE).unwrap();
+        assert!(stage.configuration.reload().await.is_ok());
+        let client = Object {
+            kind: ObjectKind::Client,
+            name: "app".into(),
+            written: Secret::new("{}"),
+            revision: 0,
+            changed: Duration::ZERO,
+        };
+        let make = change_of_a_client(Change::Put(client), Expected::Absent);
+        let warned = told(stage.configuration.change(make).await.unwrap());
+        assert!(warned.contains("is opened by 1 issued key of an earlier client"), "{warned}");
+        let remove = change_of_a_client(Change::Remove(ObjectKind::Client, "app".into()), Expected::Present);
+        let dry = Wish { dry_run: true, ..remove.clone() };
+        let warned = told(stage.configuration.change(dry).await.unwrap());
+        assert!(warned.contains("takes 1 issued key with it"), "{warned}");
+        assert!(stage.configuration.change(remove).await.is_ok());
+        let deeds = stage.store.deeds(Deeds { limit: 1, ..Deeds::default() }).await.unwrap();
+        assert!(deeds[0].before.as_deref().is_some_and(|before| before.contains("key_1")), "{deeds:?}");
+    });
+}
+
+fn key() -> IssuedKey {
+    IssuedKey {
+        id: "key_1".into(),
+        client: "app".into(),
+        digest: state::objects::KeyDigest([0xa5; 32]),
+        note: "".into(),
+        by: "ops".into(),
+        created: Duration::ZERO,
+        expires: None,
+        last_used: None,
+    }
+}
+
 #[test]
 fn changes_and_reloads_that_come_together_are_made_one_after_another() {
     story(async {
@@ -248,19 +299,9 @@ fn an_export_holds_the_hashes_of_issued_keys_only_where_that_is_asked() {
         let stage = Stage::set("export");
         std::fs::write(&stage.file, format!("{FILE}\nclients: [{{ name: app }}]")).unwrap();
         assert!(stage.configuration.reload().await.is_ok());
-        let key = IssuedKey {
-            id: "key_1".into(),
-            client: "app".into(),
-            digest: state::objects::KeyDigest([0xa5; 32]),
-            note: "".into(),
-            by: "ops".into(),
-            created: Duration::ZERO,
-            expires: None,
-            last_used: None,
-        };
         // Keys come and go beside what is held here.
         let objects = stage.configuration.0.parts.live.objects.clone();
-        assert_eq!(objects.change(vec![Change::Issue(key)], Deed::default()).await, Ok(()));
+        assert_eq!(objects.change(vec![Change::Issue(key())], Deed::default()).await, Ok(()));
         let hash = format!("sha256:{}", "a5".repeat(32));
         let export = async |with_hashes| stage.configuration.export(with_hashes).await.unwrap();
         assert!(export(true).await.contains(&hash) && !export(false).await.contains("sha256"));

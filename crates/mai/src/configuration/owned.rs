@@ -1,0 +1,49 @@
+//! What becomes of issued keys where their clients come and go.
+
+use base::{Object, ObjectKind};
+use config::{Problem, Written};
+use gateway::issued::IssuedKeys;
+use serde_json::{Value, json};
+use state::objects::{Change, Deed};
+
+/// Ids that the audit log names at most of one client.
+const MOST_NAMED: usize = 100;
+
+/// What it is well to know of the keys of clients that go, or that are new.
+pub(super) fn warnings(issued: &IssuedKeys, made: &[Change], before: &Written) -> Vec<Problem> {
+    let told = |change: &Change| {
+        let (Change::Remove(ObjectKind::Client, name) | Change::Put(Object { kind: ObjectKind::Client, name, .. })) =
+            change
+        else {
+            return None;
+        };
+        let keys = match ids(issued, name).len() {
+            0 => return None,
+            1 => "1 issued key".to_owned(),
+            count => format!("{count} issued keys"),
+        };
+        let text = match change {
+            Change::Remove(..) => format!("takes {keys} with it: revoked for good, also where it is made again"),
+            _ if before.object(ObjectKind::Client, name).is_some() => return None,
+            _ => format!("is opened by {keys} of an earlier client of this name: revoke what is not meant for it"),
+        };
+        Some(Problem::of_object(ObjectKind::Client, name, text))
+    };
+    made.iter().filter_map(told).collect()
+}
+
+/// Says in the audit log which keys went with a client.
+pub(super) fn note_keys(deed: &mut Deed, issued: &IssuedKeys, made: &[Change]) {
+    let [Change::Remove(ObjectKind::Client, name)] = made else { return };
+    let ids = ids(issued, name);
+    let before = deed.before.as_deref().and_then(|before| serde_json::from_str(before).ok());
+    if let (Some(Value::Object(mut before)), false) = (before, ids.is_empty()) {
+        let named = &ids[..ids.len().min(MOST_NAMED)];
+        before.insert("issued_keys".to_owned(), json!({ "count": ids.len(), "ids": named }));
+        deed.before = Some(Value::Object(before).to_string().into());
+    }
+}
+
+fn ids(issued: &IssuedKeys, client: &str) -> Vec<String> {
+    issued.of(client).unwrap_or_default().iter().map(|key| key.id.to_string()).collect()
+}
