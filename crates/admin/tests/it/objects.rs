@@ -154,6 +154,9 @@ async fn a_masked_secret_that_comes_back_is_kept_and_none_is_ever_shown() {
     assert_eq!(told.json["config"]["api_key"], "[secret]");
     let mut back = told.json["config"].clone();
     back["base_url"] = json!("http://q/v1");
+    let told = port.ask(OPERATOR, put("/providers/p", &back)).await.refused(422, "invalid_config");
+    assert_eq!(told.json["error"]["problems"][0]["path"], "providers[p].api_key", "not to another host");
+    back["base_url"] = json!("http://p/v2");
     port.ask(OPERATOR, put("/providers/p", &back)).await.is(200);
     let running = port.desk.live.running();
     let provider = running.snapshot.providers.iter().find(|provider| &*provider.name == "p").unwrap();
