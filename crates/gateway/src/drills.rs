@@ -187,9 +187,8 @@ impl Drills {
 
     /// Ends those that a configuration that is in force now does not allow, or has no upstream for.
     pub(crate) fn keep_to(&self, snapshot: &Snapshot) {
-        if self.any.load(Relaxed) {
-            self.retain(End::Reload, |drill| drill.wanted.is_possible(snapshot));
-        }
+        // Also where none is seen: one may be beginning under the configuration that was in force before.
+        self.retain(End::Reload, |drill| drill.wanted.is_possible(snapshot));
     }
 
     fn finish(&self, id: &str, why: End) -> bool {
@@ -263,4 +262,55 @@ fn tell_end(drill: &Drill, why: End) {
 
 fn millis(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc;
+
+    use base::KeyHasher;
+    use config::Source;
+
+    use super::*;
+    use crate::running::{Counts, Kept};
+
+    const TEXT: &str = r#"
+drills: enabled
+providers: [{ name: a, base_url: "http://a/v1" }]
+routes: [{ name: chat, upstreams: [{ provider: a, model: m }] }]
+"#;
+
+    fn snapshot(text: &str) -> Snapshot {
+        let source = Source::Text { name: "drill.yaml".to_owned(), text: text.to_owned() };
+        config::load(&source, &|_| None, &KeyHasher::new(&[0; 64])).unwrap().snapshot
+    }
+
+    #[tokio::test]
+    async fn a_drill_that_begins_while_a_reload_forbids_it_is_ended_by_that_reload() {
+        let drills = Arc::<Drills>::default();
+        let wanted = Wanted {
+            upstream: "a/m".into(),
+            route: None,
+            harm: Harm { latency: None, then: Some(Failure::Reset) },
+            percent: 100.0,
+            length: LONGEST,
+            by: "rehearser".into(),
+        };
+        let mut reload = None;
+        let before = || {
+            // In between another configuration takes force on another thread, as far as it comes.
+            let (told, hears) = mpsc::channel();
+            let drills = drills.clone();
+            reload = Some(std::thread::spawn(move || {
+                told.send(()).unwrap();
+                drills.keep_to(&snapshot(&TEXT.replace("enabled", "disabled")));
+            }));
+            hears.recv().unwrap();
+            (0..10_000).for_each(|_| std::thread::yield_now());
+            Arc::new(Kept::default().bind(snapshot(TEXT), &|_| Counts::default()))
+        };
+        assert!(drills.begin(wanted, &Dice::loaded(1), before).is_ok());
+        reload.unwrap().join().unwrap();
+        assert!(drills.under_way(Clock.now()).is_empty());
+    }
 }

@@ -1,8 +1,9 @@
 //! What operators pull: breakers that they hold open or close, and drills.
 
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
 
+use config::{Route, Upstream};
 use rules::breaker::Hold;
 
 use crate::drills::{Drill, NoDrill, Wanted};
@@ -39,6 +40,73 @@ pub struct Which<'a> {
     pub route: Option<&'a str>,
 }
 
+impl Which<'_> {
+    fn is(&self, route: &Route, upstream: &Upstream) -> bool {
+        &*upstream.label == self.upstream && self.route.is_none_or(|wanted| wanted == &*route.name)
+    }
+}
+
+/// What is done to a breaker.
+#[derive(Clone, Copy, Debug)]
+enum Lever {
+    /// Held open until then, or until it is closed.
+    Hold(Option<Instant>),
+    /// Closed.
+    Close,
+}
+
+impl Lever {
+    fn pull(self, known: &UpstreamState, now: Instant) {
+        match self {
+            Self::Hold(until) => {
+                known.gate.standing().hold(now, until.map(|until| until.saturating_duration_since(now)));
+            }
+            Self::Close => {
+                known.keys.rouse();
+                known.gate.standing().close(now);
+            }
+        }
+    }
+}
+
+/// Levers that are pulled while a reload binds its configuration: what it has taken over by then is what was
+/// before, and so it pulls them again. Empty at all other times.
+#[derive(Debug, Default)]
+pub(crate) struct Pulled {
+    is_reloading: bool,
+    /// Each upstream's and route's last, in order.
+    levers: Vec<(Box<str>, Option<Box<str>>, Lever)>,
+}
+
+impl Pulled {
+    /// A reload begins.
+    pub(crate) fn begin(&mut self) {
+        (self.is_reloading, self.levers) = (true, Vec::new());
+    }
+
+    fn note(&mut self, Which { upstream, route }: Which<'_>, lever: Lever) {
+        if self.is_reloading {
+            self.levers.retain(|(of, on, _)| (&**of, on.as_deref()) != (upstream, route));
+            self.levers.push((upstream.into(), route.map(Into::into), lever));
+        }
+    }
+
+    /// The reload ends: what was pulled since it began is pulled where the new configuration does not share the
+    /// state of the one before.
+    pub(crate) fn again(&mut self, before: &Running, running: &Running, now: Instant) {
+        self.is_reloading = false;
+        for (upstream, route, lever) in std::mem::take(&mut self.levers) {
+            let which = Which { upstream: &upstream, route: route.as_deref() };
+            for (_, _, known) in running.upstreams().filter(|(route, upstream, _)| which.is(route, upstream)) {
+                let is_shared = before.upstreams().any(|(_, _, old)| known.shares_state_of(old));
+                if !is_shared {
+                    lever.pull(known, now);
+                }
+            }
+        }
+    }
+}
+
 impl Live {
     /// Every breaker, in the order of the configuration.
     #[must_use]
@@ -50,16 +118,14 @@ impl Live {
     /// An operator holds breakers open, for so long or until they are closed. Says how they stand then; none
     /// where there are no such upstreams.
     pub fn hold_open(&self, which: Which<'_>, length: Option<Duration>) -> Vec<BreakerShown> {
-        self.pull(which, |known, now| known.gate.standing().hold(now, length))
+        let until = length.map(|length| self.clock.now() + length);
+        self.pull(which, Lever::Hold(until))
     }
 
     /// An operator closes breakers. What else keeps calls from these upstreams ends too: their rests, and
     /// those of their providers' keys.
     pub fn close_breakers(&self, which: Which<'_>) -> Vec<BreakerShown> {
-        self.pull(which, |known, now| {
-            known.keys.rouse();
-            known.gate.standing().close(now);
-        })
+        self.pull(which, Lever::Close)
     }
 
     /// Begins a drill. It ends by itself on the runtime of whoever calls.
@@ -70,23 +136,27 @@ impl Live {
         self.drills.begin(wanted, &self.dice, || self.running())
     }
 
-    fn pull(&self, which: Which<'_>, lever: impl Fn(&UpstreamState, Instant)) -> Vec<BreakerShown> {
-        let running = self.running();
-        let is_meant = |route: &str, upstream: &str| {
-            upstream == which.upstream && which.route.is_none_or(|wanted| wanted == route)
-        };
+    fn pull(&self, which: Which<'_>, lever: Lever) -> Vec<BreakerShown> {
         let now = self.clock.now();
-        for (route, upstream, known) in running.upstreams() {
-            if is_meant(&route.name, &upstream.label) {
-                lever(known, now);
+        let running = {
+            let mut pulled = self.pulled.lock().unwrap_or_else(PoisonError::into_inner);
+            let running = self.running();
+            let mut is_about_any = false;
+            for (_, _, known) in running.upstreams().filter(|(route, upstream, _)| which.is(route, upstream)) {
+                lever.pull(known, now);
+                is_about_any = true;
             }
-        }
-        self.shown(&running, is_meant)
+            if is_about_any {
+                pulled.note(which, lever);
+            }
+            running
+        };
+        self.shown(&running, |route, upstream| which.is(route, upstream))
     }
 
-    fn shown(&self, running: &Running, is_meant: impl Fn(&str, &str) -> bool) -> Vec<BreakerShown> {
+    fn shown(&self, running: &Running, is_meant: impl Fn(&Route, &Upstream) -> bool) -> Vec<BreakerShown> {
         let now = self.clock.now();
-        let meant = running.upstreams().filter(|(route, upstream, _)| is_meant(&route.name, &upstream.label));
+        let meant = running.upstreams().filter(|(route, upstream, _)| is_meant(route, upstream));
         meant
             .map(|(route, upstream, known)| {
                 let Glance { shown, since, held, rests_until } = known.gate.standing().glance(now);

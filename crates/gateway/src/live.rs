@@ -1,5 +1,7 @@
 //! What outlives requests and reloads.
 
+mod reload;
+
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -22,6 +24,7 @@ use crate::echo::{Echoes, Fingerprints};
 use crate::flights::Flights;
 use crate::issued::IssuedKeys;
 use crate::kb_versions::KbVersions;
+use crate::levers::Pulled;
 use crate::loads::Loads;
 use crate::log::AccessLog;
 use crate::meaning::{self, Meanings};
@@ -56,6 +59,8 @@ pub struct Live {
     pub telemetry: Telemetry,
     running: ArcSwap<Running>,
     kept: Mutex<Kept>,
+    /// Held for a moment by whoever pulls a lever, and by a reload as it takes force.
+    pub(crate) pulled: Mutex<Pulled>,
     /// One for each worker.
     seats: Mutex<Vec<Arc<Seat>>>,
     /// Tells calls apart.
@@ -133,6 +138,7 @@ impl Live {
         stores: Stores,
     ) -> Result<Arc<Self>, prometheus::Error> {
         let metrics = Metrics::new()?;
+        metrics.come_into_force(&snapshot, Clock.now());
         let mut kept = Kept::with(KeptPurses::new(stores.accounts));
         let books = Books::new(stores.ledger);
         let running = kept.bind(snapshot, &|_| Counts::default());
@@ -169,6 +175,7 @@ impl Live {
             webhooks: Webhooks::default(),
             running: ArcSwap::from_pointee(running),
             kept: Mutex::new(kept),
+            pulled: Mutex::default(),
             seats: Mutex::default(),
             fingerprints: Fingerprints::default(),
             vocabularies: Vocabularies::default(),
@@ -177,35 +184,6 @@ impl Live {
             unwritten: Arc::default(),
             draining: AtomicBool::new(false),
         }))
-    }
-
-    /// Takes a new configuration into force. State of objects that stay is kept, of others dropped.
-    pub fn put_in_force(&self, snapshot: Snapshot) {
-        let now = self.clock.wall();
-        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
-        let bind = |seat: Arc<Seat>| {
-            let running = kept.bind(snapshot.twin(), &|route| seat.counts(route));
-            (seat, Arc::new(running))
-        };
-        let twins: Vec<_> = self.seats().into_iter().map(bind).collect();
-        let running = Arc::new(kept.bind(snapshot, &|_| Counts::default()));
-        // The ledger tells what was used before, and from then on the accounts count: nothing may be gathered
-        // in between. Whoever gathers waits meanwhile, so all that takes long is done before and after.
-        let mut gathering = self.gathering.lock().unwrap_or_else(PoisonError::into_inner);
-        self.gather_into(&mut gathering);
-        self.books.open(kept.purses.unknown(&running.snapshot, now));
-        let old: Vec<_> = twins.into_iter().map(|(seat, twin)| seat.put_in_force(twin)).collect();
-        let before = self.running.swap(running);
-        drop(gathering);
-        let running = self.running.load();
-        self.answers.bound(bounds(&running.snapshot));
-        self.records.bound(record_bounds(&running.snapshot));
-        self.meanings.bind(&running.snapshot);
-        kept.purses.look(now);
-        self.drills.keep_to(&running.snapshot);
-        self.running.load().lobby.reloaded(self.clock.now());
-        self.webhooks.reloaded();
-        drop((old, before));
     }
 
     /// A seat for one worker, with a twin of the configuration in force.
@@ -387,6 +365,7 @@ impl Live {
     #[must_use]
     pub fn metrics_text(&self) -> Vec<u8> {
         self.gather();
+        self.metrics.forget_gone(self.clock.now());
         let running = self.running();
         let mut sums = running.snapshot.routes.iter().map(|route| (route.name.clone(), 0)).collect();
         for seat in self.seats() {

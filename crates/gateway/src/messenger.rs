@@ -138,7 +138,7 @@ async fn deliver(live: &Live, transport: &Transport, line: &Line, message: &Arc<
     let now = live.clock.now();
     let Some((tries, age)) = line.tried(message, began, now) else { return };
     let verdict = verdict(ended, tries, age, live.dice.unit());
-    if let (Verdict::Again(_), Some(wait)) = (verdict, ended.1) {
+    if let (Verdict::Again(_) | Verdict::Expired, Some(wait)) = (verdict, ended.1) {
         line.rest(wait, now);
     }
     let is_new = line.settle(message, verdict, &why, now);

@@ -4,20 +4,22 @@
 //! handles that a call needs are looked up once and kept, so that counting costs an atomic.
 
 mod caches;
+mod families;
 mod table;
 mod telemetry;
 mod webhooks;
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use base::{Attempt, AttemptOutcome, Cost, Record, Spending};
 use prometheus::{
-    CounterVec, Encoder, GaugeVec, Histogram, HistogramOpts, HistogramVec, IntCounter, IntCounterVec, IntGauge,
-    IntGaugeVec, Opts, Registry, TextEncoder,
+    CounterVec, Encoder, GaugeVec, Histogram, HistogramVec, IntCounter, IntCounterVec, IntGauge, IntGaugeVec,
+    TextEncoder,
 };
 
+use families::Families;
 use table::*;
 pub use table::{METRICS, Metric};
 
@@ -65,7 +67,7 @@ struct Pair {
 /// All metrics of a process.
 #[derive(Debug)]
 pub struct Metrics {
-    registry: Registry,
+    families: Families,
     requests: IntCounterVec,
     duration: HistogramVec,
     first_token: HistogramVec,
@@ -121,71 +123,51 @@ impl Metrics {
     /// # Errors
     /// Only when the table itself is unsound, which a test rules out.
     pub fn new() -> Result<Self, prometheus::Error> {
-        let registry = Registry::new();
-        let counter = |row: &Metric| {
-            let vec = IntCounterVec::new(Opts::new(row.name, row.meaning), row.labels)?;
-            registry.register(Box::new(vec.clone())).map(|()| vec)
-        };
-        let gauge = |row: &Metric| {
-            let vec = IntGaugeVec::new(Opts::new(row.name, row.meaning), row.labels)?;
-            registry.register(Box::new(vec.clone())).map(|()| vec)
-        };
-        let amount = |row: &Metric| {
-            let vec = CounterVec::new(Opts::new(row.name, row.meaning), row.labels)?;
-            registry.register(Box::new(vec.clone())).map(|()| vec)
-        };
-        let share = |row: &Metric| {
-            let vec = GaugeVec::new(Opts::new(row.name, row.meaning), row.labels)?;
-            registry.register(Box::new(vec.clone())).map(|()| vec)
-        };
-        let histogram = |row: &Metric, buckets: &[f64]| {
-            let options = HistogramOpts::new(row.name, row.meaning).buckets(buckets.to_vec());
-            let vec = HistogramVec::new(options, row.labels)?;
-            registry.register(Box::new(vec.clone())).map(|()| vec)
-        };
+        let mut families = Families::new();
+        let of = &mut families;
         let metrics = Self {
-            requests: counter(&REQUESTS)?,
-            duration: histogram(&DURATION, CALLS)?,
-            first_token: histogram(&FIRST_TOKEN, CALLS)?,
-            attempts: counter(&ATTEMPTS)?,
-            upstream_duration: histogram(&UPSTREAM_DURATION, CALLS)?,
-            healthy: gauge(&HEALTHY)?,
-            tokens: counter(&TOKENS)?,
-            queue_depth: gauge(&QUEUE_DEPTH)?,
-            queue_wait: histogram(&QUEUE_WAIT, CALLS)?,
-            concurrency: gauge(&CONCURRENCY)?,
-            rejected: counter(&REJECTED)?,
-            inflight: gauge(&INFLIGHT)?,
-            overhead: histogram(&OVERHEAD, OWN)?.with_label_values::<&str>(&[]),
-            reloads: counter(&RELOADS)?,
-            dimension: counter(&DIMENSION)?,
-            truncated: counter(&TRUNCATED)?,
-            retries: counter(&RETRIES)?,
-            repeated: counter(&REPEATED)?,
-            mirrored: counter(&MIRRORED)?,
-            breaker_state: gauge(&BREAKER_STATE)?,
-            breaker_changes: counter(&BREAKER_CHANGES)?,
-            resting: gauge(&RESTING)?,
-            held: gauge(&HELD)?,
-            drills: gauge(&DRILLS)?.with_label_values::<&str>(&[]),
-            connections: gauge(&CONNECTIONS)?.with_label_values::<&str>(&[]),
-            cost: amount(&COST)?,
-            cost_other: amount(&COST_OTHER)?,
-            caches: caches::Caches::new(&registry)?,
-            webhooks: webhooks::Webhooks::new(&registry)?,
-            quota_used: share(&QUOTA_USED)?,
-            quota_warnings: counter(&QUOTA_WARNINGS)?,
-            quota_uncounted: counter(&QUOTA_UNCOUNTED)?,
-            quotas_unread: gauge(&QUOTAS_UNREAD)?.with_label_values::<&str>(&[]),
-            usage_waiting: gauge(&USAGE_WAITING)?.with_label_values::<&str>(&[]),
-            usage_lost: counter(&USAGE_LOST)?.with_label_values::<&str>(&[]),
-            audit_rows_lost: counter(&AUDIT_LOST)?.with_label_values::<&str>(&[]),
-            records_lost: counter(&RECORDS_LOST)?,
-            telemetry: telemetry::Telemetry::new(&registry)?,
-            log_lost: gauge(&LOG_LOST)?.with_label_values::<&str>(&[]),
+            requests: of.counter(&REQUESTS)?,
+            duration: of.histogram(&DURATION, CALLS)?,
+            first_token: of.histogram(&FIRST_TOKEN, CALLS)?,
+            attempts: of.counter(&ATTEMPTS)?,
+            upstream_duration: of.histogram(&UPSTREAM_DURATION, CALLS)?,
+            healthy: of.gauge(&HEALTHY)?,
+            tokens: of.counter(&TOKENS)?,
+            queue_depth: of.gauge(&QUEUE_DEPTH)?,
+            queue_wait: of.histogram(&QUEUE_WAIT, CALLS)?,
+            concurrency: of.gauge(&CONCURRENCY)?,
+            rejected: of.counter(&REJECTED)?,
+            inflight: of.gauge(&INFLIGHT)?,
+            overhead: of.histogram(&OVERHEAD, OWN)?.with_label_values::<&str>(&[]),
+            reloads: of.counter(&RELOADS)?,
+            dimension: of.counter(&DIMENSION)?,
+            truncated: of.counter(&TRUNCATED)?,
+            retries: of.counter(&RETRIES)?,
+            repeated: of.counter(&REPEATED)?,
+            mirrored: of.counter(&MIRRORED)?,
+            breaker_state: of.gauge(&BREAKER_STATE)?,
+            breaker_changes: of.counter(&BREAKER_CHANGES)?,
+            resting: of.gauge(&RESTING)?,
+            held: of.gauge(&HELD)?,
+            drills: of.gauge(&DRILLS)?.with_label_values::<&str>(&[]),
+            connections: of.gauge(&CONNECTIONS)?.with_label_values::<&str>(&[]),
+            cost: of.amount(&COST)?,
+            cost_other: of.amount(&COST_OTHER)?,
+            caches: caches::Caches::new(of)?,
+            webhooks: webhooks::Webhooks::new(of)?,
+            quota_used: of.share(&QUOTA_USED)?,
+            quota_warnings: of.counter(&QUOTA_WARNINGS)?,
+            quota_uncounted: of.counter(&QUOTA_UNCOUNTED)?,
+            quotas_unread: of.gauge(&QUOTAS_UNREAD)?.with_label_values::<&str>(&[]),
+            usage_waiting: of.gauge(&USAGE_WAITING)?.with_label_values::<&str>(&[]),
+            usage_lost: of.counter(&USAGE_LOST)?.with_label_values::<&str>(&[]),
+            audit_rows_lost: of.counter(&AUDIT_LOST)?.with_label_values::<&str>(&[]),
+            records_lost: of.counter(&RECORDS_LOST)?,
+            telemetry: telemetry::Telemetry::new(of.registry())?,
+            log_lost: of.gauge(&LOG_LOST)?.with_label_values::<&str>(&[]),
             pairs: Mutex::default(),
             last: Mutex::default(),
-            registry,
+            families,
         };
         ["ok", "rejected"].iter().for_each(|result| drop(metrics.reloads.with_label_values(&[result])));
         Ok(metrics)
@@ -194,14 +176,32 @@ impl Metrics {
     /// The exposition in Prometheus' text format, version 0.0.4; `inflight` is by route.
     #[must_use]
     pub fn text(&self, inflight: &HashMap<Arc<str>, i64>, log_lines_lost: u64) -> Vec<u8> {
+        self.inflight.reset();
         for (route, count) in inflight {
             self.inflight.with_label_values(&[&**route]).set(*count);
         }
         self.log_lost.set(i64::try_from(log_lines_lost).unwrap_or(i64::MAX));
         let mut out = Vec::with_capacity(16 << 10);
         // Writing to a Vec does not fail, and a family that cannot be encoded is left out.
-        let _ = TextEncoder::new().encode(&self.registry.gather(), &mut out);
+        let _ = TextEncoder::new().encode(&self.families.registry().gather(), &mut out);
         out
+    }
+
+    /// The names of a configuration are those that there are.
+    pub fn come_into_force(&self, snapshot: &config::Snapshot, now: Instant) {
+        self.families.come_into_force(snapshot, now);
+        self.forget_gone(now);
+    }
+
+    /// Drops the series of routes, clients, upstreams, providers and webhooks that have been gone for ten minutes.
+    pub fn forget_gone(&self, now: Instant) {
+        // Held, so that nobody counts with a handle of a series that is being dropped.
+        let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
+        self.families.forget_gone(now, |has| {
+            *last = Last::default();
+            let mut pairs = self.pairs.lock().unwrap_or_else(PoisonError::into_inner);
+            pairs.retain(|(route, client), _| has("route", route) && has("client", client));
+        });
     }
 
     /// A reload has ended so.

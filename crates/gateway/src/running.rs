@@ -85,6 +85,11 @@ pub struct UpstreamState {
 }
 
 impl UpstreamState {
+    /// Whether both stand for the same upstream, with the same keys: what befalls one befalls the other.
+    pub(crate) fn shares_state_of(&self, other: &Self) -> bool {
+        std::ptr::eq(self.gate.standing(), other.gate.standing()) && Arc::ptr_eq(&self.keys, &other.keys)
+    }
+
     /// The headers of a call with that key, to be completed.
     #[must_use]
     pub fn headers(&self, key: Option<usize>) -> HeaderMap {

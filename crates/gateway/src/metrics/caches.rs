@@ -1,12 +1,13 @@
 //! What caches come to, and what they save.
 
 use base::{Cached, Family, Record};
-use prometheus::{CounterVec, IntCounter, IntCounterVec, IntGaugeVec, Opts, Registry};
+use prometheus::{CounterVec, IntCounter, IntCounterVec, IntGaugeVec};
 use state::answers::Stats;
 
+use super::families::Families;
 use super::{
-    CACHE_BYTES, CACHE_ENTRIES, CACHE_EVICTED, CACHE_REFUSED, COST_SAVED, INPUTS, LOOKUPS, Metric, QUESTIONS,
-    QUESTIONS_LOST, REFUSALS, SECONDS_SAVED, TOKENS_SAVED,
+    CACHE_BYTES, CACHE_ENTRIES, CACHE_EVICTED, CACHE_REFUSED, COST_SAVED, INPUTS, LOOKUPS, QUESTIONS, QUESTIONS_LOST,
+    REFUSALS, SECONDS_SAVED, TOKENS_SAVED,
 };
 
 /// The counters of caches.
@@ -27,32 +28,20 @@ pub struct Caches {
 }
 
 impl Caches {
-    pub(super) fn new(registry: &Registry) -> Result<Self, prometheus::Error> {
-        let counter = |row: &Metric| {
-            let vec = IntCounterVec::new(Opts::new(row.name, row.meaning), row.labels)?;
-            registry.register(Box::new(vec.clone())).map(|()| vec)
-        };
-        let amount = |row: &Metric| {
-            let vec = CounterVec::new(Opts::new(row.name, row.meaning), row.labels)?;
-            registry.register(Box::new(vec.clone())).map(|()| vec)
-        };
-        let gauge = |row: &Metric| {
-            let vec = IntGaugeVec::new(Opts::new(row.name, row.meaning), row.labels)?;
-            registry.register(Box::new(vec.clone())).map(|()| vec)
-        };
+    pub(super) fn new(of: &mut Families) -> Result<Self, prometheus::Error> {
         Ok(Self {
-            lookups: counter(&LOOKUPS)?,
-            inputs: counter(&INPUTS)?,
-            refusals: counter(&REFUSALS)?,
-            questions: gauge(&QUESTIONS)?,
-            questions_lost: counter(&QUESTIONS_LOST)?.with_label_values::<&str>(&[]),
-            tokens: counter(&TOKENS_SAVED)?,
-            cost: amount(&COST_SAVED)?,
-            seconds: amount(&SECONDS_SAVED)?,
-            entries: gauge(&CACHE_ENTRIES)?,
-            bytes: gauge(&CACHE_BYTES)?,
-            evicted: counter(&CACHE_EVICTED)?,
-            refused: counter(&CACHE_REFUSED)?,
+            lookups: of.counter(&LOOKUPS)?,
+            inputs: of.counter(&INPUTS)?,
+            refusals: of.counter(&REFUSALS)?,
+            questions: of.gauge(&QUESTIONS)?,
+            questions_lost: of.counter(&QUESTIONS_LOST)?.with_label_values::<&str>(&[]),
+            tokens: of.counter(&TOKENS_SAVED)?,
+            cost: of.amount(&COST_SAVED)?,
+            seconds: of.amount(&SECONDS_SAVED)?,
+            entries: of.gauge(&CACHE_ENTRIES)?,
+            bytes: of.gauge(&CACHE_BYTES)?,
+            evicted: of.counter(&CACHE_EVICTED)?,
+            refused: of.counter(&CACHE_REFUSED)?,
         })
     }
 

@@ -1,7 +1,8 @@
 //! What becomes of webhooks.
 
-use prometheus::{IntCounterVec, IntGaugeVec, Opts, Registry};
+use prometheus::{IntCounterVec, IntGaugeVec};
 
+use super::families::Families;
 use super::{WEBHOOKS, WEBHOOKS_WAITING};
 
 /// The counters of webhooks.
@@ -12,13 +13,8 @@ pub struct Webhooks {
 }
 
 impl Webhooks {
-    pub(super) fn new(registry: &Registry) -> Result<Self, prometheus::Error> {
-        let deliveries = IntCounterVec::new(Opts::new(WEBHOOKS.name, WEBHOOKS.meaning), WEBHOOKS.labels)?;
-        registry.register(Box::new(deliveries.clone()))?;
-        let row = &WEBHOOKS_WAITING;
-        let waiting = IntGaugeVec::new(Opts::new(row.name, row.meaning), row.labels)?;
-        registry.register(Box::new(waiting.clone()))?;
-        Ok(Self { deliveries, waiting })
+    pub(super) fn new(of: &mut Families) -> Result<Self, prometheus::Error> {
+        Ok(Self { deliveries: of.counter(&WEBHOOKS)?, waiting: of.gauge(&WEBHOOKS_WAITING)? })
     }
 
     /// A try of an event, or its waiting, has ended so.

@@ -17,6 +17,9 @@ const BOUND: usize = 1000;
 /// A receiver that failed is left alone so long, whichever message is due.
 const REST: Duration = Duration::from_secs(1);
 
+/// A receiver that asks to be left alone is left so long at most: none is lost to one mistaken header.
+const LONGEST_REST: Duration = Duration::from_secs(60 * 60);
+
 /// One webhook as it is kept through reloads: what waits for it, and how it does.
 #[derive(Debug)]
 pub struct Line {
@@ -119,7 +122,8 @@ impl Line {
                 if let Some(waiting) = found {
                     waiting.due = now + wait;
                 }
-                state.rests_until = Some(now + REST);
+                // It may have asked for a longer rest just now.
+                state.rests_until = state.rests_until.max(Some(now + REST));
             }
             _ => state.waiting.retain(|waiting| !Arc::ptr_eq(&waiting.message, message)),
         }
@@ -128,10 +132,10 @@ impl Line {
         !was_in_trouble && state.trouble.is_some()
     }
 
-    /// The receiver asks to be left alone so long.
+    /// The receiver asks to be left alone so long: an hour at most is kept to.
     pub fn rest(&self, wait: Duration, now: Instant) {
         let mut state = self.state();
-        state.rests_until = state.rests_until.max(now.checked_add(wait));
+        state.rests_until = state.rests_until.max(Some(now + wait.min(LONGEST_REST)));
     }
 
     /// Nothing waits any more: what did.

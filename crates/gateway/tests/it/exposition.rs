@@ -1,11 +1,12 @@
 //! `/metrics` as Prometheus reads it: its text format, version 0.0.4.
 
 use std::collections::{BTreeMap, HashSet};
+use std::time::Duration;
 
 use gateway::metrics::METRICS;
 use testkit::{Reply, chat, embeddings, rerank, story};
 
-use crate::stage::{KEY, Stage, pleasant, without_waits};
+use crate::stage::{KEY, Stage, USUAL, pleasant, usual_but, without_waits};
 
 /// One line of a sample: its name, its labels in their order, and its value.
 #[derive(Debug)]
@@ -137,4 +138,58 @@ fn every_metric_that_the_contract_names_is_of_the_table() {
     for name in named {
         assert!(METRICS.iter().any(|row| row.name == name), "{name}");
     }
+}
+
+/// The usual gateway with so many clients more.
+fn with_clients(count: usize) -> String {
+    let clients: Vec<String> =
+        (0..count).map(|at| format!("  - {{ name: c{at}, keys: [sk-c{at}], routes: [\"*\"] }}\n")).collect();
+    format!("{USUAL}{}", clients.concat())
+}
+
+#[test]
+fn series_of_clients_that_are_gone_are_dropped_some_scrapes_later() {
+    story(async {
+        let stage = Stage::usual();
+        stage.host("a", pleasant());
+        assert_eq!(stage.ask(chat("chat").user("Hi")).await.status, 200);
+        let before = stage.metrics().lines().count();
+        stage.reload(&with_clients(1000));
+        let mut caller = stage.caller();
+        for at in 0..1000 {
+            assert_eq!(caller.ask(&chat("chat").user("Hi").key(&format!("sk-c{at}"))).await.status, 200);
+        }
+        let most = stage.metrics().lines().count();
+        assert!(most >= before + 4000, "{most} after {before}");
+        stage.reload(&with_clients(1));
+        assert_eq!(stage.metrics().lines().count(), most, "what they did last can still be read");
+        tokio::time::sleep(Duration::from_secs(601)).await;
+        let after = stage.metrics();
+        assert!(after.lines().count() <= before + 10, "{after}");
+        let series = |client: &str| {
+            format!("mai_requests_total{{cache=\"\",client=\"{client}\",outcome=\"ok\",route=\"chat\",status=\"200\"}}")
+        };
+        assert_eq!((stage.metric(&series("app")), stage.metric(&series("c0"))), (1.0, 1.0), "who is there stays");
+        // A name that comes back begins anew, and counts.
+        stage.reload(&with_clients(1000));
+        assert_eq!(caller.ask(&chat("chat").user("Hi").key("sk-c7")).await.status, 200);
+        assert_eq!(stage.metric(&series("c7")), 1.0);
+    });
+}
+
+#[test]
+fn series_of_routes_upstreams_and_providers_that_are_gone_are_dropped_too() {
+    story(async {
+        let stage = Stage::usual();
+        stage.host("a", Reply::status(500));
+        stage.host("b", pleasant());
+        assert_eq!(stage.ask(chat("chat").user("Hi")).await.status, 200);
+        let of = |text: &str| stage.metrics().lines().filter(|line| line.contains(text)).count();
+        assert!(of("\"chat\"") > 0 && of("a/model-a") > 0);
+        stage.reload(&usual_but("name: chat", "name: talk").replace("model-a", "model-c"));
+        assert!(of("\"chat\"") > 0 && of("a/model-a") > 0);
+        tokio::time::sleep(Duration::from_secs(601)).await;
+        assert_eq!((of("\"chat\""), of("a/model-a")), (0, 0), "{}", stage.metrics());
+        assert!(of("b/model-b") > 0, "an upstream that stays has its series");
+    });
 }

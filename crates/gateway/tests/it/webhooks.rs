@@ -247,6 +247,25 @@ fn a_delivery_that_fails_is_tried_again_under_the_same_id_at_growing_distances()
 }
 
 #[test]
+fn a_receiver_that_asks_to_be_left_alone_is_told_of_nothing_else_meanwhile() {
+    story(async {
+        let stage = stage(&alone());
+        let a = stage.host("a", pleasant());
+        let asks = Reply::status(429).header("retry-after", "600");
+        let hook = stage.host("hook", Script::replies([asks, takes()]));
+        open(&stage, &a).await;
+        hook.has_calls(1).await;
+        // Another object, which has nothing to wait for.
+        a.play(Script::always(Reply::default().with(|knobs| knobs.dimensions = Some(8))));
+        assert_eq!(stage.ask(embeddings("embedding", "abc")).await.status, 502);
+        seconds(590).await;
+        assert_eq!((hook.calls().len(), waiting(&stage)), (1, 2.0));
+        seconds(30).await;
+        assert_eq!((hook.calls().len(), waiting(&stage)), (3, 0.0));
+    });
+}
+
+#[test]
 fn a_receiver_that_never_answers_is_given_up_within_the_hour() {
     story(async {
         let stage = stage(&alone());
