@@ -98,6 +98,11 @@ pub enum Decision {
     Rests(Arc<str>),
     /// A failure was softened.
     Degraded(StandIn),
+    /// A stored answer to a question that is near was not served, by what withheld it: a guard, the margin, the
+    /// verifier, or a look-up that did not come to an end.
+    Withheld(&'static str),
+    /// So many more, which there was no room for.
+    More(u32),
 }
 
 /// Whose limit.
@@ -249,6 +254,8 @@ impl Decision {
             Self::KeyRests { .. } => "key_rests",
             Self::Rests(_) => "upstream_rests",
             Self::Degraded(_) => "degraded",
+            Self::Withheld(_) => "match_withheld",
+            Self::More(_) => "more",
         }
     }
 
@@ -310,6 +317,8 @@ impl Decision {
                 add("why", Word(why.as_str()));
             }
             Self::Degraded(by) => add("to", Word(by.as_str())),
+            Self::Withheld(by) => add("by", Word(by)),
+            Self::More(count) => add("decisions", Number((*count).into())),
             Self::Joined | Self::OverQuota | Self::RetryBudgetSpent => {}
         }
         facts

@@ -19,7 +19,7 @@ use crate::attempt::{Errand, Landed};
 use crate::held::{Held, How};
 use crate::inputs::{self, Basket};
 use crate::live::Live;
-use crate::meaning::{Asked, Candidate, Match, Shelf, judge};
+use crate::meaning::{Asked, Candidate, Match, Shelf, Withheld, judge};
 use crate::plan::plan;
 use crate::pursue::{Call, pursue};
 use crate::running::Running;
@@ -63,10 +63,11 @@ enum Looked {
 
 /// Looks for a stored answer to the same question. Whatever goes wrong costs `semantic.timeout` at most, and is a miss;
 /// where it goes wrong again and again it costs nothing for a while. The question's vector is left in `asked`.
-pub async fn look(consult: &Consult<'_>, route: &Route, asked: &mut Asked) -> Option<Match> {
-    let terms = route.cache.semantic.as_deref()?;
-    let found = look_within(consult, (route, terms), asked).await?;
-    Some(Match { is_shadow: terms.shadow, ..found })
+/// Beside the match, where there is one, what was withheld, and by what.
+pub async fn look(consult: &Consult<'_>, route: &Route, asked: &mut Asked) -> (Option<Match>, Withheld) {
+    let Some(terms) = route.cache.semantic.as_deref() else { return Default::default() };
+    let found = look_within(consult, (route, terms), asked).await;
+    (found.map(|found| Match { is_shadow: terms.shadow, ..found }), std::mem::take(&mut asked.withheld))
 }
 
 async fn look_within(consult: &Consult<'_>, (route, terms): (&Route, &Semantic), asked: &mut Asked) -> Option<Match> {
@@ -83,11 +84,15 @@ async fn look_within(consult: &Consult<'_>, (route, terms): (&Route, &Semantic),
     let now = live.clock.now();
     let Some(trial) = shelf.rest.enter(now) else {
         count("error");
+        asked.withhold("resting");
         return None;
     };
     let patience = now + terms.timeout;
     let until = patience.min(consult.deadline);
     let searched = tokio::time::timeout_at(until.into(), consult.search(route, (terms, &shelf), asked, until)).await;
+    if !matches!(searched, Ok(Ok(_))) {
+        asked.withhold("error");
+    }
     match searched {
         Ok(Ok(looked)) => {
             trial.succeeded();
@@ -123,12 +128,17 @@ impl Consult<'_> {
             return Ok(Looked::Miss);
         }
         let metrics = &self.worker.live.metrics.caches;
-        let refused = |by: &str| metrics.withheld(&route.name, by);
+        let text = asked.text.clone();
+        let partition = asked.place.partition;
+        let mut refused = |by: &'static str| {
+            metrics.withheld(&route.name, by);
+            asked.withhold(by);
+        };
         #[expect(clippy::cast_possible_truncation, reason = "vectors are no finer either")]
         let least = (terms.threshold - terms.margin) as f32;
         for _ in 0..MOST_GONE {
-            let nearest = shelf.nearest(&asked.place.partition, &vector, least);
-            let judged = judge(&asked.text, &nearest, (terms.threshold, terms.margin));
+            let nearest = shelf.nearest(&partition, &vector, least);
+            let judged = judge(&text, &nearest, (terms.threshold, terms.margin));
             judged.refused.iter().for_each(|guard| refused(guard.name()));
             if judged.is_too_close {
                 refused("margin");
@@ -136,7 +146,7 @@ impl Consult<'_> {
             let Some(candidate) = judged.found else {
                 return Ok(if judged.refused.is_empty() { Looked::Miss } else { Looked::Refused });
             };
-            let (text, place) = (candidate.text.clone(), candidate.place);
+            let (known, place) = (candidate.text.clone(), candidate.place);
             let Some(found) = self.answer_to(shelf, candidate).await else {
                 if shelf.known(place).is_some() {
                     return Ok(Looked::Miss);
@@ -144,7 +154,7 @@ impl Consult<'_> {
                 continue;
             };
             if let Some(verify) = &terms.verify
-                && !self.verified(verify, (&asked.text, &text), until).await?
+                && !self.verified(verify, (&text, &known), until).await?
             {
                 refused("verify");
                 return Ok(Looked::Refused);

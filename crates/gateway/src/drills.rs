@@ -67,6 +67,8 @@ pub struct Drill {
     pub until: Instant,
     /// Tries that it has harmed so far.
     harmed: AtomicU64,
+    /// It has ended before its time.
+    has_ended: AtomicBool,
     /// Rings when its time is over.
     bell: AbortHandle,
 }
@@ -76,6 +78,12 @@ impl Drill {
     #[must_use]
     pub fn harmed(&self) -> u64 {
         self.harmed.load(Relaxed)
+    }
+
+    /// Whether it goes on. The rests that it has brought about end with it.
+    #[must_use]
+    pub fn is_on(&self, now: Instant) -> bool {
+        now < self.until && !self.has_ended.load(Relaxed)
     }
 }
 
@@ -127,7 +135,7 @@ impl Drills {
     /// What befalls a try at an upstream that begins now, if anything: the oldest drill that it is drawn for
     /// counts.
     #[must_use]
-    pub fn draw(&self, (route, upstream): (&str, &str), now: Instant, dice: &Dice) -> Option<Harm> {
+    pub fn draw(&self, (route, upstream): (&str, &str), now: Instant, dice: &Dice) -> Option<Arc<Drill>> {
         if !self.any.load(Relaxed) {
             return None;
         }
@@ -135,7 +143,7 @@ impl Drills {
         let mut drills = drills.iter().filter(|drill| now < drill.until && drill.wanted.is_about(route, upstream));
         let drawn = drills.find(|drill| dice.unit() * 100.0 < drill.wanted.percent)?;
         drawn.harmed.fetch_add(1, Relaxed);
-        Some(drawn.wanted.harm)
+        Some(drawn.clone())
     }
 
     /// Those under way, the oldest first.
@@ -149,21 +157,22 @@ impl Drills {
     ///
     /// # Errors
     /// Why it does not begin.
-    pub(crate) fn begin(
+    pub(crate) fn begin<R: AsRef<Snapshot>>(
         self: &Arc<Self>,
         wanted: Wanted,
         dice: &Dice,
-        in_force: impl FnOnce() -> Arc<crate::running::Running>,
+        in_force: impl FnOnce() -> Arc<R>,
     ) -> Result<Arc<Drill>, NoDrill> {
         let mut bells = self.bells();
         let began = Clock.now();
         let running = in_force();
-        if !running.snapshot.general.drills {
+        let snapshot = (*running).as_ref();
+        if !snapshot.general.drills {
             return Err(NoDrill::Disabled);
         }
         let until = began + wanted.length.min(LONGEST);
         let id: Box<str> = format!("{:012x}", dice.bits() >> 16).into();
-        if !wanted.is_possible(&running.snapshot) {
+        if !wanted.is_possible(snapshot) {
             return Err(NoDrill::NoSuchUpstream);
         }
         let mut drills = self.under_way(began);
@@ -172,7 +181,15 @@ impl Drills {
         }
         while bells.try_join_next().is_some() {}
         let bell = bells.spawn(ring(Arc::downgrade(self), id.clone(), until));
-        let drill = Arc::new(Drill { id, wanted, began, until, harmed: AtomicU64::new(0), bell });
+        let drill = Arc::new(Drill {
+            id,
+            wanted,
+            began,
+            until,
+            harmed: AtomicU64::new(0),
+            has_ended: AtomicBool::new(false),
+            bell,
+        });
         tell_begin(&drill);
         drills.push(drill.clone());
         self.publish(drills);
@@ -203,6 +220,7 @@ impl Drills {
             self.publish(stay);
         }
         for drill in &go {
+            drill.has_ended.store(true, Relaxed);
             tell_end(drill, why);
             // Where it is ringing already it is past every wait, and ends as it would.
             drill.bell.abort();
@@ -272,13 +290,20 @@ mod tests {
     use config::Source;
 
     use super::*;
-    use crate::running::{Counts, Kept};
 
     const TEXT: &str = r#"
 drills: enabled
 providers: [{ name: a, base_url: "http://a/v1" }]
 routes: [{ name: chat, upstreams: [{ provider: a, model: m }] }]
 "#;
+
+    struct InForce(Snapshot);
+
+    impl AsRef<Snapshot> for InForce {
+        fn as_ref(&self) -> &Snapshot {
+            &self.0
+        }
+    }
 
     fn snapshot(text: &str) -> Snapshot {
         let source = Source::Text { name: "drill.yaml".to_owned(), text: text.to_owned() };
@@ -299,7 +324,7 @@ routes: [{ name: chat, upstreams: [{ provider: a, model: m }] }]
         let mut reload = None;
         let before = || {
             // In between another configuration takes force on another thread, as far as it comes.
-            let (told, hears) = mpsc::channel();
+            let (told, hears) = mpsc::sync_channel(1);
             let drills = drills.clone();
             reload = Some(std::thread::spawn(move || {
                 told.send(()).unwrap();
@@ -307,7 +332,7 @@ routes: [{ name: chat, upstreams: [{ provider: a, model: m }] }]
             }));
             hears.recv().unwrap();
             (0..10_000).for_each(|_| std::thread::yield_now());
-            Arc::new(Kept::default().bind(snapshot(TEXT), &|_| Counts::default()))
+            Arc::new(InForce(snapshot(TEXT)))
         };
         assert!(drills.begin(wanted, &Dice::loaded(1), before).is_ok());
         reload.unwrap().join().unwrap();

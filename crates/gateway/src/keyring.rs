@@ -36,7 +36,7 @@ impl Rest {
 }
 
 /// How long a refused key rests at first; it doubles with every refusal, up to `breaker.max_rest`.
-const REFUSED_REST: Duration = Duration::from_secs(60);
+pub(crate) const REFUSED_REST: Duration = Duration::from_secs(60);
 
 impl KeyRing {
     /// The ring of a provider after a reload: itself where its keys are what they were, else a new

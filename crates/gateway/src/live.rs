@@ -24,14 +24,13 @@ use crate::echo::{Echoes, Fingerprints};
 use crate::flights::Flights;
 use crate::issued::IssuedKeys;
 use crate::kb_versions::KbVersions;
-use crate::levers::Pulled;
 use crate::loads::Loads;
 use crate::log::AccessLog;
 use crate::meaning::{self, Meanings};
 use crate::metrics::Metrics;
 use crate::purges::Purges;
 use crate::purse::KeptPurses;
-use crate::running::{Counts, Kept, Running};
+use crate::running::{Counts, Kept, Pulled, Running};
 use crate::seat::Seat;
 use crate::sheet::{Put, Sheet};
 use crate::spelled::Spelled;
@@ -108,6 +107,8 @@ pub struct Live {
 #[derive(Debug, Default)]
 struct Gathering {
     /// Memory that goes around between the sheets.
+    sheet: Vec<Record>,
+    /// Those of all sheets.
     records: Vec<Record>,
     echoes: Echoes,
 }
@@ -276,28 +277,32 @@ impl Live {
     }
 
     fn gather_into(&self, gathering: &mut Gathering) {
-        let Gathering { records, echoes } = gathering;
+        let Gathering { sheet, records, echoes } = gathering;
         let running = self.running.load();
         let mut entries = Vec::new();
         let age = self.clock.now().saturating_duration_since(self.began);
         for seat in self.seats() {
-            seat.sheet.swap(records);
-            self.records.note(records);
-            for record in records.drain(..) {
-                self.metrics.count(&record);
-                // Records lie here for a moment only: they ended now.
-                echoes.note(&record, age.saturating_sub(record.took), &self.metrics);
-                self.log.append(&record);
-                self.metrics.count_cost(&record, &running.snapshot.currency);
-                self.metrics.caches.count(&record, &running.snapshot.currency);
-                charge(&running, &record, &self.metrics);
-                self.telemetry.note(&running, &record, &self.metrics);
-                books::enter(record, &mut entries);
-            }
+            seat.sheet.swap(sheet);
+            records.append(sheet);
+        }
+        // In the order in which they ended, on whichever worker.
+        records.sort_by_key(|record| record.time + record.took);
+        self.records.note(records);
+        for record in records.drain(..) {
+            self.metrics.count(&record);
+            // Records lie here for a moment only: they ended now.
+            echoes.note(&record, age.saturating_sub(record.took), &self.metrics);
+            self.log.append(&record);
+            self.metrics.count_cost(&record, &running.snapshot.currency);
+            self.metrics.caches.count(&record, &running.snapshot.currency);
+            charge(&running, &record, &self.metrics);
+            self.telemetry.note(&running, &record, &self.metrics);
+            books::enter(record, &mut entries);
         }
         self.books.book(entries);
         self.tell_alerts(&running);
         // A burst's memory is given back.
+        sheet.shrink_to(1024);
         records.shrink_to(1024);
     }
 

@@ -19,6 +19,7 @@ use config::{CacheMode, Snapshot};
 use foldhash::HashMap;
 use rules::cache_key::KeyBuilder;
 use semantic::index::Partition;
+use smallvec::SmallVec;
 use state::Answers;
 use state::answers::{Key, Kind, Stored, Which};
 use tokio::sync::Notify;
@@ -39,15 +40,32 @@ pub struct Asked {
     pub text: Arc<str>,
     /// Its vector, once that is known.
     pub vector: Option<Arc<[f32]>>,
+    /// What has withheld answers to near questions from it, each word once.
+    pub withheld: Withheld,
 }
 
+/// Words for what withheld a stored answer.
+pub type Withheld = SmallVec<[&'static str; 2]>;
+
 impl Asked {
+    /// A stored answer was withheld, or a look-up came to no end.
+    pub(crate) fn withhold(&mut self, by: &'static str) {
+        if !self.withheld.contains(&by) {
+            self.withheld.push(by);
+        }
+    }
+
     /// A question among those that may share its answer.
     #[must_use]
     pub fn new(partition: Partition, text: &str) -> Self {
         let hash = KeyBuilder::new("question text").part(dialect::embeddings::normalized(text).as_bytes()).finish();
         let [half @ .., _, _, _, _, _, _, _, _, _, _, _, _, _, _, _, _] = hash;
-        Self { place: Place { partition, id: u128::from_le_bytes(half) }, text: text.into(), vector: None }
+        Self {
+            place: Place { partition, id: u128::from_le_bytes(half) },
+            text: text.into(),
+            vector: None,
+            withheld: Withheld::new(),
+        }
     }
 }
 

@@ -40,12 +40,13 @@ pub struct Copy {
     pub passed: Option<Box<Passed>>,
 }
 
-/// Sends a copy on its way.
-pub fn send(copy: Copy, mirror: Mirror) {
+/// Sends a copy on its way; false where it is skipped.
+#[must_use]
+pub fn send(copy: Copy, mirror: Mirror) -> bool {
     let (Some(upstream), Some(state)) = (copy.route.upstreams.get(mirror.to), copy.running.state(&copy.route)) else {
-        return;
+        return false;
     };
-    let Some(known) = state.upstreams.get(mirror.to) else { return };
+    let Some(known) = state.upstreams.get(mirror.to) else { return false };
     let now = copy.worker.live.clock.now();
     let takes_copies = known.gate.standing().is_sound(now);
     // By chance: with a turn among the calls' they could see the same keys for ever.
@@ -62,8 +63,12 @@ pub fn send(copy: Copy, mirror: Mirror) {
                 copy.run(target).await;
                 drop((place, slot));
             });
+            true
         }
-        _ => copy.worker.live.metrics.mirrored(&copy.route.name, &upstream.label, "skipped"),
+        _ => {
+            copy.worker.live.metrics.mirrored(&copy.route.name, &upstream.label, "skipped");
+            false
+        }
     }
 }
 

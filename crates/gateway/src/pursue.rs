@@ -19,8 +19,10 @@ use crate::standing::Visit;
 use crate::trail::Tries;
 use crate::worker::Worker;
 use rehearse::rehearse;
+use rests::{rehearse_rest, rest};
 
 mod rehearse;
+mod rests;
 
 /// One call that is to be answered.
 #[derive(Clone, Copy, Debug)]
@@ -102,10 +104,12 @@ pub async fn pursue(
             }
             Err(missed) => {
                 let was_short = until.saturating_duration_since(now) * 2 < own_timeout(call);
+                let is_real = tries.drill().is_none();
                 note(call, tries, (upstream, known), &step, &missed.fault);
                 let now = clock.now();
                 held = visit.slot.take();
-                if let Some(slot) = held.as_ref().filter(|_| says_too_much(&missed.fault)) {
+                // A drill says nothing about the places of a provider, which other routes use too.
+                if let Some(slot) = held.as_ref().filter(|_| is_real && says_too_much(&missed.fault)) {
                     slot.overloaded(now);
                 }
                 if charges(&missed, was_short) {
@@ -133,13 +137,14 @@ async fn make(
     (now, until): (Instant, Instant),
 ) -> Result<Landed, Missed> {
     let drawn = call.worker.live.drills.draw((&call.route.0.name, &at.0.label), now, &call.worker.dice);
-    if drawn.is_some() {
-        tries.drilled();
-    }
+    tries.drilled(drawn.clone());
     let errand = Errand { traceparent: tries.traceparent(), ..call.errand };
     match drawn {
         None => attempt(call.worker, errand, at, step, until).await,
-        Some(harm) => Box::pin(async { rehearse(&Call { errand, ..*call }, harm, at, step, until).await }).await,
+        Some(drill) => {
+            let harm = drill.wanted.harm;
+            Box::pin(async { rehearse(&Call { errand, ..*call }, harm, at, step, until).await }).await
+        }
     }
 }
 
@@ -320,11 +325,12 @@ async fn wait(call: &Call<'_>, pursuit: &mut Pursuit<'_>, pause: &Pause, tries: 
     }
     let now = live.clock.now();
     let after = if pause.is_after_throttling() { Trouble::Throttled } else { Trouble::ServerError };
-    tries.note_at(Decision::Waits { after, wait: pause.until.saturating_duration_since(now) }, now);
+    let wakes = pause.wake(call.worker.dice.unit());
+    tries.note_at(Decision::Waits { after, wait: wakes.saturating_duration_since(now) }, now);
     pursuit.waits(pause);
     tries.pause();
     // Boxed, for few calls ever wait, and each holds the room for it.
-    Box::pin(tokio::time::sleep_until(pause.wake(call.worker.dice.unit()).into())).await;
+    Box::pin(tokio::time::sleep_until(wakes.into())).await;
     tries.wait_ends();
 }
 
@@ -406,48 +412,21 @@ fn note(
     fault: &Fault,
 ) {
     let live = &call.worker.live;
-    let now = live.clock.now();
     let outcome = match fault.class {
         Class::Caller => AttemptOutcome::Refused,
         Class::Credential => AttemptOutcome::Credential,
         Class::Throttle => AttemptOutcome::Throttled,
         Class::Upstream => AttemptOutcome::Failed(fault.kind),
     };
+    // One that only held the try up has not failed it so.
+    let drill = tries.drill().filter(|drill| drill.wanted.harm.then.is_some()).cloned();
     tries.end(outcome, fault.status);
     if let Some(usage) = &fault.usage {
         tries.spend(upstream, **usage);
     }
-    let route = call.route.0;
-    let longest = route.breaker.max_rest;
-    let key_rests = |why| {
-        let key = step.target.key.and_then(|key| u32::try_from(key).ok())?;
-        Some(Decision::KeyRests { provider: upstream.provider.name.clone(), key, why })
-    };
-    match fault.class {
-        Class::Credential => {
-            known.keys.refused(step.target.key, now, longest);
-            key_rests(Trouble::Refused).into_iter().for_each(|decision| tries.note_at(decision, now));
-            // Where there is no key to rest, the same would be said with every call.
-            if step.target.key.is_some() {
-                tracing::error!(
-                    provider = %upstream.provider.name,
-                    key = step.target.key,
-                    status = fault.status,
-                    "the provider refused the gateway's key"
-                );
-            }
-        }
-        Class::Throttle => {
-            let rest = route.retry.rest(fault.retry_after, longest);
-            if upstream.provider.keys.len() > 1 {
-                known.keys.throttled(step.target.key, now, rest);
-                key_rests(Trouble::Throttled).into_iter().for_each(|decision| tries.note_at(decision, now));
-            } else {
-                tries.note_at(Decision::Rests(upstream.label.clone()), now);
-                known.gate.standing().rests(now, rest);
-            }
-        }
-        _ => {}
+    match drill {
+        Some(drill) => rehearse_rest(call, tries, (upstream, known), (&drill, fault)),
+        None => rest(call, tries, (upstream, known), step, fault),
     }
     if fault.kind == Kind::Dimension {
         live.metrics.dimension_mismatch(&call.route.0.name, &upstream.label);

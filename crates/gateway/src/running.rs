@@ -23,6 +23,11 @@ use crate::purse::{KeptPurses, Purses};
 use crate::slots::Dock;
 use crate::standing::{Gate, Standing};
 
+mod pulled;
+
+pub use pulled::Which;
+pub(crate) use pulled::{Lever, Pulled};
+
 /// One configuration in force, with the state of its objects at hand. A request holds one from its
 /// beginning to its end.
 #[derive(Debug)]
@@ -151,6 +156,12 @@ impl Learned {
 /// For a body on an endpoint that no route serves: it is read only to answer it in good order.
 const BODY_PATIENCE: Duration = Duration::from_secs(10);
 
+impl AsRef<Snapshot> for Running {
+    fn as_ref(&self) -> &Snapshot {
+        &self.snapshot
+    }
+}
+
 impl Running {
     pub(crate) fn has_route(&self, name: &Arc<str>) -> bool {
         self.routes.contains_key(name)
@@ -222,9 +233,11 @@ impl Kept {
             *ring = ring.fitting(provider);
         }
         self.bind_docks(&snapshot);
+        let held = self.held();
         let mut routes = HashMap::with_capacity(snapshot.routes.len());
         for route in &snapshot.routes {
-            let upstreams = route.upstreams.iter().map(|upstream| self.bind_upstream(route, upstream)).collect();
+            let upstreams =
+                route.upstreams.iter().map(|upstream| self.bind_upstream((route, upstream), &held)).collect();
             let budget = self.budgets.entry(route.name.clone());
             let state = RouteState {
                 counts: counts(&route.name),
@@ -267,13 +280,34 @@ impl Kept {
         }
     }
 
-    fn bind_upstream(&mut self, route: &Route, upstream: &Upstream) -> UpstreamState {
+    /// What operators hold open: little, and mostly nothing.
+    fn held(&self) -> Vec<(Identity, Arc<Standing>)> {
+        let now = Clock.now();
+        let held = self.upstreams.iter().filter(|(_, known)| known.standing.is_held(now));
+        held.map(|(identity, known)| (identity.clone(), known.standing.clone())).collect()
+    }
+
+    fn bind_upstream(
+        &mut self,
+        (route, upstream): (&Route, &Upstream),
+        held: &[(Identity, Arc<Standing>)],
+    ) -> UpstreamState {
+        let (now, is) = (Clock.now(), identity(route, upstream));
         let new = || Known::new(route, upstream, &self.alerts);
-        let known = self.upstreams.entry(identity(route, upstream)).or_insert_with(new);
+        let is_new = !self.upstreams.contains_key(&is);
+        let known = self.upstreams.entry(is).or_insert_with(new);
         if !known.is_about(&upstream.provider) {
             let old = std::mem::replace(known, new());
-            old.standing.forget(Clock.now());
-            known.standing.takes_hold_of(&old.standing, Clock.now());
+            known.standing.takes_place_of(&old.standing, now);
+        }
+        // Operators hold what has this label on this route, whatever else it is called.
+        let alike = held.iter().filter(|((of, _, label), _)| is_new && *of == route.name && *label == upstream.label);
+        for ((_, name, label), old) in alike {
+            if route.upstreams.iter().any(|one| one.name == *name && one.label == *label) {
+                known.standing.takes_hold_of(old, now, false);
+            } else {
+                known.standing.takes_place_of(old, now);
+            }
         }
         let Known { standing, learned, .. } = known;
         standing.comes_under(route.breaker);

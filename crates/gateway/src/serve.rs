@@ -390,11 +390,11 @@ async fn ask_upstream(
     let pass = trail.pass.as_ref();
     let call = Call { worker, client, pass, route: (route, state), errand, is_idempotent, first, deadline };
     if let Some(mirror) = plan::mirror(route, client, is_idempotent, &worker.dice).filter(|_| parts.is_empty()) {
-        trail.tries.note_to(Decision::Mirrored, route.upstreams.get(mirror.to));
+        let to = route.upstreams.get(mirror.to);
         let (worker, running, route) = (worker.clone(), running.clone(), route.clone());
         let (ask, request_id, passed) = (ask.clone(), request_id.clone(), errands.passed.clone());
         let copy = Copy { worker, running, route, ask, request_id, passed };
-        mirror::send(copy, mirror);
+        trail.tries.note_to(Decision::Mirrored, to.filter(|_| mirror::send(copy, mirror)));
     }
     if parts.is_empty() {
         let plan = plan::plan(call.route, (call.first, too_small), worker.live.clock.now(), &worker.dice);

@@ -14,7 +14,11 @@ use rules::ewma::PeakEwma;
 use rules::pursuit::Bar;
 
 use crate::alerts::{Alert, Alerts};
-use crate::slots::Slot;
+use crate::drills::Drill;
+
+mod visit;
+
+pub use visit::{Gate, Visit};
 
 /// What all workers know of one upstream of a route. Survives reloads.
 #[derive(Debug)]
@@ -39,6 +43,8 @@ struct State {
     terms: Terms,
     breaker: Breaker,
     rests_until: Option<Instant>,
+    /// A rest that a drill has brought about.
+    rehearsed: Option<Rehearsed>,
     /// What the log said last.
     told: Shown,
     /// Whether it was told further that it is open. Half open is neither: most trials fail while there is
@@ -48,6 +54,28 @@ struct State {
     is_forgotten: bool,
     /// Changes to each state since metrics were read last, by its value.
     changes: [u64; 3],
+}
+
+/// A rest that a drill has brought about. It ends with the drill, whatever it stands for.
+#[derive(Debug)]
+struct Rehearsed {
+    until: Instant,
+    /// It stands for that of a refused key, else for that of a throttled upstream.
+    is_of_key: bool,
+    drill: Arc<Drill>,
+}
+
+impl State {
+    /// Why it rests now, if it does.
+    fn rest(&self, now: Instant) -> Option<Bar> {
+        let real = self.rests_until.filter(|until| *until > now).map(Bar::Resting);
+        let rehearsed = || {
+            let Rehearsed { until, is_of_key, drill } = self.rehearsed.as_ref()?;
+            let bar = if *is_of_key { Bar::Refused(*until) } else { Bar::Resting(*until) };
+            (*until > now && drill.is_on(now)).then_some(bar)
+        };
+        real.or_else(rehearsed)
+    }
 }
 
 /// How an upstream stands at a moment, for people.
@@ -112,6 +140,7 @@ impl Standing {
             terms,
             breaker: Breaker::default(),
             rests_until: None,
+            rehearsed: None,
             told: Shown::Closed,
             is_alert: false,
             is_forgotten: false,
@@ -152,8 +181,8 @@ impl Standing {
             return (None, 1.0);
         }
         let state = self.state();
-        if let Some(until) = state.rests_until.filter(|until| *until > now) {
-            return (Some(Bar::Resting(until)), 1.0);
+        if let Some(bar) = state.rest(now) {
+            return (Some(bar), 1.0);
         }
         match state.breaker.stand(now) {
             Stand::Closed | Stand::HalfOpen { trial_out: false } => (None, 1.0),
@@ -169,7 +198,7 @@ impl Standing {
     pub fn is_sound(&self, now: Instant) -> bool {
         self.is_quiet.load(Relaxed) || {
             let state = self.state();
-            state.rests_until.is_none_or(|until| until <= now) && state.breaker.stand(now) == Stand::Closed
+            state.rest(now).is_none() && state.breaker.stand(now) == Stand::Closed
         }
     }
 
@@ -194,8 +223,8 @@ impl Standing {
             return Ok(None);
         }
         let mut state = self.state();
-        if let Some(until) = state.rests_until.filter(|until| *until > now) {
-            return Err(Bar::Resting(until));
+        if let Some(bar) = state.rest(now) {
+            return Err(bar);
         }
         let trial = state.breaker.enter(now).map_err(open);
         self.settle(&mut state, now);
@@ -211,6 +240,18 @@ impl Standing {
             tracing::warn!(route, upstream, rest_ms = millis(wait), "throttled: the upstream rests");
         }
         state.rests_until = known.max(Some(now + wait));
+        self.is_quiet.store(false, Relaxed);
+    }
+
+    /// A drill has had a try refused or throttled: the upstream rests on this route, as long as the drill goes on
+    /// at most. Its provider's keys, which others use too, are left alone.
+    pub fn rehearses(&self, drill: &Arc<Drill>, now: Instant, (wait, is_of_key): (Duration, bool)) {
+        let mut state = self.state();
+        if state.rest(now).is_none() {
+            let (route, upstream, drill) = (&*self.route, &*self.label, &*drill.id);
+            tracing::info!(route, upstream, drill, rest_ms = millis(wait), "the upstream rests, as a drill has it");
+        }
+        state.rehearsed = Some(Rehearsed { until: now + wait, is_of_key, drill: drill.clone() });
         self.is_quiet.store(false, Relaxed);
     }
 
@@ -250,21 +291,42 @@ impl Standing {
         }
     }
 
-    /// The hold of the one whose place this one takes: an operator's word outlives what was learned.
-    pub(crate) fn takes_hold_of(&self, old: &Self, now: Instant) {
-        let held = old.state().breaker.held(now);
-        match held {
-            Some(Hold::Until(until)) => self.hold(now, Some(until.saturating_duration_since(now))),
-            Some(Hold::UntilClosed) => self.hold(now, None),
-            None => {}
+    /// Takes the place of one that a reload has dropped. An operator's word outlives what was learned: its hold goes
+    /// on, and whoever was told of that is told nothing new.
+    pub(crate) fn takes_place_of(&self, old: &Self, now: Instant) {
+        if self.takes_hold_of(old, now, true) {
+            old.state().is_forgotten = true;
+        } else {
+            old.forget(now);
         }
+    }
+
+    /// Takes over the hold of another one under the same label; false where it has none.
+    pub(crate) fn takes_hold_of(&self, old: &Self, now: Instant, takes_alert: bool) -> bool {
+        let (held, is_alert) = {
+            let old = old.state();
+            (old.breaker.held(now), old.is_alert)
+        };
+        let Some(held) = held else { return false };
+        self.state().is_alert |= takes_alert && is_alert;
+        match held {
+            Hold::Until(until) => self.hold(now, Some(until.saturating_duration_since(now))),
+            Hold::UntilClosed => self.hold(now, None),
+        }
+        true
+    }
+
+    /// Whether an operator holds it open.
+    pub(crate) fn is_held(&self, now: Instant) -> bool {
+        !self.is_quiet.load(Relaxed) && self.state().breaker.held(now).is_some()
     }
 
     /// An operator closes its breaker, and ends its rest: it takes every call from now on.
     pub fn close(&self, now: Instant) {
         let mut state = self.state();
         state.breaker.close(now);
-        let rested = state.rests_until.take().is_some_and(|until| until > now);
+        let rested = state.rest(now).is_some();
+        (state.rests_until, state.rehearsed) = (None, None);
         let (route, upstream) = (&*self.route, &*self.label);
         tracing::info!(route, upstream, rested, "an operator has closed the breaker");
         self.settle(&mut state, now);
@@ -279,7 +341,10 @@ impl Standing {
             shown: state.told,
             since: state.breaker.stands_since(now).unwrap_or(self.known_since),
             held: state.breaker.held(now),
-            rests_until: state.rests_until.filter(|until| *until > now),
+            rests_until: match state.rest(now) {
+                Some(Bar::Resting(until) | Bar::Refused(until)) => Some(until),
+                _ => None,
+            },
         }
     }
 
@@ -344,7 +409,7 @@ impl Standing {
                 Shown::Closed => tracing::info!(route, upstream, "breaker closed: the upstream takes every call again"),
             }
         }
-        let rests = state.rests_until.is_some_and(|until| until > now);
+        let rests = state.rest(now).is_some();
         self.is_quiet.store(!rests && state.breaker.is_quiet(now), Relaxed);
     }
 
@@ -365,109 +430,4 @@ fn open(until: Option<Instant>) -> Bar {
 
 fn millis(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
-}
-
-/// One worker's way to a standing.
-#[derive(Debug)]
-pub struct Gate {
-    standing: Arc<Standing>,
-    /// Whether the route's strategy goes by load and latency, which cost a little to keep.
-    is_measured: bool,
-}
-
-impl Gate {
-    /// A way to `standing`.
-    #[must_use]
-    pub const fn new(standing: Arc<Standing>, is_measured: bool) -> Self {
-        Self { standing, is_measured }
-    }
-
-    /// Where it leads.
-    #[must_use]
-    pub fn standing(&self) -> &Standing {
-        &self.standing
-    }
-
-    /// Begins a visit.
-    ///
-    /// # Errors
-    /// Why the upstream takes no calls now, and until when.
-    pub fn enter(self: &Arc<Self>, now: Instant) -> Result<Visit, Bar> {
-        let trial = self.standing.enter(now)?;
-        if self.is_measured {
-            self.standing.busy.fetch_add(1, Relaxed);
-        }
-        Ok(Visit { gate: self.clone(), trial, began: now, is_settled: false, slot: None })
-    }
-}
-
-/// One try's stay at an upstream, a stream's to its last byte. Dropped without a verdict, it charges
-/// nobody and gives the trial back that it may have been.
-#[derive(Debug)]
-pub struct Visit {
-    gate: Arc<Gate>,
-    trial: Option<Trial>,
-    began: Instant,
-    is_settled: bool,
-    /// Its place among the calls side by side, where those are bounded.
-    pub slot: Option<Slot>,
-}
-
-impl Visit {
-    /// The answer is here, a stream's first content. A trial has succeeded with that: a stream may run for
-    /// many minutes, and others are not kept out for so long. Should it break later, that is a failure like
-    /// any other.
-    pub fn answered(&mut self, now: Instant) {
-        let standing = &self.gate.standing;
-        if self.gate.is_measured {
-            let took = now.saturating_duration_since(self.began);
-            standing.latency.lock().unwrap_or_else(PoisonError::into_inner).observe(now, took);
-        }
-        if let Some(trial) = self.trial.take() {
-            let mut state = standing.state();
-            state.breaker.succeeded(Some(trial), now);
-            standing.settle(&mut state, now);
-            self.began = now;
-        }
-    }
-
-    /// The answer has ended well.
-    pub fn succeeded(mut self, now: Instant) {
-        self.is_settled = true;
-        if let Some(slot) = self.slot.take() {
-            slot.succeeded(now);
-        }
-        let standing = &self.gate.standing;
-        if self.trial.is_none() && standing.is_quiet.load(Relaxed) {
-            return;
-        }
-        let mut state = standing.state();
-        state.breaker.succeeded(self.trial, now);
-        standing.settle(&mut state, now);
-    }
-
-    /// The upstream has failed.
-    pub fn failed(mut self, now: Instant) {
-        self.is_settled = true;
-        let standing = &self.gate.standing;
-        if self.gate.is_measured {
-            let took = now.saturating_duration_since(self.began);
-            standing.latency.lock().unwrap_or_else(PoisonError::into_inner).failed(now, took);
-        }
-        let mut state = standing.state();
-        let terms = state.terms;
-        state.breaker.failed(self.trial, self.began, now, &terms);
-        standing.settle(&mut state, now);
-    }
-}
-
-impl Drop for Visit {
-    fn drop(&mut self) {
-        if self.gate.is_measured {
-            self.gate.standing.busy.fetch_sub(1, Relaxed);
-        }
-        if !self.is_settled && self.trial.is_some() {
-            self.gate.standing.state().breaker.released(self.trial);
-        }
-    }
 }

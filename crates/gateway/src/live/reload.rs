@@ -75,8 +75,8 @@ mod tests {
     use config::Source;
 
     use super::*;
-    use crate::levers::Which;
     use crate::log::AccessLog;
+    use crate::running::Which;
     use crate::standing::Shown;
 
     const TEXT: &str = r#"

@@ -8,6 +8,8 @@ use config::Upstream;
 use http::HeaderValue;
 use smallvec::SmallVec;
 
+use crate::drills::Drill;
+
 /// Tries at upstreams, one after the other, and the time they took. A call that is split into parts
 /// has one for each part while they run side by side.
 #[derive(Debug)]
@@ -23,7 +25,7 @@ pub struct Tries {
     pub(super) spending: Spending,
     trying: Option<Trying>,
     /// A drill has a hand in the running one.
-    is_drill: bool,
+    drill: Option<Arc<Drill>>,
     waiting_since: Option<Instant>,
     pub(super) waited: Duration,
     queueing_since: Option<Instant>,
@@ -39,7 +41,8 @@ struct Trying {
     span: Option<Box<(SpanContext, HeaderValue)>>,
 }
 
-/// Decisions noted of one request at most: a call in many parts has many. The first are kept.
+/// Decisions noted of one request at most: a call in many parts has many. The first are kept, and one says how many
+/// more there were.
 const MOST_DECISIONS: usize = 128;
 
 impl Tries {
@@ -60,7 +63,7 @@ impl Tries {
             done: SmallVec::new(),
             spending: Spending::default(),
             trying: None,
-            is_drill: false,
+            drill: None,
             waiting_since: None,
             waited: Duration::ZERO,
             queueing_since: None,
@@ -88,8 +91,24 @@ impl Tries {
 
     /// Something was decided then.
     pub fn note_at(&mut self, decision: Decision, now: Instant) {
-        if self.decisions.len() < MOST_DECISIONS {
-            self.decisions.push(Noted { at: now.saturating_duration_since(self.arrived), decision });
+        self.add(Noted { at: now.saturating_duration_since(self.arrived), decision });
+    }
+
+    fn add(&mut self, noted: Noted) {
+        let count = match &noted.decision {
+            Decision::More(count) => *count,
+            // An upstream is passed over with each of its keys.
+            Decision::Skipped { .. } if self.decisions.last().is_some_and(|last| last.decision == noted.decision) => {
+                return;
+            }
+            _ => 1,
+        };
+        if let Some(Noted { decision: Decision::More(more), .. }) = self.decisions.last_mut() {
+            *more += count;
+        } else if self.decisions.len() < MOST_DECISIONS {
+            self.decisions.push(noted);
+        } else {
+            self.decisions.push(Noted { decision: Decision::More(count), ..noted });
         }
     }
 
@@ -108,9 +127,15 @@ impl Tries {
         Some(&self.trying.as_ref()?.span.as_ref()?.1)
     }
 
-    /// The try that has begun is harmed by a drill.
-    pub const fn drilled(&mut self) {
-        self.is_drill = true;
+    /// The try that has begun is harmed by this drill, if by any.
+    pub fn drilled(&mut self, drill: Option<Arc<Drill>>) {
+        self.drill = drill;
+    }
+
+    /// What has a hand in the try that runs.
+    #[must_use]
+    pub const fn drill(&self) -> Option<&Arc<Drill>> {
+        self.drill.as_ref()
     }
 
     /// A wait for one more try begins.
@@ -169,7 +194,7 @@ impl Tries {
         if let Some(Trying { upstream, began, span }) = self.trying.take() {
             let (at, took) = (began.saturating_duration_since(self.arrived), now.duration_since(began));
             let span = span.filter(|span| span.0.is_sampled()).map(|span| Box::new(span.0));
-            let is_drill = std::mem::take(&mut self.is_drill);
+            let is_drill = self.drill.take().is_some();
             self.done.push(Attempt { upstream, outcome, status, at, took, is_anothers: false, is_drill, span });
         }
     }
@@ -215,16 +240,42 @@ impl Tries {
 
     /// Adds the tries of parts that ran side by side for `waited`.
     pub fn absorb(&mut self, parts: impl IntoIterator<Item = Self>, waited: Duration) {
+        let mut decisions = std::mem::take(&mut self.decisions);
         for mut part in parts {
             part.end(AttemptOutcome::Gone, None);
             self.done.extend(part.done);
-            let room = MOST_DECISIONS.saturating_sub(self.decisions.len());
-            self.decisions.extend(part.decisions.into_iter().take(room));
+            decisions.extend(part.decisions);
             self.spending.add_all(part.spending);
             self.queued = self.queued.max(part.queued);
         }
         self.waited += waited;
         // They ran side by side.
-        self.decisions.sort_by_key(|noted| noted.at);
+        decisions.sort_by_key(|noted| (matches!(noted.decision, Decision::More(_)), noted.at));
+        decisions.into_iter().for_each(|noted| self.add(noted));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn more(tries: &Tries) -> (usize, Option<&Decision>) {
+        (tries.decisions.len(), tries.decisions.last().map(|last| &last.decision))
+    }
+
+    #[test]
+    fn decisions_that_there_is_no_room_for_are_counted() {
+        let mut tries = Tries::new(Clock);
+        (0..MOST_DECISIONS as u64).for_each(|at| tries.note(Decision::Staked(at)));
+        assert_eq!(more(&tries), (MOST_DECISIONS, Some(&Decision::Staked(127))));
+        (0..72).for_each(|at| tries.note(Decision::Staked(at)));
+        assert_eq!(more(&tries), (MOST_DECISIONS + 1, Some(&Decision::More(72))));
+        let part = || {
+            let mut part = Tries::new(Clock);
+            (0..130).for_each(|at| part.note(Decision::Staked(at)));
+            part
+        };
+        tries.absorb([part(), part()], Duration::ZERO);
+        assert_eq!(more(&tries), (MOST_DECISIONS + 1, Some(&Decision::More(72 + 260))));
     }
 }

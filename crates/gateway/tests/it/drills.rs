@@ -112,6 +112,40 @@ fn statuses_are_classed_as_if_the_upstream_had_sent_them() {
 }
 
 #[test]
+fn a_refusal_that_a_drill_injects_rests_no_key_and_ends_with_the_drill() {
+    story(async {
+        for (status, keys) in [(401, "[sk-1]"), (429, "[sk-1]"), (403, "[sk-1, sk-2]"), (429, "[sk-1, sk-2]")] {
+            let config = CONFIG.replace("api_key: sk-a-secret", &format!("api_keys: {keys}"));
+            let stage = Stage::set(&config);
+            let a = stage.host("a", pleasant());
+            stage.host("b", pleasant());
+            let harm = Harm { then: Some(Failure::Status(status)), ..Harm::default() };
+            let length = Duration::from_secs(10);
+            let on_chat = || Wanted { route: Some("chat".into()), length, ..wanted(harm) };
+            let by = async |route: &str| {
+                let answer = stage.ask(ask(route)).await;
+                answer.header("x-mai-upstream").unwrap_or("nobody").to_owned()
+            };
+            stage.live.rehearse(on_chat()).unwrap();
+            assert_eq!(by("chat").await, "b/m", "{status}");
+            assert_eq!(by("alone").await, "a/m", "{status}: the other route's calls are not in the drill");
+            let rests = |stage: &Stage| stage.live.breakers()[0].resting_until.is_some();
+            assert!(rests(&stage), "{status}");
+            assert_eq!(by("chat").await, "b/m", "{status}: it rests, as a real one would make it");
+            seconds(11).await;
+            assert!(!rests(&stage));
+            assert_eq!(by("chat").await, "a/m", "{status}: its time is over, and so is the rest");
+            // One that an operator ends.
+            let drill = stage.live.rehearse(on_chat()).unwrap();
+            assert_eq!(by("chat").await, "b/m");
+            assert!(stage.live.drills.end(&drill.id));
+            assert_eq!(by("chat").await, "a/m", "{status}");
+            assert_eq!(a.calls().len(), 3);
+        }
+    });
+}
+
+#[test]
 fn a_reset_is_one() {
     story(async {
         let stage = Stage::set(CONFIG);

@@ -195,3 +195,21 @@ fn what_was_under_way_when_a_breaker_was_closed_does_not_open_it_again() {
         assert_eq!(breaker(&stage, "alone").shown, Shown::Closed);
     });
 }
+
+#[test]
+fn a_hold_outlives_a_reload_that_gives_its_upstream_a_name() {
+    story(async {
+        let stage = stage();
+        let a = stage.host("a", pleasant());
+        stage.host("b", pleasant());
+        stage.live.hold_open(ON_CHAT, None);
+        stage.reload(&CONFIG.replacen("[{ provider: a, model: m }", "[{ provider: a, model: m, name: main }", 1));
+        assert_eq!((breaker(&stage, "chat").is_held, breaker(&stage, "alone").is_held), (true, false));
+        assert_eq!(by(&stage.ask(ask("chat")).await), "b/m");
+        assert_eq!(a.calls().len(), 0);
+        stage.live.close_breakers(ON_CHAT);
+        assert_eq!(by(&stage.ask(ask("chat")).await), "a/m");
+        stage.reload(CONFIG);
+        assert!(!breaker(&stage, "chat").is_held, "nor does one come back that was closed");
+    });
+}

@@ -12,6 +12,8 @@ mod choice;
 #[cfg(test)]
 mod chunks;
 #[cfg(test)]
+mod decisions;
+#[cfg(test)]
 mod degrading;
 #[cfg(test)]
 mod drills;

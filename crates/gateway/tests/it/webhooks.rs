@@ -318,6 +318,25 @@ fn a_receiver_that_hangs_holds_up_no_call_and_no_other_webhook() {
 }
 
 #[test]
+fn a_hold_that_goes_on_through_reloads_is_told_once() {
+    story(async {
+        let stage = stage(&alone());
+        let (_a, hook) = (stage.host("a", pleasant()), stage.host("hook", takes()));
+        let held = gateway::levers::Which { upstream: "a/m", route: Some("chat") };
+        stage.live.hold_open(held, None);
+        hook.has_calls(1).await;
+        stage.reload(&alone().replace("sk-a", "sk-b"));
+        seconds(120).await;
+        stage.reload(&alone().replace("model: m", "model: m, name: main"));
+        seconds(120).await;
+        assert_eq!(kinds(&hook), [("breaker.opened".to_owned(), 1)]);
+        stage.live.close_breakers(held);
+        seconds(120).await;
+        assert_eq!(kinds(&hook)[1..], [("breaker.closed".to_owned(), 1)]);
+    });
+}
+
+#[test]
 fn a_closed_breaker_is_not_told_before_it_has_opened() {
     story(async {
         let stage = stage(&alone());
