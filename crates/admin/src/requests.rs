@@ -351,6 +351,6 @@ pub(crate) fn health(desk: &Desk) -> Value {
         "why": trouble.map(|trouble| trouble.what),
         "waiting": waiting,
         "lost": lost,
-        "contents_lost": contents_lost,
+        "contents_lost": contents_lost + desk.live.contents.lost(),
     })
 }

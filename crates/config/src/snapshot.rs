@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use base::{Endpoint, Glob, KeyHasher, KeyId, Secret};
 use dialect::chat::prompt::Retrieval;
+use dialect::texts::Mask;
 use dialect::{Dialect, Encoding, Protocol, Score, TokenArrays, Tokenizer};
 use foldhash::HashMap;
 use http::{HeaderName, HeaderValue};
@@ -128,6 +129,10 @@ pub struct Records {
     pub keep: Duration,
     /// `records.max_size`, bytes
     pub max_size: u64,
+    /// `records.content`: texts are kept too.
+    pub content: bool,
+    /// `records.mask`, and keys.
+    pub mask: Mask,
 }
 
 /// A certificate chain and its key as read from their files.

@@ -19,6 +19,7 @@ pub mod protocols;
 pub mod rerank;
 mod spent;
 pub mod sse;
+pub mod texts;
 mod tokens;
 
 use base::{Endpoint, Fault, Refusal, Usage};

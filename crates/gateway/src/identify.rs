@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use base::{Code, Refusal};
 use config::{Client, Snapshot};
-use http::{HeaderMap, HeaderName, header};
+use http::{HeaderMap, HeaderName, HeaderValue, header};
 
 /// The headers in which callers show their key, in the order in which they are looked at.
 const KEY_HEADERS: [HeaderName; 3] =
@@ -21,23 +21,30 @@ use crate::live::Live;
 /// `invalid_api_key`; `keys_unavailable` where it may be an issued one, and those are not known yet.
 pub fn caller<'a>(live: &Live, snapshot: &'a Snapshot, headers: &HeaderMap) -> Result<&'a Arc<Client>, Refusal> {
     let mut shut = None;
-    for name in &KEY_HEADERS {
-        for value in headers.get_all(name) {
-            let value = value.as_bytes();
-            let key = if name == header::AUTHORIZATION { bearer(value) } else { Some(value.trim_ascii()) };
-            let Some(key) = key.filter(|key| !key.is_empty()) else { continue };
-            let id = snapshot.keys.hasher().of_key(key);
-            if let Some(client) = snapshot.client_with(&id) {
-                return Ok(client);
-            }
-            match live.issued.client(snapshot, &id, live.wall()) {
-                Ok(client) => return Ok(client),
-                // Of several the one that says most.
-                Err(why) => shut = shut.filter(|shut| *shut != Shut::Unknown).or(Some(why)),
-            }
+    for key in presented(headers) {
+        let id = snapshot.keys.hasher().of_key(key);
+        if let Some(client) = snapshot.client_with(&id) {
+            return Ok(client);
+        }
+        match live.issued.client(snapshot, &id, live.wall()) {
+            Ok(client) => return Ok(client),
+            // Of several the one that says most.
+            Err(why) => shut = shut.filter(|shut| *shut != Shut::Unknown).or(Some(why)),
         }
     }
     Err(refusal(shut))
+}
+
+/// The keys that a request shows.
+pub fn presented(headers: &HeaderMap) -> impl Iterator<Item = &[u8]> {
+    let values =
+        KEY_HEADERS.into_iter().flat_map(|name| headers.get_all(&name).iter().map(move |value| (name.clone(), value)));
+    values.filter_map(|(name, value)| key(&name, value)).filter(|key| !key.is_empty())
+}
+
+fn key<'a>(name: &HeaderName, value: &'a HeaderValue) -> Option<&'a [u8]> {
+    let value = value.as_bytes();
+    if name == header::AUTHORIZATION { bearer(value) } else { Some(value.trim_ascii()) }
 }
 
 /// Why nobody is let in: no key was shown, or this is what is known of it.

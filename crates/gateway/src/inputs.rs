@@ -291,6 +291,14 @@ impl Basket {
         each.filter(|(place, (input, held))| held.is_none() && input.twin == *place).map(|(place, _)| place).collect()
     }
 
+    /// How many different inputs are there, and how many are missing.
+    #[must_use]
+    pub fn standing(&self) -> (usize, usize) {
+        let each = self.wish.inputs.iter().enumerate().filter(|(place, input)| input.twin == *place);
+        let (all, missing) = (each.count(), self.missing().len());
+        (all.saturating_sub(missing), missing)
+    }
+
     /// Whether `places` are all inputs of the call, each once.
     #[must_use]
     pub fn is_all(&self, places: &[usize]) -> bool {

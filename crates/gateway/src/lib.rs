@@ -35,6 +35,7 @@ pub mod books;
 pub mod caller_io;
 pub mod companies;
 pub mod consult;
+pub mod contents;
 pub mod degrade;
 pub mod drills;
 pub mod echo;

@@ -19,6 +19,7 @@ use tokio::sync::Notify;
 use crate::alerts::{Alert, Alerts};
 use crate::books::{self, Books, Stores};
 use crate::companies::Companies;
+use crate::contents::Contents;
 use crate::drills::Drills;
 use crate::echo::{Echoes, Fingerprints};
 use crate::flights::Flights;
@@ -98,6 +99,8 @@ pub struct Live {
     pub issued: IssuedKeys,
     /// What became of single requests.
     pub records: Arc<dyn Requests>,
+    /// What was said in them.
+    pub contents: Contents,
     something_to_gather: Notify,
     unwritten: Arc<AtomicUsize>,
     draining: AtomicBool,
@@ -171,6 +174,7 @@ impl Live {
             drills: Arc::default(),
             objects: Arc::new(issued.clone()),
             issued,
+            contents: Contents::new(stores.records.clone(), running.snapshot.general.records.content),
             records: stores.records,
             alerts: kept.purses.alerts(),
             webhooks: Webhooks::default(),
@@ -384,7 +388,7 @@ impl Live {
         let questions =
             running.snapshot.routes.iter().filter_map(|route| Some((&*route.name, self.meanings.count(&route.name)?)));
         self.metrics.caches.show_questions(questions, self.meanings.lost());
-        self.metrics.show_records(&self.records.health());
+        self.metrics.show_records(&self.records.health(), self.contents.lost());
         self.metrics.text(&sums, self.log.lost())
     }
 
@@ -451,7 +455,7 @@ fn bounds(snapshot: &Snapshot) -> Bounds {
 #[must_use]
 pub fn record_bounds(snapshot: &Snapshot) -> RecordBounds {
     let records = &snapshot.general.records;
-    RecordBounds { keep: records.keep, size: records.max_size, contents: false }
+    RecordBounds { keep: records.keep, size: records.max_size, contents: records.content }
 }
 
 /// Charges a quota with a call that was settled with none, or with one that a reload has put out of force:

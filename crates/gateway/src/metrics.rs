@@ -307,9 +307,9 @@ impl Metrics {
         self.usage_lost.inc_by(lost.saturating_sub(self.usage_lost.get()));
     }
 
-    /// How the request records do: those lost since the start.
-    pub fn show_records(&self, health: &state::requests::Health) {
-        for (kind, lost) in [("record", health.lost), ("content", health.contents_lost)] {
+    /// How the request records do: those lost since the start, and texts that never came to them.
+    pub fn show_records(&self, health: &state::requests::Health, unheard: u64) {
+        for (kind, lost) in [("record", health.lost), ("content", health.contents_lost + unheard)] {
             let counter = self.records_lost.with_label_values(&[kind]);
             counter.inc_by(lost.saturating_sub(counter.get()));
         }

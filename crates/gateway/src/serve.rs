@@ -4,9 +4,11 @@
 mod answers;
 mod cacheable;
 mod errands;
+mod health;
 mod joining;
 mod keep;
 mod lead;
+mod listening;
 mod vectors;
 
 use std::pin::Pin;
@@ -96,7 +98,7 @@ pub type Serving = Pin<Box<dyn Future<Output = Result<Response<Reply>, Gone>> + 
 /// [`Gone`] when the caller left; its connection is to be closed.
 pub fn serve(connection: Arc<Connection>, request: Request<Incoming>) -> Serving {
     let worker = &connection.worker;
-    if let Some(health) = health(worker.live.is_draining(), &request) {
+    if let Some(health) = health::answer(worker.live.is_draining(), &request) {
         return Box::pin(async move {
             connection.presence.idle();
             Ok(health)
@@ -117,10 +119,15 @@ fn answered(connection: Arc<Connection>, parts: Parts, body: Incoming, mut trail
             told = tell(&connection, &parts, body, &mut trail) => told,
             () = connection.presence.cut_short() => Err(End::Refused(shutting_down())),
         };
-        match told {
+        let ear = trail.ear.clone();
+        let response = match told {
             Ok(Told::Leads(lead)) => Box::pin(lead::lead(&connection, *lead, trail)).await,
             Ok(Told::Gathers(quest)) => Box::pin(vectors::lead(&connection, *quest, trail)).await,
             told => end(&connection, told, trail),
+        };
+        match ear {
+            None => response,
+            Some(ear) => response.map(|response| listening::to(response, ear)),
         }
     })
 }
@@ -210,6 +217,7 @@ async fn tell(connection: &Connection, parts: &Parts, mut body: Incoming, trail:
     let ask = read(&running, (endpoint, &parts.headers), body, &connection.presence).await?;
     if endpoint.is_some() {
         trail.record.fingerprints = fingerprints(&worker.live, &parts.headers, &ask);
+        listening::begin(&worker.live, &running, (&parts.headers, &ask), trail);
     }
     let route = understand::route(&running.snapshot, &client, &ask)?.clone();
     let state = running.state(&route).ok_or_else(internal)?;
@@ -458,20 +466,4 @@ fn rides(connection: &Connection, rider: Rider, head: &Head, mut trail: Trail) -
     let mut response = Response::new(Reply::Ride(Box::new(ride)));
     *response.headers_mut() = headers;
     response
-}
-
-/// `/healthz` and `/readyz`: no key, no record, nothing of the configuration.
-fn health(draining: bool, request: &Request<Incoming>) -> Option<Response<Reply>> {
-    let body = match (request.method(), request.uri().path()) {
-        (&Method::GET | &Method::HEAD, "/healthz") => r#"{"status":"alive"}"#,
-        (&Method::GET | &Method::HEAD, "/readyz") if draining => r#"{"status":"draining"}"#,
-        (&Method::GET | &Method::HEAD, "/readyz") => r#"{"status":"ready"}"#,
-        _ => return None,
-    };
-    let mut response = Response::new(Reply::whole(body));
-    response.headers_mut().insert(header::CONTENT_TYPE, JSON);
-    if request.uri().path() == "/readyz" && draining {
-        *response.status_mut() = http::StatusCode::SERVICE_UNAVAILABLE;
-    }
-    Some(response)
 }

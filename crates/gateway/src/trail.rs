@@ -15,6 +15,7 @@ use rules::shares::Class;
 use rules::tokens::Amounts;
 use state::answers::Key;
 
+use crate::contents::Ear;
 use crate::head;
 use crate::live::Live;
 use crate::pass::Pass;
@@ -53,6 +54,8 @@ pub struct Trail {
     pub age: Option<Duration>,
     /// Of a call that leads a flight: its caller has left, and the flight goes on for others.
     pub departed: Option<Arc<AtomicBool>>,
+    /// What hears its texts, where they are kept.
+    pub ear: Option<Arc<Ear>>,
     began: Instant,
     running: Option<Arc<AtomicI64>>,
     overhead_is_known: bool,
@@ -111,6 +114,7 @@ impl Trail {
             cache_id: None,
             age: None,
             departed: None,
+            ear: None,
             record,
             lesson: None,
             began,

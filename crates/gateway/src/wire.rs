@@ -9,6 +9,7 @@ use bytes::{Bytes, BytesMut};
 use http_body::{Body, Frame, SizeHint};
 
 use crate::caller_io::Presence;
+use crate::contents::Listener;
 use crate::relay::Relay;
 use crate::ride::Ride;
 
@@ -21,6 +22,8 @@ pub enum Reply {
     Stream(Box<Relay>),
     /// As it comes, to several callers.
     Ride(Box<Ride>),
+    /// As it comes, and its text is kept.
+    Heard(Box<Self>, Box<Listener>),
 }
 
 impl Reply {
@@ -41,6 +44,13 @@ impl Body for Reply {
             Self::Whole(body) => Poll::Ready(body.take().map(|body| Ok(Frame::data(body)))),
             Self::Stream(relay) => relay.poll_bytes(cx).map(|piece| piece.map(|piece| piece.map(Frame::data))),
             Self::Ride(ride) => ride.poll_bytes(cx).map(|piece| piece.map(|piece| piece.map(Frame::data))),
+            Self::Heard(reply, listener) => {
+                let polled = Pin::new(&mut **reply).poll_frame(cx);
+                if let Poll::Ready(Some(Ok(frame))) = &polled {
+                    frame.data_ref().into_iter().for_each(|piece| listener.hear(piece));
+                }
+                polled
+            }
         }
     }
 
@@ -51,7 +61,7 @@ impl Body for Reply {
     fn size_hint(&self) -> SizeHint {
         match self {
             Self::Whole(body) => SizeHint::with_exact(body.as_ref().map_or(0, |body| body.len() as u64)),
-            Self::Stream(_) | Self::Ride(_) => SizeHint::default(),
+            Self::Stream(_) | Self::Ride(_) | Self::Heard(..) => SizeHint::default(),
         }
     }
 }

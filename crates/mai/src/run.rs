@@ -117,6 +117,7 @@ async fn start(flags: ServeFlags) -> Result<Gateway, String> {
     open_kb_versions(&live).await;
     open_issued_keys(&live).await;
     live.meanings.employ().map_err(|error| format!("no thread for the semantic cache: {error}"))?;
+    live.contents.employ().map_err(|error| format!("no thread for recorded texts: {error}"))?;
     let general = &live.running().snapshot.general;
     let data = listen::open(general.listen).map_err(|error| taken("data", "listen", general.listen, &error))?;
     let admin = listen::open(general.admin_listen)
@@ -328,6 +329,7 @@ async fn drain(live: &Live, grace: Duration, again: &mut Stop) {
     if untold > 0 {
         tracing::warn!(events = untold, "stopping with events that webhooks have not been told of");
     }
+    live.contents.work_off();
     if !live.records.flush(Duration::from_secs(2)) {
         let records = live.records.health().waiting;
         tracing::warn!(records, "stopping without having written these request records");

@@ -12,6 +12,7 @@ const SUPPORT: &[&str] = &[
     "books",
     "caller_io",
     "companies",
+    "contents",
     "drills",
     "echo",
     "flights",

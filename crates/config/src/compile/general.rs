@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use std::path::{Component, Path, PathBuf};
 
 use base::{Family, KeyId, Secret};
+use dialect::texts::{BadPattern, Mask};
 use rustls_pki_types::pem::PemObject;
 use rustls_pki_types::{CertificateDer, PrivateKeyDer};
 
@@ -35,7 +36,7 @@ pub(super) fn compile(compiler: &mut Compiler<'_>, root: &View<'_>) -> General {
         database: database(compiler, &root.at("database"), &data_dir),
         cache: caches::bounds(compiler, &root.at("cache")),
         max_body: root.at("max_body").size(),
-        records: records(&root.at("records")),
+        records: records(compiler, &root.at("records")),
         shutdown_grace: root.at("shutdown_grace").duration(Family::Chat),
         resolver_refresh: root.at("resolver").at("refresh").duration(Family::Chat),
         tls: tls(compiler, &root.at("tls")),
@@ -45,8 +46,23 @@ pub(super) fn compile(compiler: &mut Compiler<'_>, root: &View<'_>) -> General {
     }
 }
 
-fn records(view: &View<'_>) -> Records {
-    Records { keep: view.at("keep").duration(Family::Chat), max_size: view.at("max_size").size() as u64 }
+fn records(compiler: &mut Compiler<'_>, view: &View<'_>) -> Records {
+    let list = view.at("mask");
+    let patterns: Vec<_> = list.items().into_iter().filter_map(|item| Some((item.text()?.to_owned(), item))).collect();
+    let mask = Mask::new(patterns.iter().map(|(pattern, _)| pattern.as_str())).unwrap_or_else(|bad| {
+        for BadPattern { at, why } in bad {
+            if let Some((_, item)) = patterns.get(at) {
+                compiler.report(item, format!("cannot be used as a regular expression: {why}"));
+            }
+        }
+        Mask::default()
+    });
+    Records {
+        keep: view.at("keep").duration(Family::Chat),
+        max_size: view.at("max_size").size() as u64,
+        content: view.at("content").flag(),
+        mask,
+    }
 }
 
 /// The file of the ledger: relative to `data_dir`.

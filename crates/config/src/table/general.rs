@@ -1,7 +1,7 @@
 //! What concerns the whole process, and groups of keys that stand at several places.
 
 use super::Preset::{Is, Nothing, Words};
-use super::{COUNT, HTTP, Key, Kind, RATE, RECORDS, SHARED_STATE, Section, key, needed};
+use super::{COUNT, HTTP, Key, Kind, RATE, SHARED_STATE, Section, key, needed};
 
 pub(super) const SECTIONS: &[Section] = &[
     Section { under: &[""], keys: PROCESS },
@@ -125,8 +125,7 @@ const RECORDING: &[Key] = &[
         Kind::Bool,
         Is("false"),
         "Also keep the text of prompts and answers, without keys and what `records.mask` matches; false removes what was kept.",
-    )
-    .with(RECORDS),
+    ),
     key("records.keep", Kind::Duration, Is("7d"), "How long a record is kept."),
     key(
         "records.max_size",
@@ -139,8 +138,7 @@ const RECORDING: &[Key] = &[
         Kind::List(&Kind::Pattern(0)),
         Nothing,
         "Regular expressions; what they match in recorded text is blanked.",
-    )
-    .with(RECORDS),
+    ),
     key("telemetry", Kind::Table, Nothing, "OpenTelemetry: traces and metrics over OTLP."),
     needed(
         "telemetry.otlp",

@@ -125,7 +125,6 @@ pub(crate) struct Section {
 /// The table.
 pub(crate) const SECTIONS: &[&[Section]] = &[general::SECTIONS, provider::SECTIONS, route::SECTIONS, client::SECTIONS];
 
-pub(crate) const RECORDS: &str = "request records";
 pub(crate) const SHARED_STATE: &str = "shared state";
 
 const HTTP: Kind = Kind::Url(&["https", "http"]);

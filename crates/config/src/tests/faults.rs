@@ -382,9 +382,9 @@ fn more_problems_than_anyone_reads_are_cut_short() {
 fn keys_that_wait_for_a_capability_are_accepted_by_name() {
     assert_eq!(
         warnings(&with_providers(
-            "records: { content: false }\ndrills: disabled\nlimit: { qps: 5 }\nroutes:\n  - name: r\n    upstreams: [{ provider: cloud, context_window: 3 }]\n    context: { budget: 1 }\n  - { name: e, match: { path: /v1/embeddings }, upstreams: [{ provider: cloud }] }\nclients:\n  - { name: c, routes: [{ name: r, limit: { qps: 1 } }, none-such], priority: batch }\n"
+            "state: { redis: \"redis://r\" }\ndrills: disabled\nlimit: { qps: 5 }\nroutes:\n  - name: r\n    upstreams: [{ provider: cloud, context_window: 3 }]\n    context: { budget: 1 }\n  - { name: e, match: { path: /v1/embeddings }, upstreams: [{ provider: cloud }] }\nclients:\n  - { name: c, routes: [{ name: r, limit: { qps: 1 } }, none-such], priority: batch }\n"
         )),
-        "gateway.yaml:4:12: records.content: accepted, but not in force in this version; it comes with request records\n\
+        "gateway.yaml:4:1: state: accepted, but not in force in this version; it comes with shared state\n\
          gateway.yaml:13:57: clients[c].routes[1]: fits no route of this configuration"
     );
 }

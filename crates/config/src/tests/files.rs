@@ -67,7 +67,7 @@ fn a_folder_is_merged_in_the_order_of_names() {
     folder.write("notes.txt", "not ours");
     folder.write(".hidden.yaml", "not: ours");
     let loaded = folder.load().unwrap();
-    assert_eq!(summary(&loaded.snapshot), "sound: 3 providers, 1 route, 0 clients; 1 key not in force yet");
+    assert_eq!(summary(&loaded.snapshot), "sound: 3 providers, 1 route, 0 clients");
     let names: Vec<&str> = loaded.snapshot.providers.iter().map(|provider| &*provider.name).collect();
     assert_eq!(names, ["a", "b", "r"]);
     assert_eq!(loaded.files.len(), 4, "three files and the folder: {:?}", loaded.files);

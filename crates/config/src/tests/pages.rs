@@ -41,7 +41,7 @@ fn the_schema_is_json_that_describes_every_key() {
     assert_eq!(route["properties"]["strategy"]["default"], "ordered");
     assert_eq!(route["properties"]["retry"]["properties"]["server_error"]["default"], serde_json::json!(["1s", "3s"]));
     assert_eq!(route["properties"]["upstreams"]["items"]["properties"]["tier"]["default"], 0);
-    let text = schema["properties"]["records"]["properties"]["content"]["description"].as_str().unwrap();
+    let text = schema["properties"]["state"]["description"].as_str().unwrap();
     assert!(text.contains("not in force in this version"), "{text}");
 }
 

@@ -218,5 +218,5 @@ clients:
     assert!(matches!(chat.upstreams[0].tokenizer, Some(crate::Counting::Encoding(dialect::Encoding::O200k))));
     assert_eq!(paths(&snapshot.clients[0].params), ["logit_bias"]);
     assert_eq!(snapshot.routes[1].upstreams[0].space.as_deref(), Some("bge-m3"));
-    assert_eq!(snapshot.not_in_force, ["database: postgres", "state", "records.mask"]);
+    assert_eq!(snapshot.not_in_force, ["database: postgres", "state"]);
 }

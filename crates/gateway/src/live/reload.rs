@@ -45,6 +45,7 @@ impl Live {
         let running = self.running.load();
         self.answers.bound(bounds(&running.snapshot));
         self.records.bound(record_bounds(&running.snapshot));
+        self.contents.turn(running.snapshot.general.records.content);
         self.meanings.bind(&running.snapshot);
         kept.purses.look(now);
         self.drills.keep_to(&running.snapshot);

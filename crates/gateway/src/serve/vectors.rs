@@ -157,12 +157,11 @@ fn note_stored(basket: &Basket, trail: &mut Trail) {
         return;
     }
     let count = |count: usize| u32::try_from(count).unwrap_or(u32::MAX);
-    let missing = basket.missing().len();
-    trail.note(match basket.size().saturating_sub(missing) {
+    trail.note(match basket.standing() {
         // What is put together of stored vectors alone is said where that is done.
-        _ if missing == 0 => return,
-        0 => Decision::Cache(Cached::Miss),
-        hits => Decision::Partial { hits: count(hits), misses: count(missing) },
+        (_, 0) => return,
+        (0, _) => Decision::Cache(Cached::Miss),
+        (hits, misses) => Decision::Partial { hits: count(hits), misses: count(misses) },
     });
 }
 

@@ -65,6 +65,8 @@ mod reload;
 #[cfg(test)]
 mod repeats;
 #[cfg(test)]
+mod requests;
+#[cfg(test)]
 mod rerank;
 #[cfg(test)]
 mod semantic;
