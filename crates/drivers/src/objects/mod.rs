@@ -16,7 +16,9 @@ use std::fs::{File, OpenOptions};
 use std::io::ErrorKind;
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use base::{Object, ObjectKind, Secret};
@@ -24,6 +26,7 @@ use rusqlite::{Connection, OptionalExtension as _, Row, TransactionBehavior};
 use state::objects::{Change, Deed, Deeds, Filling, IssuedKey, Kept, KeyDigest};
 use state::{Answer, Objects, Unreadable};
 
+use crate::file::identity;
 use crate::sqlite::{Asking, Failure, connect, migrate_by, whole};
 use seal::{Key, Seal};
 
@@ -51,6 +54,10 @@ struct Place {
     path: PathBuf,
     key: SecretKey,
     busy: Duration,
+    /// The file as it was opened first: what another one lacks would be lost without a word.
+    known: OnceLock<(u64, u64)>,
+    /// It has had its tables.
+    is_filled: AtomicBool,
     /// The disk is full when the file has so many pages; 0 is no bound.
     #[cfg(test)]
     room: std::sync::atomic::AtomicU32,
@@ -68,6 +75,8 @@ impl SqliteObjects {
             path,
             key,
             busy,
+            known: OnceLock::new(),
+            is_filled: AtomicBool::new(false),
             #[cfg(test)]
             room: std::sync::atomic::AtomicU32::new(0),
         };
@@ -90,7 +99,13 @@ impl SqliteObjects {
 
 impl Objects for SqliteObjects {
     fn all(&self) -> Answer<Result<Kept, Unreadable>> {
-        self.ask(&self.asking, |place| place.open()?.map_or(Ok(Kept::default()), |connection| place.all(connection)))
+        self.ask(&self.asking, |place| match place.open()? {
+            Some(connection) => place.all(connection),
+            None => {
+                place.warn_of_a_lonely_key();
+                Ok(Kept::default())
+            }
+        })
     }
 
     fn change(&self, changes: Vec<Change>, deed: Deed) -> Answer<Result<(), Unreadable>> {
@@ -121,8 +136,18 @@ impl Objects for SqliteObjects {
 impl Place {
     /// The file; `None` where nothing was ever kept.
     fn open(&self) -> Result<Option<Connection>, Failure> {
-        if !self.path.try_exists().map_err(|error| self.trouble(&error))? {
+        let is_there = self.path.try_exists().map_err(|error| self.trouble(&error))?;
+        if !is_there && self.known.get().is_none() {
             return Ok(None);
+        }
+        let now = identity(&self.path).ok_or_else(|| self.is_gone())?;
+        if *self.known.get_or_init(|| now) != now {
+            return Err(self.is_gone());
+        }
+        // Looked at before it is opened, which writes into an empty file.
+        let is_empty = std::fs::metadata(&self.path).is_ok_and(|file| file.len() == 0);
+        if is_empty && self.is_filled.load(Relaxed) {
+            return Err(self.is_gone());
         }
         let mut connection = connect(&self.path, self.busy)?;
         #[cfg(test)]
@@ -132,6 +157,7 @@ impl Place {
             connection.pragma_update_and_check(None, "max_page_count", most, |_| Ok(()))?;
         }
         migrate_by(schema::MIGRATIONS, "objects", &mut connection, "put a copy of an older one back")?;
+        self.is_filled.store(true, Relaxed);
         Ok(Some(connection))
     }
 
@@ -156,6 +182,25 @@ impl Place {
         self.open()?.ok_or_else(|| Failure::Trouble("the database has just been removed; try again".to_owned()))
     }
 
+    fn is_gone(&self) -> Failure {
+        Failure::Trouble(format!(
+            "{} was removed or replaced while the gateway ran: nothing is changed, since what the file lacks would be \
+             lost. Put it back and start the gateway anew, or start it anew to go on with what is there",
+            self.path.display()
+        ))
+    }
+
+    /// A key of secrets is made when the first one is kept: where it stands alone, what was kept is missing.
+    fn warn_of_a_lonely_key(&self) {
+        if self.key.has_file() {
+            tracing::warn!(
+                file = %self.path.display(),
+                "there is a key of secrets (secrets.key), but nothing that was made through the admin API: if something \
+                 was, put a copy of the file back and start again"
+            );
+        }
+    }
+
     fn trouble(&self, error: &std::io::Error) -> Failure {
         Failure::Trouble(format!("{}: {error}", self.path.display()))
     }
@@ -174,7 +219,10 @@ impl Place {
     fn all(&self, mut connection: Connection) -> Result<Kept, Failure> {
         // All of it as it was at one moment.
         let view = connection.transaction()?;
-        let Some(seal) = self.seal(&view)? else { return Ok(Kept { gone: gone(&view)?, ..Kept::default() }) };
+        let Some(seal) = self.seal(&view)? else {
+            self.warn_of_a_lonely_key();
+            return Ok(Kept { gone: gone(&view)?, ..Kept::default() });
+        };
         Ok(Kept { objects: objects(&view, &seal)?, keys: keys(&view, &seal)?, gone: gone(&view)? })
     }
 

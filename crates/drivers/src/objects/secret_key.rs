@@ -61,6 +61,11 @@ impl SecretKey {
         key.map(Some).ok_or_else(damaged)
     }
 
+    /// Whether there is a key in a file, be it used or not.
+    pub(super) fn has_file(&self) -> bool {
+        self.file.exists()
+    }
+
     /// Makes the file with a new key. One that is there already is left as it is, and its key taken.
     pub(super) fn make(&self) -> Result<Key, Failure> {
         let key = Key::random()?;

@@ -355,3 +355,35 @@ async fn a_file_of_another_kind_is_told_and_left_as_it_is() {
     let tables = Connection::open(folder.file()).unwrap().query_row(tables, [], |row| row.get::<_, String>(0));
     assert_eq!(tables.unwrap(), "usage");
 }
+
+#[tokio::test]
+async fn a_file_that_is_removed_replaced_or_emptied_while_in_use_is_told_and_nothing_begins_anew() {
+    type Harm = fn(&Path);
+    let harms: [(&str, Harm); 3] = [
+        ("removed", |file| std::fs::remove_file(file).unwrap()),
+        ("replaced", |file| {
+            let other = file.with_extension("other");
+            std::fs::copy(file, &other).unwrap();
+            std::fs::rename(&other, file).unwrap();
+        }),
+        ("emptied", |file| std::fs::write(file, []).unwrap()),
+    ];
+    for (harm, act) in harms {
+        let folder = Folder::new();
+        let objects = folder.objects();
+        assert_eq!(change(&objects, vec![provider("one")]).await, Ok(()));
+        for part in ["objects.db-wal", "objects.db-shm"] {
+            let _ = std::fs::remove_file(folder.at(part));
+        }
+        act(&folder.file());
+        let before = std::fs::read(folder.file()).ok();
+        for _ in 0..2 {
+            let told = change(&objects, vec![provider("two")]).await.unwrap_err();
+            assert!(told.contains("was removed or replaced while the gateway ran"), "{harm}: {told}");
+        }
+        assert_eq!(std::fs::read(folder.file()).ok(), before, "{harm}: it is left as it is");
+        if harm == "removed" {
+            assert_eq!(change(&folder.objects(), vec![provider("two")]).await, Ok(()), "a new start goes on");
+        }
+    }
+}
