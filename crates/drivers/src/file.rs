@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use base::Clock;
-use rusqlite::{Connection, ErrorCode, OpenFlags};
+use rusqlite::{Connection, ErrorCode, OpenFlags, TransactionBehavior};
 
 /// How long SQLite itself tries again where another process holds a lock.
 const BUSY: Duration = Duration::from_millis(20);
@@ -54,6 +54,55 @@ pub(crate) fn connect_to_write(path: &Path) -> Result<Connection, Failure> {
     // Never opened where it is there: closing it would give up the locks that others of this process hold.
     let _ = std::fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(path);
     connect(path, OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE)
+}
+
+/// What tells a file of ours from others.
+pub(crate) struct Form {
+    /// Says whose file it is, in the place that SQLite has for it.
+    pub application: i64,
+    /// The version of the tables and of what stands in them.
+    pub version: i64,
+    /// The tables of a new one.
+    pub tables: &'static str,
+    /// Bytes of a page.
+    pub page: u64,
+}
+
+/// Opens a file of which nothing is lost that could not be had again: one of another version begins anew. Another
+/// program's is left alone.
+pub(crate) fn open(path: &Path, form: &Form) -> Result<Connection, Failure> {
+    if let Some(folder) = path.parent() {
+        // What cannot be made is told by the opening.
+        let _ = std::fs::create_dir_all(folder);
+    }
+    let mut connection = connect_to_write(path)?;
+    if number(&connection, "page_count")? > 0 {
+        let (application, version) = (number(&connection, "application_id")?, number(&connection, "user_version")?);
+        let is_empty = number(&connection, "schema_version")? == 0;
+        if application != form.application && !is_empty {
+            return Err(anothers(path));
+        }
+        if version != form.version && !is_empty {
+            tracing::info!(file = %path.display(), version, "written by another version: it begins anew");
+            drop(connection);
+            remove(path);
+            connection = connect_to_write(path)?;
+        }
+    }
+    connection.pragma_update(None, "page_size", i64::try_from(form.page).unwrap_or(i64::MAX))?;
+    connection.pragma_update(None, "auto_vacuum", "INCREMENTAL")?;
+    connection.pragma_update(None, "journal_mode", "WAL")?;
+    // A power cut takes the last commits, and leaves the file sound.
+    connection.pragma_update(None, "synchronous", "NORMAL")?;
+    let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+    // Another process may have come first.
+    if number(&transaction, "user_version")? == 0 {
+        transaction.execute_batch(form.tables)?;
+        transaction.pragma_update(None, "application_id", form.application)?;
+        transaction.pragma_update(None, "user_version", form.version)?;
+    }
+    transaction.commit()?;
+    Ok(connection)
 }
 
 pub(crate) fn identity(path: &Path) -> Option<(u64, u64)> {

@@ -1,6 +1,7 @@
 //! The questions of crate `state`, answered by stores.
 
 mod answers;
+mod failing;
 mod file;
 mod objects;
 mod requests;

@@ -10,8 +10,8 @@ use state::answers::{Key, Kind, Stored, Which};
 
 use super::index::Known;
 use super::row;
+use crate::file::{self as shared, Form, PARTS, anothers, connect, identities, identity, number, with_suffix};
 pub(super) use crate::file::{Failure, PAGE, remove};
-use crate::file::{PARTS, anothers, connect, connect_to_write, identities, identity, number, with_suffix};
 
 /// The version of the tables and of what stands in them. A file of another one is replaced.
 const VERSION: i64 = 1;
@@ -68,36 +68,8 @@ pub(super) struct File {
 impl File {
     /// Opens the file, and makes it where it is missing or of another version.
     pub fn open(path: &Path) -> Result<Self, Failure> {
-        if let Some(folder) = path.parent() {
-            // What cannot be made is told by the opening.
-            let _ = std::fs::create_dir_all(folder);
-        }
-        let mut connection = connect_to_write(path)?;
-        if number(&connection, "page_count")? > 0 {
-            let (application, version) = (number(&connection, "application_id")?, number(&connection, "user_version")?);
-            let is_empty = number(&connection, "schema_version")? == 0;
-            if application != APPLICATION && !is_empty {
-                return Err(anothers(path));
-            }
-            if version != VERSION && !is_empty {
-                tracing::info!(file = %path.display(), version, "the cache was written by another version: it begins anew");
-                drop(connection);
-                remove(path);
-                connection = connect_to_write(path)?;
-            }
-        }
-        connection.pragma_update(None, "auto_vacuum", "INCREMENTAL")?;
-        connection.pragma_update(None, "journal_mode", "WAL")?;
-        // A power cut takes the last commits, and leaves the file sound.
-        connection.pragma_update(None, "synchronous", "NORMAL")?;
-        let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
-        // Another process may have come first.
-        if number(&transaction, "user_version")? == 0 {
-            transaction.execute_batch(TABLES)?;
-            transaction.pragma_update(None, "application_id", APPLICATION)?;
-            transaction.pragma_update(None, "user_version", VERSION)?;
-        }
-        transaction.commit()?;
+        let form = Form { application: APPLICATION, version: VERSION, tables: TABLES, page: PAGE };
+        let connection = shared::open(path, &form)?;
         Ok(Self { connection, path: path.to_owned(), identities: identities(path) })
     }
 

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::path::PathBuf;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use base::Clock;
 use state::Trouble;
@@ -14,6 +14,7 @@ use super::desk::{Desk, Order, Tally};
 use super::file::{self, Changes, Failure, File, PAGE};
 use super::index::Known;
 use super::row;
+use crate::failing::Failing;
 
 /// What is put is gathered this long, so that a busy gateway commits some thirty times a second at most.
 const GATHER: Duration = Duration::from_millis(30);
@@ -21,10 +22,6 @@ const GATHER: Duration = Duration::from_millis(30);
 const BREATH: Duration = Duration::from_millis(5);
 /// Without anything to do, what has expired is looked for this often.
 const TICK: Duration = Duration::from_secs(1);
-/// The first wait after a failure, and the longest.
-const RETRY: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(10));
-/// A trouble shorter than this is nothing to tell.
-const WORTH_TELLING: Duration = Duration::from_millis(500);
 /// Rows that are read or removed in one step.
 pub(super) const STEP: u32 = 2_048;
 /// Rows of which the index hears in one step.
@@ -89,15 +86,6 @@ fn let_go(desk: &Desk, orders: impl Iterator<Item = Order>) {
             desk.unwritten.let_go(&key, &stored);
         }
     }
-}
-
-/// The file fails.
-struct Failing {
-    since: Instant,
-    since_wall: Duration,
-    wait: Duration,
-    again: Instant,
-    told: bool,
 }
 
 /// What a file's bound means.
@@ -405,9 +393,8 @@ impl Writer<'_> {
         tracing::warn!(file = %self.path.display(), "the cache on disk begins anew: {what}");
         file.leave();
         self.forget_the_file();
-        let (now, since_wall) = (Clock.now(), Clock.wall());
-        self.failing.get_or_insert(Failing { since: now, since_wall, wait: RETRY.0 / 2, again: now, told: true });
-        self.desk.set_trouble(Some(Trouble { since: since_wall, what: what.to_owned() }));
+        let failing = self.failing.get_or_insert_with(Failing::told);
+        self.desk.set_trouble(Some(Trouble { since: failing.since_wall, what: what.to_owned() }));
     }
 
     /// A damaged file is set aside. What waits is written into the next one.
@@ -451,28 +438,16 @@ impl Writer<'_> {
 
     fn failed(&mut self, failure: Failure) {
         let (Failure::Damaged(what) | Failure::Full(what) | Failure::Trouble(what)) = failure;
-        let now = Clock.now();
-        let failing = self.failing.get_or_insert_with(|| Failing {
-            since: now,
-            since_wall: Clock.wall(),
-            wait: RETRY.0 / 2,
-            again: now,
-            told: false,
-        });
-        failing.wait = (failing.wait * 2).min(RETRY.1);
-        failing.again = now + failing.wait;
-        if now.duration_since(failing.since) < WORTH_TELLING {
-            return;
-        }
-        if !std::mem::replace(&mut failing.told, true) {
+        let failing = self.failing.get_or_insert_with(Failing::begin);
+        let Some(is_news) = failing.failed() else { return };
+        if is_news {
             tracing::warn!("the cache on disk cannot be used; new answers are kept in memory alone: {what}");
         }
         self.desk.set_trouble(Some(Trouble { since: failing.since_wall, what }));
     }
 
     fn succeeded(&mut self) {
-        if let Some(failing) = self.failing.take().filter(|failing| failing.told) {
-            let seconds = Clock.now().duration_since(failing.since).as_secs();
+        if let Some(seconds) = self.failing.take().and_then(Failing::over) {
             tracing::info!(seconds, "the cache on disk is written again");
             self.desk.set_trouble(None);
         }

@@ -1,7 +1,7 @@
 //! The thread that writes.
 
 use std::path::PathBuf;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use base::Clock;
 use state::Trouble;
@@ -9,14 +9,11 @@ use state::requests::Bounds;
 
 use super::blocks::{APPLICATION, File, PAGE, Packed};
 use super::desk::{Desk, Which};
+use crate::failing::Failing;
 use crate::file::{Failure, remove, set_aside};
 
 /// Without anything to write, what is past its time is looked for this often.
 const TICK: Duration = Duration::from_secs(10);
-/// The first wait after a failure, and the longest.
-const RETRY: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(10));
-/// A trouble shorter than this is nothing to tell.
-const WORTH_TELLING: Duration = Duration::from_millis(500);
 /// Blocks written in one commit at most.
 const BATCH: usize = 32;
 /// Free pages that are given back in one step.
@@ -49,15 +46,6 @@ struct Keeper<'a> {
     path: PathBuf,
     file: Option<File>,
     failing: Option<Failing>,
-}
-
-/// The file fails.
-struct Failing {
-    since: Instant,
-    since_wall: Duration,
-    wait: Duration,
-    again: Instant,
-    told: bool,
 }
 
 /// What a file's bound means.
@@ -209,28 +197,16 @@ impl Keeper<'_> {
 
     fn failed(&mut self, failure: Failure) {
         let (Failure::Damaged(what) | Failure::Full(what) | Failure::Trouble(what)) = failure;
-        let now = Clock.now();
-        let failing = self.failing.get_or_insert_with(|| Failing {
-            since: now,
-            since_wall: Clock.wall(),
-            wait: RETRY.0 / 2,
-            again: now,
-            told: false,
-        });
-        failing.wait = (failing.wait * 2).min(RETRY.1);
-        failing.again = now + failing.wait;
-        if now.duration_since(failing.since) < WORTH_TELLING {
-            return;
-        }
-        if !std::mem::replace(&mut failing.told, true) {
+        let failing = self.failing.get_or_insert_with(Failing::begin);
+        let Some(is_news) = failing.failed() else { return };
+        if is_news {
             tracing::warn!("{} cannot be written; what is new waits in memory: {what}", self.which.name());
         }
         self.desk.set_trouble(self.which, Some(Trouble { since: failing.since_wall, what }));
     }
 
     fn succeeded(&mut self) {
-        if let Some(failing) = self.failing.take().filter(|failing| failing.told) {
-            let seconds = Clock.now().duration_since(failing.since).as_secs();
+        if let Some(seconds) = self.failing.take().and_then(Failing::over) {
             tracing::info!(seconds, "{} is written again", self.which.name());
             self.desk.set_trouble(self.which, None);
         }
