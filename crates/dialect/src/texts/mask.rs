@@ -8,7 +8,7 @@ const BLANK: &str = "[masked]";
 const PATTERN_MAX: usize = 1 << 20;
 
 /// Keys as the usual services and this gateway make them, and whatever is sent as one.
-const KEYS: &str = r"(?i)\bbearer\s+[a-z0-9._~+/=-]{6,}|\b(?:sk|mk)-[a-z0-9_-]{6,}";
+const KEYS: &str = r"(?i)\bbearer\s+[a-z0-9._~+/=-]{6,}|\bsk-[a-z0-9_-]{6,}|\bmai-[a-z0-9_-]{32,}";
 
 /// Patterns whose matches are blanked: keys, and what else is configured.
 #[derive(Clone, Debug)]
@@ -96,8 +96,8 @@ mod tests {
         let mask = Mask::default();
         assert_eq!(blanked(&mask, "use sk-proj-Ab12_34, please"), "use [masked], please");
         assert_eq!(blanked(&mask, "Authorization: Bearer eyJhbGciOi.J9"), "Authorization: [masked]");
-        assert_eq!(blanked(&mask, "mk-0123456789abcdef and hunter2secret"), "[masked] and [masked]");
-        assert_eq!(blanked(&mask, "ask-me task-force risk-free"), "ask-me task-force risk-free");
+        assert_eq!(blanked(&mask, "mai-Xy_-56789abcdef0123456789abcdef01 and hunter2secret"), "[masked] and [masked]");
+        assert_eq!(blanked(&mask, "ask-me task-force mai-gateway"), "ask-me task-force mai-gateway");
     }
 
     #[test]
