@@ -52,11 +52,11 @@ mod keys;
 mod length;
 mod listing;
 mod objects;
+mod port;
 mod reload;
 mod requests;
 mod usage;
 
-use std::net::SocketAddr;
 use std::sync::Arc;
 
 use axum::extract::Request;
@@ -112,12 +112,8 @@ fn api() -> OpenApiRouter<Desk> {
 }
 
 /// Serves the admin port until the process ends.
-///
-/// # Errors
-/// The listener's own.
-pub async fn serve(listener: TcpListener, desk: Desk) -> std::io::Result<()> {
-    let service = router(desk).into_make_service_with_connect_info::<SocketAddr>();
-    axum::serve(listener, service).await
+pub async fn serve(listener: TcpListener, desk: Desk) {
+    port::serve(listener, router(desk)).await;
 }
 
 /// The OpenAPI document of the admin API (3.1), as JSON.

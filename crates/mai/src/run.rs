@@ -33,7 +33,7 @@ pub fn serve(flags: ServeFlags) -> ExitCode {
         Ok(runtime) => runtime,
         Err(error) => return failed(&format!("no runtime: {error}")),
     };
-    runtime.block_on(async {
+    let ended = runtime.block_on(async {
         // Before anything is written.
         if let Err(error) = outlive_file_limits() {
             return failed(&format!("signals cannot be watched for: {error}"));
@@ -42,7 +42,10 @@ pub fn serve(flags: ServeFlags) -> ExitCode {
             Ok(gateway) => gateway.run().await,
             Err(message) => failed(&message),
         }
-    })
+    });
+    // Whatever still waits for a disk that does not answer is not waited for.
+    runtime.shutdown_background();
+    ended
 }
 
 /// Whoever writes beyond a limit on the size of files (`ulimit -f`) is sent SIGXFSZ, which ends a process that
@@ -253,11 +256,7 @@ impl Gateway {
         if let Some(banner) = &self.banner {
             complain(banner.text(data, admin));
         }
-        background(async move {
-            if let Err(error) = admin::serve(self.admin, desk).await {
-                tracing::error!(%error, "the admin port has failed");
-            }
-        });
+        background(admin::serve(self.admin, desk));
         background(listen::deal(self.data, self.desks));
         let gathering = self.live.clone();
         background(async move { gathering.keep_gathering().await });
