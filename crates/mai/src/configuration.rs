@@ -182,9 +182,24 @@ fn silent() -> Unreadable {
     Unreadable(format!("the store has not answered within {} s", PATIENCE.as_secs()))
 }
 
+/// Reading and checking a configuration may take so long.
+const READING: Duration = Duration::from_secs(60);
+
 /// Work that takes long, on a thread of its own.
 async fn aside<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Result<T, Unreadable> {
     tokio::task::spawn_blocking(work).await.map_err(|error| fault(&error))
+}
+
+/// The same for work that reads files. One that lies on a disk that does not answer is not waited for without end: its
+/// thread is left behind.
+async fn read_aside<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Result<T, Unreadable> {
+    tokio::time::timeout(READING, aside(work)).await.unwrap_or_else(|_| {
+        Err(Unreadable(format!(
+            "the configuration was not read within {} s; a file that it names (`ca`, `tokenizer`, `tls`, `prices`) may \
+             lie on a disk that does not answer",
+            READING.as_secs()
+        )))
+    })
 }
 
 impl Configuration {
@@ -259,7 +274,7 @@ impl Configuration {
             parts.watched.read(files.clone(), before);
             compiled
         };
-        let compiled = aside(read).await.map_err(|Unreadable(fault)| vec![Told::general(fault)])?;
+        let compiled = read_aside(read).await.map_err(|Unreadable(fault)| vec![Told::general(fault)])?;
         let compiled = compiled.map_err(|errors| {
             log_causes(&errors.problems);
             errors.problems.iter().map(Told::from).collect::<Vec<_>>()
@@ -327,7 +342,7 @@ impl Configuration {
                 NotChanged::Unsound(errors.problems)
             })
         };
-        let (made, owned, compiled) = aside(compile).await.map_err(NotChanged::Unkept)??;
+        let (made, owned, compiled) = read_aside(compile).await.map_err(NotChanged::Unkept)??;
         let warnings = [owned, news(&compiled.loaded.warnings, &state.warnings, &made)].concat();
         let changed = Changed { written: compiled.shown.written.clone(), warnings };
         if wish.dry_run {

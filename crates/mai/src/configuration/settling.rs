@@ -7,7 +7,7 @@ use config::{Provider, Snapshot};
 use state::Unreadable;
 use tokio::sync::MutexGuard;
 
-use super::{Compiled, Configuration, State, all, aside};
+use super::{Compiled, Configuration, State, all, read_aside};
 
 /// A store that did not answer is asked again so often.
 pub(super) const AGAIN: Duration = Duration::from_secs(5);
@@ -21,7 +21,7 @@ impl Configuration {
         }
         let held = all(&*self.0.parts.live.objects).await?;
         let (origin, sound) = (self.0.origin.clone(), state.sound.clone());
-        let compiled = aside(move || origin.compile(&sound, held)).await?;
+        let compiled = read_aside(move || origin.compile(&sound, held)).await?;
         let compiled = compiled.map_err(|errors| {
             let problem = errors.problems.first().map(ToString::to_string).unwrap_or_default();
             Unreadable(format!("what was kept does not fit the files any more, mend them: {problem}"))
