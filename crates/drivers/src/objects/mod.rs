@@ -141,7 +141,7 @@ impl Place {
             return Ok(None);
         }
         let now = identity(&self.path).ok_or_else(|| self.is_gone())?;
-        if *self.known.get_or_init(|| now) != now {
+        if self.known.get().is_some_and(|known| *known != now) {
             return Err(self.is_gone());
         }
         // Looked at before it is opened, which writes into an empty file.
@@ -157,6 +157,10 @@ impl Place {
             connection.pragma_update_and_check(None, "max_page_count", most, |_| Ok(()))?;
         }
         migrate_by(schema::MIGRATIONS, "objects", &mut connection, "put a copy of an older one back")?;
+        // Known from here on alone: what could not be opened (a folder, another program's file) was never the one.
+        if *self.known.get_or_init(|| now) != now {
+            return Err(self.is_gone());
+        }
         self.is_filled.store(true, Relaxed);
         Ok(Some(connection))
     }
