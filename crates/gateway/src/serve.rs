@@ -179,7 +179,7 @@ enum Told {
     /// That of another's call, as it comes.
     Rides(Rider, Head),
     /// Others may wait for it too.
-    Leads(Box<lead::Lead>),
+    Leads(Box<cacheable::Lead>),
     /// It is put together of vectors, stored ones among them.
     Gathers(Box<vectors::Quest>),
 }

@@ -7,14 +7,16 @@ use base::{Code, Outcome, Refusal};
 use config::{Client, Route};
 use state::answers::Stored;
 
-use super::{Answered, Connection, End, Errands, Told, answers, internal, keep, lead, seek};
+use super::{Answered, Connection, End, Errands, Told, answers, internal, keep, seek};
 use crate::consult::{self, Consult};
 use crate::degrade::Softened;
+use crate::flights::Rider;
 use crate::meaning::Asked;
 use crate::recall::{self, ByMeaning, Found, Recalled, Wish};
 use crate::running::Running;
 use crate::shape::Shaped;
 use crate::trail::Trail;
+use crate::worker::Worker;
 
 /// What a look-up is told that finds nothing.
 pub fn miss(route: &Route) -> Refusal {
@@ -41,6 +43,17 @@ pub struct Cacheable {
     pub asked: Option<Asked>,
 }
 
+/// One that goes upstream for all that wait for the same: all that the rest of its story needs.
+pub struct Lead {
+    pub worker: Arc<Worker>,
+    pub call: Cacheable,
+    /// An expired answer, for the case that the upstreams fail.
+    pub stale: Option<Arc<Stored>>,
+    pub rider: Rider,
+    /// Purges there had been when it began.
+    pub purges: u64,
+}
+
 impl Cacheable {
     /// Finds its answer, or waits for another's, or goes upstream: with others, or alone.
     pub async fn told(mut self, connection: &Connection, trail: &mut Trail) -> Result<Told, End> {
@@ -53,22 +66,9 @@ impl Cacheable {
             Recalled::Landed(landed, body) => return Ok(Told::Shared(landed, body, self.wish.passenger.form)),
             Recalled::Begun(rider, head) => return Ok(Told::Rides(rider, head)),
             Recalled::Leads(rider) => {
-                let Self { running, route, client, shaped, errands, deadline, wish, asked } = self;
                 let worker = connection.worker.clone();
-                return Ok(Told::Leads(Box::new(lead::Lead {
-                    purges: worker.live.purges.count(),
-                    worker,
-                    running,
-                    client,
-                    route,
-                    shaped,
-                    errands,
-                    deadline,
-                    wish,
-                    asked,
-                    stale,
-                    rider,
-                })));
+                let purges = worker.live.purges.count();
+                return Ok(Told::Leads(Box::new(Lead { worker, call: self, stale, rider, purges })));
             }
             Recalled::Failed(refusal) => refusal,
             Recalled::Alone => {

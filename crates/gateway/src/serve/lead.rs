@@ -2,51 +2,27 @@
 
 use std::future::poll_fn;
 use std::sync::Arc;
-use std::time::Instant;
 
 use base::{AttemptOutcome, Code, Outcome, Refusal};
 use bytes::Bytes;
-use config::{Client, Route};
 use http::{HeaderMap, HeaderValue, Response, header};
 use state::answers::Stored;
 use tokio::sync::oneshot;
 
-use super::{Connection, Errands, Gone, JSON, answers, keep, seek, shutting_down};
+use super::cacheable::{Cacheable, Lead};
+use super::{Connection, Gone, JSON, answers, keep, seek, shutting_down};
 use crate::attempt::{Landed, Opened};
 use crate::caller_io::Presence;
 use crate::degrade::Softened;
-use crate::flights::{Broken, End, Head, Rider};
+use crate::flights::{Broken, End, Head};
 use crate::forms::{Gathering, Whole};
-use crate::meaning::Asked;
 use crate::pursue::Won;
-use crate::recall::Wish;
 use crate::refuse;
 use crate::relay::{Passage, Relay};
 use crate::ride::Ride;
-use crate::running::Running;
-use crate::shape::Shaped;
 use crate::trail::Trail;
 use crate::wire::Reply;
 use crate::worker::{Worker, spawn};
-
-/// All that the rest of the story needs.
-pub struct Lead {
-    pub worker: Arc<Worker>,
-    pub running: Arc<Running>,
-    pub client: Arc<Client>,
-    pub route: Arc<Route>,
-    pub shaped: Shaped,
-    pub errands: Errands,
-    pub deadline: Instant,
-    pub wish: Wish,
-    /// What it asks, where another call may ask the same in other words.
-    pub asked: Option<Asked>,
-    /// An expired answer, for the case that the upstreams fail.
-    pub stale: Option<Arc<Stored>>,
-    pub rider: Rider,
-    /// Purges there had been when it began.
-    pub purges: u64,
-}
 
 /// What the leader gets.
 enum Answer {
@@ -57,23 +33,10 @@ enum Answer {
 
 /// Leads a flight: sends it on its way, and waits for the leader's own answer.
 pub async fn lead(connection: &Connection, lead: Lead, mut trail: Trail) -> Result<Response<Reply>, Gone> {
-    let Lead { worker, running, client, route, shaped, errands, deadline, wish, asked, stale, rider, purges } = lead;
+    let Lead { worker, call, stale, rider, purges } = lead;
     trail.departed = Some(rider.flight.departed.clone());
     let (tell, told) = oneshot::channel();
-    let flight = Flight {
-        worker,
-        running,
-        client,
-        route,
-        shaped,
-        errands,
-        deadline,
-        wish,
-        asked,
-        stale,
-        flight: rider.flight.clone(),
-        purges,
-    };
+    let flight = Flight { worker, call, stale, flight: rider.flight.clone(), purges };
     spawn(async move {
         let underway = flight.flight.clone();
         let cockpit = Cockpit(flight);
@@ -102,14 +65,7 @@ pub async fn lead(connection: &Connection, lead: Lead, mut trail: Trail) -> Resu
 
 struct Flight {
     worker: Arc<Worker>,
-    running: Arc<Running>,
-    client: Arc<Client>,
-    route: Arc<Route>,
-    shaped: Shaped,
-    errands: Errands,
-    deadline: Instant,
-    wish: Wish,
-    asked: Option<Asked>,
+    call: Cacheable,
     stale: Option<Arc<Stored>>,
     flight: Arc<crate::flights::Flight>,
     purges: u64,
@@ -127,11 +83,13 @@ impl Drop for Cockpit {
 
 impl Flight {
     async fn fly(&self, mut trail: Trail, tell: oneshot::Sender<Answer>) {
-        let Some(state) = self.running.state(&self.route) else { return self.refused(super::internal(), trail, tell) };
+        let Some(state) = self.call.running.state(&self.call.route) else {
+            return self.refused(super::internal(), trail, tell);
+        };
         let mut cut = self.worker.seat.cut();
         let sought = tokio::select! {
             biased;
-            sought = seek(&self.worker, (&self.running, &self.route, state), (&self.client, &self.errands, self.deadline), &self.shaped, &mut trail) => sought,
+            sought = seek(&self.worker, (&self.call.running, &self.call.route, state), (&self.call.client, &self.call.errands, self.call.deadline), &self.call.shaped, &mut trail) => sought,
             _ = cut.wait_for(|cut| *cut) => Err(shutting_down()),
         };
         match sought {
@@ -139,7 +97,7 @@ impl Flight {
                 trail.answered_by(&upstream);
                 let of = (shown.clone(), is_counted);
                 let is_stream = answer.is_stream;
-                let (body, headers) = answers::whole((answer, kind), of, &self.shaped.ask, &mut trail);
+                let (body, headers) = answers::whole((answer, kind), of, &self.call.shaped.ask, &mut trail);
                 self.whole((body, headers, is_stream), shown, trail, tell);
             }
             Ok(Won { landed: Landed::Stream(opened), upstream, shown, visit, .. }) => {
@@ -148,10 +106,10 @@ impl Flight {
                     worker: self.worker.clone(),
                     upstream,
                     visit,
-                    timeout: self.route.timeout,
+                    timeout: self.call.route.timeout,
                     presence: Presence::default(),
                     cut,
-                    prompt_guess: self.shaped.ask.prompt_estimate(),
+                    prompt_guess: self.call.shaped.ask.prompt_estimate(),
                 };
                 Box::pin(self.stream(*opened, (passage, shown), trail, tell)).await;
             }
@@ -166,12 +124,14 @@ impl Flight {
             keep::refusal(&self.keeper(), &refusal);
         }
         self.over(End::Refused(Arc::new(refusal.clone())));
-        let owners = (&*self.route, &*self.client);
-        let old = (&self.wish, self.stale.clone());
-        let softened = answers::soften(refusal, owners, &self.shaped.ask, old, (&self.worker.live, &mut trail));
+        let owners = (&*self.call.route, &*self.call.client);
+        let old = (&self.call.wish, self.stale.clone());
+        let softened = answers::soften(refusal, owners, &self.call.shaped.ask, old, (&self.worker.live, &mut trail));
         let response = match softened {
             Softened::Answer(body) => answers::own(body, Outcome::UpstreamDegraded, trail),
-            Softened::Stale(found) => answers::kept(found, (&self.running, &self.route), &self.worker.live, trail),
+            Softened::Stale(found) => {
+                answers::kept(found, (&self.call.running, &self.call.route), &self.worker.live, trail)
+            }
             Softened::Error(refusal) => refuse::refuse(&refusal, trail),
         };
         // A leader who has left needs none.
@@ -189,7 +149,7 @@ impl Flight {
         let took = self.worker.live.clock.now() - trail.began();
         let (usage, cost) = trail.used_so_far();
         let content_type = headers.get(header::CONTENT_TYPE).cloned().unwrap_or(JSON);
-        let ask = &self.shaped.ask;
+        let ask = &self.call.shaped.ask;
         let whole = if is_stream {
             let mut gathering = Gathering::of(ask);
             gathering.take(&body);
@@ -231,7 +191,7 @@ impl Flight {
         let (upstream, began) = (passage.upstream.clone(), trail.began());
         let mut cut = passage.cut.clone();
         let mut relay = Relay::new(opened, passage, trail);
-        let mut gathering = Gathering::of(&self.shaped.ask);
+        let mut gathering = Gathering::of(&self.call.shaped.ask);
         let mut is_over = false;
         loop {
             if !is_over {
@@ -259,7 +219,7 @@ impl Flight {
                 let answer = keep::Complete {
                     given: self.flight.gathered(&piece),
                     content_type: content_type.clone(),
-                    whole: gathering.finish(&self.shaped.ask, usage),
+                    whole: gathering.finish(&self.call.shaped.ask, usage),
                     shown: shown.clone(),
                     upstream: upstream.label.clone(),
                     usage: Some(usage),
@@ -285,12 +245,12 @@ impl Flight {
     fn keeper(&self) -> keep::Keeper<'_> {
         keep::Keeper {
             live: &self.worker.live,
-            running: &self.running,
-            route: &self.route,
-            wish: &self.wish,
-            asked: self.asked.as_ref(),
+            running: &self.call.running,
+            route: &self.call.route,
+            wish: &self.call.wish,
+            asked: self.call.asked.as_ref(),
             flight: &self.flight,
-            first: self.errands.first,
+            first: self.call.errands.first,
             purges: self.purges,
         }
     }
