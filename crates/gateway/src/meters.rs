@@ -45,16 +45,24 @@ impl Meters {
     #[must_use]
     pub fn of(&self, client: &Client, route: &Route) -> Concerned<'_> {
         let mut concerned = Concerned::new();
-        concerned.extend(self.gateway.as_ref());
-        if !self.routes.is_empty() {
-            concerned.extend(self.routes.get(&at(route)));
+        if let Some(gateway) = &self.gateway {
+            concerned.push(gateway);
+        }
+        if !self.routes.is_empty()
+            && let Some(meter) = self.routes.get(&at(route))
+        {
+            concerned.push(meter);
         }
         if !self.clients.is_empty()
             && let Some(known) = self.clients.get(&at(client))
         {
-            concerned.extend(known.own.as_ref());
+            if let Some(own) = &known.own {
+                concerned.push(own);
+            }
             let found = known.on.binary_search_by_key(&at(route), |(route, _)| *route).ok();
-            concerned.extend(found.and_then(|found| known.on.get(found)).map(|(_, meter)| meter));
+            if let Some((_, meter)) = found.and_then(|found| known.on.get(found)) {
+                concerned.push(meter);
+            }
         }
         concerned
     }

@@ -16,7 +16,7 @@ mod bucket;
 #[cfg(test)]
 mod tests;
 
-use bucket::{Bucket, Measure};
+use bucket::{Bucket, Measure, Rest};
 
 /// `limit`: what one scope may do.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -389,20 +389,58 @@ impl Account {
         self.shares.granted(want.class, self.waits.count > 0);
     }
 
+    /// Brings its buckets up to now.
+    fn fill(&mut self, now: Instant) {
+        if let (Some(bucket), Some(measure)) = (&mut self.requests, self.limit.requests()) {
+            bucket.fill(measure, now);
+        }
+        if let (Some(bucket), Some(measure)) = (&mut self.tokens, self.limit.tokens()) {
+            bucket.fill(measure, now);
+        }
+    }
+
     /// How much is left.
     #[must_use]
     pub fn allowance(&self, now: Instant) -> Allowance {
-        let left = |bucket: Option<Bucket>, measure: Option<Measure>| {
-            bucket.zip(measure).map(|(bucket, measure)| bucket.left(measure, now))
+        let mut tightest = Tightest::default();
+        tightest.look(self, now);
+        tightest.allowance()
+    }
+
+    /// How many places are left.
+    fn places(&self) -> Option<Left> {
+        let most = self.limit.concurrency?;
+        let remaining = most.saturating_sub(self.running.0);
+        let reset = if self.running.0 == 0 { Duration::ZERO } else { Duration::from_secs(1) };
+        Some(Left { limit: most.into(), remaining: remaining.into(), reset })
+    }
+}
+
+/// The tightest limits of the accounts that were looked at. When they are whole again is reckoned for them alone.
+#[derive(Clone, Copy, Debug, Default)]
+struct Tightest {
+    requests: Option<Rest>,
+    tokens: Option<Rest>,
+    places: Option<Left>,
+}
+
+impl Tightest {
+    fn look(&mut self, account: &Account, now: Instant) {
+        let tighter = |one: &mut Option<Rest>, bucket: Option<Bucket>, measure: Option<Measure>| {
+            let other = bucket.zip(measure).map(|(bucket, measure)| bucket.rest(measure, now));
+            *one = match (*one, other) {
+                (Some(one), Some(other)) => Some(one.tighter(other)),
+                (one, other) => one.or(other),
+            };
         };
-        let places = || {
-            let most = self.limit.concurrency?;
-            let remaining = most.saturating_sub(self.running.0);
-            let reset = if self.running.0 == 0 { Duration::ZERO } else { Duration::from_secs(1) };
-            Some(Left { limit: most.into(), remaining: remaining.into(), reset })
-        };
-        let requests = left(self.requests, self.limit.requests()).or_else(places);
-        Allowance { requests, tokens: left(self.tokens, self.limit.tokens()) }
+        tighter(&mut self.requests, account.requests, account.limit.requests());
+        tighter(&mut self.tokens, account.tokens, account.limit.tokens());
+        let key = |left: &Left| (left.remaining, std::cmp::Reverse(left.reset));
+        self.places = self.places.into_iter().chain(account.places()).min_by_key(key);
+    }
+
+    fn allowance(self) -> Allowance {
+        Allowance { requests: self.requests.map(Rest::left).or(self.places), tokens: self.tokens.map(Rest::left) }
     }
 }
 
@@ -421,43 +459,21 @@ struct Yield {
     places: u32,
 }
 
-impl Allowance {
-    /// Of both the tighter of each.
-    fn tighter(self, other: Self, rates: (bool, bool)) -> Self {
-        let tighter = |one: Option<Left>, other: Option<Left>| match (one, other) {
-            (Some(one), Some(other)) => {
-                let key = |left: &Left| (left.remaining, std::cmp::Reverse(left.reset));
-                Some(if key(&other) < key(&one) { other } else { one })
-            }
-            (one, other) => one.or(other),
-        };
-        let requests = match rates {
-            (true, false) => self.requests,
-            (false, true) => other.requests,
-            _ => tighter(self.requests, other.requests),
-        };
-        Self { requests, tokens: tighter(self.tokens, other.tokens) }
-    }
-}
-
 /// Charges every account with a call, or none of them.
 pub fn decide<B: DerefMut<Target = Account>>(accounts: &mut [B], want: &Want, now: Instant) -> Decision {
-    let lacks = accounts
-        .iter()
-        .enumerate()
-        .filter_map(|(at, account)| Some((at, account.lacks(want, account.is_batch_due(), now)?)));
+    let lacks = accounts.iter_mut().enumerate().filter_map(|(at, account)| {
+        account.fill(now);
+        Some((at, account.lacks(want, account.is_batch_due(), now)?))
+    });
     // Where several let the call wait equally long, the first counts.
     let denial = lacks.rev().max_by_key(|(_, (_, wait))| *wait);
     let denial = denial.map(|(at, (limit, wait))| Denial { at, limit, wait });
-    let mut allowance = Allowance::default();
-    let mut has_rate = false;
+    let mut tightest = Tightest::default();
     for account in accounts {
         if denial.is_none() {
             account.charge(want, now);
         }
-        let is_rate = account.limit.rate.is_some();
-        allowance = allowance.tighter(account.allowance(now), (has_rate, is_rate));
-        has_rate |= is_rate;
+        tightest.look(account, now);
     }
-    Decision { denial, allowance }
+    Decision { denial, allowance: tightest.allowance() }
 }

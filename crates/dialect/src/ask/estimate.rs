@@ -1,11 +1,17 @@
 //! What a call may come to use, as far as its body tells: the one place that limits, quotas and `explain` ask.
 
+use std::sync::LazyLock;
+
 use base::Usage;
+use memchr::memmem::Finder;
 
 use super::{Ask, Chat, View};
 
 /// What stands between the type and the bytes of a `data:` URL (RFC 2397).
-const DATA: &[u8] = b";base64,";
+const DATA: &str = ";base64,";
+
+/// What finds it; made once, for making it costs as much as finding nothing in a usual prompt.
+static FIND_DATA: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new(DATA));
 
 /// Tokens of an image at most, by what most providers count: OpenAI's high detail takes 85 and 170 for each
 /// of up to 8 tiles, Anthropic's largest images some 1,600.
@@ -131,7 +137,7 @@ impl Ask {
             return view.pairs(&self.body);
         }
         let (mut rest, mut tokens) = (&self.body[..], 0_u64);
-        while let Some((text, data)) = memchr::memmem::find(rest, DATA).and_then(|at| rest.split_at_checked(at)) {
+        while let Some((text, data)) = FIND_DATA.find(rest).and_then(|at| rest.split_at_checked(at)) {
             let end = memchr::memchr(b'"', data).unwrap_or(data.len());
             tokens = tokens.saturating_add(base::estimate(text)).saturating_add(ATTACHMENT);
             rest = data.get(end..).unwrap_or_default();

@@ -1,6 +1,7 @@
 //! A token bucket: it fills evenly, holds so much at most, and may be in debt, for as much again at most:
 //! however much an upstream says was used, twice the time that it takes to fill makes it full.
 
+use std::cmp::Ordering;
 use std::time::{Duration, Instant};
 
 use super::Left;
@@ -53,12 +54,26 @@ impl Bucket {
 
     /// The level now. Who read the clock before another but comes after it finds what that one left.
     fn level(self, measure: Measure, now: Instant) -> f64 {
+        if now <= self.at {
+            // Brought up to now already: nothing is reckoned for it.
+            return self.level;
+        }
         let filled = now.saturating_duration_since(self.at).as_secs_f64() * measure.per_second;
         (self.level + filled).min(measure.most)
     }
 
+    /// Brings the level up to now, so that what follows at the same moment reckons no time.
+    pub fn fill(&mut self, measure: Measure, now: Instant) {
+        self.level = self.level(measure, now);
+        self.at = self.at.max(now);
+    }
+
     /// How long until `amount` is there, where it is not.
     pub fn lacks(self, measure: Measure, amount: f64, now: Instant) -> Option<Duration> {
+        if self.level >= amount {
+            // It only grows with time.
+            return None;
+        }
         let lack = amount - self.level(measure, now);
         (lack > measure.slack()).then(|| measure.time_for(lack))
     }
@@ -77,11 +92,40 @@ impl Bucket {
         Self { level, at: self.at.max(now) }
     }
 
-    pub fn left(self, measure: Measure, now: Instant) -> Left {
-        let level = self.level(measure, now);
-        let used = measure.most - level;
-        let reset = if used > measure.slack() { measure.time_for(used) } else { Duration::ZERO };
-        Left { limit: whole(measure.most), remaining: whole(level + measure.slack()), reset }
+    pub fn rest(self, measure: Measure, now: Instant) -> Rest {
+        Rest { measure, level: self.level(measure, now) }
+    }
+}
+
+/// What a bucket holds at a moment.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Rest {
+    measure: Measure,
+    level: f64,
+}
+
+impl Rest {
+    fn remaining(self) -> u64 {
+        whole(self.level + self.measure.slack())
+    }
+
+    /// Until it is full.
+    fn reset(self) -> Duration {
+        let used = self.measure.most - self.level;
+        if used > self.measure.slack() { self.measure.time_for(used) } else { Duration::ZERO }
+    }
+
+    /// The one with less left; of two with as much the one that takes longer to be full.
+    pub fn tighter(self, other: Self) -> Self {
+        match other.remaining().cmp(&self.remaining()) {
+            Ordering::Less => other,
+            Ordering::Equal if other.reset() > self.reset() => other,
+            Ordering::Equal | Ordering::Greater => self,
+        }
+    }
+
+    pub fn left(self) -> Left {
+        Left { limit: whole(self.measure.most), remaining: self.remaining(), reset: self.reset() }
     }
 }
 
