@@ -295,7 +295,9 @@ impl Live {
         if sheets > 1 {
             records.sort_by_key(|record| record.time + record.took);
         }
-        self.records.note(records);
+        if !running.snapshot.general.records.keep.is_zero() {
+            self.records.note(records);
+        }
         for record in records.drain(..) {
             self.metrics.count(&record);
             // Records lie here for a moment only: they ended now.

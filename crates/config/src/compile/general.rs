@@ -57,12 +57,12 @@ fn records(compiler: &mut Compiler<'_>, view: &View<'_>) -> Records {
         }
         Mask::default()
     });
-    Records {
-        keep: view.at("keep").duration(Family::Chat),
-        max_size: view.at("max_size").size() as u64,
-        content: view.at("content").flag(),
-        mask,
+    let (keep, content) = (view.at("keep").duration(Family::Chat), view.at("content").flag());
+    if keep.is_zero() && content {
+        compiler
+            .report(&view.at("content"), "cannot be kept with `records.keep: 0s`, which keeps no request".to_owned());
     }
+    Records { keep, max_size: view.at("max_size").size() as u64, content, mask }
 }
 
 /// The file of the ledger: relative to `data_dir`.

@@ -126,7 +126,7 @@ const RECORDING: &[Key] = &[
         Is("false"),
         "Also keep the text of prompts and answers, without keys and what `records.mask` matches; false removes what was kept.",
     ),
-    key("records.keep", Kind::Duration, Is("7d"), "How long a record is kept."),
+    key("records.keep", Kind::Wait, Is("7d"), "How long a record is kept; `0s` keeps none, and removes what was kept."),
     key(
         "records.max_size",
         Kind::Size(1 << 20, 1 << 60),

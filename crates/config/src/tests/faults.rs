@@ -77,7 +77,7 @@ fn unknown_keys_are_answered_with_the_nearest_known_one() {
 fn values_of_the_wrong_form_say_what_to_write() {
     assert_problems(
         "environment: 5\nmax_body: 10M\nlog_level: trcae\nlisten: localhost:8080\nshutdown_grace: 30 sec\n\
-         providers: 7\nroutes: {}\nclients:\nrecords: { content: 'true', mask: x, keep: 0 }\n",
+         providers: 7\nroutes: {}\nclients:\nrecords: { content: 'true', mask: x }\nresolver: { refresh: 0 }\n",
         "gateway.yaml:1:14: environment: `5` is a number to YAML; put it into quotes to make it text\n\
          gateway.yaml:2:11: max_body: `10M` is not a size from 1KiB to 1GiB, such as `10MiB`, or a bare number of bytes\n\
          gateway.yaml:3:12: log_level: `trcae` is none of `error`, `warn`, `info`, `debug`, `trace`; did you mean `trace`?\n\
@@ -89,8 +89,16 @@ fn values_of_the_wrong_form_say_what_to_write() {
          gateway.yaml:8:8: clients: has no value; write a list of mappings, or remove the key\n\
          gateway.yaml:9:21: records.content: stands in quotes, which makes it text; remove them\n\
          gateway.yaml:9:35: records.mask: is text, but must be a list of texts: write it in `[ ]`\n\
-         gateway.yaml:9:44: records.keep: `0` is not a duration above zero: `250ms`, `3s`, `5m`, `2h`, `7d`, or a bare number \
+         gateway.yaml:10:22: resolver.refresh: `0` is not a duration above zero: `250ms`, `3s`, `5m`, `2h`, `7d`, or a bare number \
          of milliseconds",
+    );
+}
+
+#[test]
+fn texts_of_requests_that_are_not_kept_cannot_be_kept() {
+    assert_problems(
+        "records: { keep: 0s, content: true }\n",
+        "gateway.yaml:1:31: records.content: cannot be kept with `records.keep: 0s`, which keeps no request",
     );
 }
 

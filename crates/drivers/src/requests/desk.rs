@@ -182,8 +182,11 @@ impl Desk {
             return;
         }
         state.bounds = bounds;
-        if let (false, [_, contents]) = (bounds.contents, &mut state.shelves) {
-            *contents = Shelf { lost: contents.lost, ..Shelf::new() };
+        let [records, contents] = &mut state.shelves;
+        for (shelf, is_kept) in [(records, !bounds.keep.is_zero()), (contents, bounds.contents)] {
+            if !is_kept {
+                *shelf = Shelf { lost: shelf.lost, ..Shelf::new() };
+            }
         }
         state.is_urgent = true;
         drop(state);

@@ -375,3 +375,18 @@ fn texts_are_kept_from_one_reload_to_the_next_and_no_longer() {
         assert_eq!(text(&stage, "while").await, None, "what was kept is dropped");
     });
 }
+
+#[test]
+fn no_request_is_kept_for_no_time_at_all() {
+    story(async {
+        let usual = ENDINGS;
+        let stage = Stage::set(usual);
+        stage.host("a", pleasant());
+        stage.caller().ask(&chat("chat").user("Hi").key(KEY)).await;
+        assert_eq!(all(&stage).await.len(), 1);
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        stage.reload(&format!("{usual}\nrecords: {{ keep: 0s }}\n"));
+        stage.caller().ask(&chat("chat").user("Hi").key(KEY)).await;
+        assert_eq!((all(&stage).await.len(), stage.log().len()), (0, 2), "what was kept is gone, and the log goes on");
+    });
+}

@@ -133,6 +133,9 @@ impl Requests for InProcessRequests {
     fn bound(&self, bounds: Bounds) {
         let mut memory = self.memory();
         memory.bounds = bounds;
+        if bounds.keep.is_zero() {
+            memory.records = Shelf::default();
+        }
         if !bounds.contents {
             memory.contents = Shelf::default();
         }
