@@ -1,30 +1,25 @@
 //! What limits cost, and what they are worth: 10,000 clients with limits beside clients without any, and a client at ten times its limit
-//! beside one that keeps within its own, over an upstream that takes 50 ms. Two gateways stand side by side, and each pair of samples
-//! belongs to one round.
+//! beside one that keeps within its own, over an upstream that takes 50 ms. Three gateways stand side by side, and their samples
+//! belong to one round.
 
-use std::cell::{Cell, RefCell};
 use std::fmt::Write as _;
 use std::io;
 use std::rc::Rc;
 use std::time::Duration;
 
-use tokio::task::{JoinSet, LocalSet};
-
-use crate::clock;
 use crate::figures::{Figures, float};
 use crate::options::Options;
 use crate::process::{self, First, Scratch};
 use crate::rounds::in_runtime;
+use crate::saturate::{Tally, drive, load, saturate};
 use crate::say;
 use crate::target::Target;
-use crate::wire::Connection;
 use crate::workload::{self, CLIENT_KEY};
 
 /// Clients of either gateway.
 const CLIENTS: usize = 10_000;
-/// Connections that saturate, and before that for so long.
+/// Connections that saturate.
 const CONNECTIONS: usize = 32;
-const WARM_UP: Duration = Duration::from_millis(200);
 /// Lengths of one sample: what limits cost, and what a neighbour costs.
 const COST_WINDOW: Duration = Duration::from_millis(1_500);
 const NEIGHBOUR_WINDOW: Duration = Duration::from_secs(3);
@@ -44,29 +39,29 @@ pub(crate) fn run(options: &Options) -> io::Result<()> {
         let _first = if options.polite { None } else { First::come().ok() };
         let scratch = Scratch::make()?;
         let upstream = Target::upstream(scratch.path()).await?;
-        let limits = ["", LIMITED];
         let mut gateways = Vec::new();
-        for (name, limit) in ["free", "limited"].into_iter().zip(limits) {
+        // The twin tells what two gateways differ by that do the same.
+        for (name, limit) in [("free", ""), ("limited", LIMITED), ("twin", "")] {
             let config = |port, admin| config((port, admin, upstream.port), limit);
             gateways.push(Target::gateway(name, config, &upstream, &options.gateway, scratch.path()).await?);
         }
-        let [free, limited] = gateways.as_slice() else { return Err(io::Error::other("two gateways are wanted")) };
+        let [_, limited, _] = gateways.as_slice() else { return Err(io::Error::other("three gateways are wanted")) };
         let mut figures = Figures::default();
         for round in 0..options.rounds {
-            // Neither has the steady advantage of coming first.
-            let (free_first, pair) = (round % 2 == 0, [free, limited]);
-            let order = if free_first { pair } else { [limited, free] };
-            let mut costs = Vec::new();
-            for gateway in order {
-                costs.push(cost(gateway).await?);
+            let mut costs = [(0.0, 0.0); 3];
+            // None has the steady advantage of coming first.
+            for turn in 0..costs.len() {
+                let at = (turn + round) % costs.len();
+                if let (Some(gateway), Some(taken)) = (gateways.get(at), costs.get_mut(at)) {
+                    *taken = cost(gateway).await?;
+                }
             }
-            if !free_first {
-                costs.reverse();
-            }
-            if let [free, limited] = costs.as_slice() {
-                figures.add("calls/s of 10,000 clients with limits, over those of clients without", limited.0 / free.0);
-                figures.add("CPU per call of 10,000 clients with limits, over that without", limited.1 / free.1);
-            }
+            let [free, costly, twin] = costs;
+            figures.add("calls/s of 10,000 clients with limits, over those of clients without", costly.0 / free.0);
+            figures.add("the same of a second gateway without limits", twin.0 / free.0);
+            figures.add("CPU per call of 10,000 clients with limits, over that without", costly.1 / free.1);
+            figures.add("the same of a second gateway without limits (CPU)", twin.1 / free.1);
+            let free_first = round % 2 == 0;
             let (alone, beside) = if free_first {
                 (neighbour(limited, false).await?, neighbour(limited, true).await?)
             } else {
@@ -131,85 +126,12 @@ fn with_key(call: &[u8], client: usize) -> Vec<u8> {
     String::from_utf8_lossy(call).replace(CLIENT_KEY, &key(client)).into_bytes()
 }
 
-#[derive(Default)]
-struct Tally {
-    counting: Cell<bool>,
-    over: Cell<bool>,
-    latencies: RefCell<Vec<u64>>,
-    refused: Cell<u64>,
-    answered: Cell<u64>,
-}
-
-/// One connection that sends one call after the other, at a pace where one is given.
-async fn drive(port: u16, calls: Vec<Vec<u8>>, pace: Option<Duration>, tally: Rc<Tally>) -> io::Result<()> {
-    let mut connection = Connection::open(port).await?;
-    let mut beat = pace.map(tokio::time::interval);
-    for call in calls.iter().cycle() {
-        if tally.over.get() {
-            break;
-        }
-        if let Some(beat) = &mut beat {
-            beat.tick().await;
-        }
-        let start = clock::now_ns();
-        let (status, _) = connection.call(call).await?;
-        if !tally.counting.get() {
-            continue;
-        }
-        match status {
-            200 => {
-                tally.answered.set(tally.answered.get() + 1);
-                tally.latencies.borrow_mut().push(clock::now_ns() - start);
-            }
-            429 => tally.refused.set(tally.refused.get() + 1),
-            status => return Err(io::Error::other(format!("status {status}"))),
-        }
-    }
-    Ok(())
-}
-
-/// Runs connections for a window; their tallies are the caller's.
-async fn load(
-    drives: Vec<impl Future<Output = io::Result<()>> + 'static>,
-    tallies: &[Rc<Tally>],
-    window: Duration,
-) -> io::Result<()> {
-    let local = LocalSet::new();
-    let mut tasks = JoinSet::new();
-    for drive in drives {
-        tasks.spawn_local_on(drive, &local);
-    }
-    local
-        .run_until(async {
-            tokio::time::sleep(WARM_UP).await;
-            tallies.iter().for_each(|tally| tally.counting.set(true));
-            tokio::time::sleep(window).await;
-            tallies.iter().for_each(|tally| {
-                tally.counting.set(false);
-                tally.over.set(true);
-            });
-            while let Some(ended) = tasks.join_next().await {
-                ended.map_err(io::Error::other)??;
-            }
-            Ok(())
-        })
-        .await
-}
-
 /// Calls per second of short chats by many clients in turn, and CPU nanoseconds of one.
 async fn cost(gateway: &Target) -> io::Result<(f64, f64)> {
-    let tally = Rc::new(Tally::default());
     let chat = workload::short_chat().bytes;
     let share = CLIENTS / CONNECTIONS;
-    let drives = (0..CONNECTIONS).map(|at| {
-        let calls = (at * share..(at + 1) * share).map(|client| with_key(&chat, client)).collect();
-        drive(gateway.port, calls, None, tally.clone())
-    });
-    let cpu = gateway.cpu_ns();
-    load(drives.collect(), std::slice::from_ref(&tally), COST_WINDOW).await?;
-    // Warming up is in the CPU time of both alike.
-    let (calls, cpu) = (float(tally.answered.get()), float(gateway.cpu_ns() - cpu));
-    Ok((calls / COST_WINDOW.as_secs_f64(), cpu / calls))
+    let calls = |at| (at * share..(at + 1) * share).map(|client| with_key(&chat, client)).collect();
+    saturate(gateway, (0..CONNECTIONS).map(calls).collect(), COST_WINDOW).await
 }
 
 /// What the quiet client saw, in milliseconds, and the share of the loud one's calls that were refused.

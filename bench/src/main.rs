@@ -14,9 +14,11 @@ mod nearest;
 mod options;
 mod process;
 mod profile;
+mod records;
 mod relay;
 mod report;
 mod rounds;
+mod saturate;
 mod spread;
 mod streams;
 mod target;
@@ -39,6 +41,7 @@ fn main() -> ExitCode {
         "run" => options::Options::parse(rest).and_then(|options| rounds::run(&options)),
         "caches" => options::Options::parse(rest).and_then(|options| caches::run(&options)),
         "limits" => options::Options::parse(rest).and_then(|options| limits::run(&options)),
+        "records" => options::Options::parse(rest).and_then(|options| records::run(&options)),
         "nearest" => nearest::run(rest),
         "profile" => options::Options::parse(rest).and_then(|options| profile::run(&options)),
         "upstream" => port(rest, 0).and_then(upstream::serve),

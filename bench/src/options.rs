@@ -10,6 +10,7 @@ pub(crate) const USAGE: &str = "\
 usage: bench [run]   [options]     measures and prints a table, ratios first
        bench limits [options]      what limits cost, and how a loud client disturbs another (--rounds, --gateway, --polite)
        bench caches [options]      what an exact hit costs beside nginx, and what a knowledge base's questions save (--rounds, --gateway, --polite)
+       bench records [options]     what request records and kept texts cost (--rounds, --gateway, --polite)
        bench nearest [options]     how the semantic cache's index finds the nearest vectors (--entries, --dimensions, --seconds, --polite)
        bench profile [options]     loads one target with one measure under `perf` and prints where the time goes
 
