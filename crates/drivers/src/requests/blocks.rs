@@ -47,6 +47,10 @@ impl<'a> Packed<'a> {
     pub fn pages(&self) -> u64 {
         (self.body.len() + self.block.prints.len() + self.block.summary.len()) as u64 / PAGE + 3
     }
+
+    pub const fn id(&self) -> u64 {
+        self.block.id
+    }
 }
 
 /// A body that was packed; `None` where the bytes are not what was written.
@@ -74,6 +78,11 @@ fn time(micros: i64) -> Duration {
 
 fn id(id: u64) -> i64 {
     i64::try_from(id).unwrap_or(i64::MAX)
+}
+
+fn last(connection: &Connection) -> Result<u64, Failure> {
+    let last: Option<i64> = connection.query_row("SELECT max(id) FROM blocks", [], |row| row.get(0))?;
+    Ok(u64::try_from(last.unwrap_or_default()).unwrap_or_default())
 }
 
 /// An open file.
@@ -121,23 +130,29 @@ impl File {
         Ok(done)
     }
 
-    /// Writes blocks behind those that are there.
-    pub fn put(&mut self, packed: &[Packed<'_>]) -> Result<(), Failure> {
+    /// The last block's id; 0 where there is none.
+    pub fn last(&self) -> Result<u64, Failure> {
+        last(&self.connection)
+    }
+
+    /// Writes blocks behind those that are there. Where another process has written some that are as new, it writes
+    /// nothing, and gives the last one's id: no block ever has two ids.
+    pub fn put(&mut self, packed: &[Packed<'_>]) -> Result<Option<u64>, Failure> {
         self.act(|transaction| {
-            let last: Option<i64> = transaction.query_row("SELECT max(id) FROM blocks", [], |row| row.get(0))?;
-            let mut last = last.unwrap_or_default();
+            let last = last(transaction)?;
+            if packed.first().is_some_and(|first| first.id() <= last) {
+                return Ok(Some(last));
+            }
             let mut block = transaction.prepare("INSERT INTO blocks VALUES (?1, ?2, ?3, ?4, ?5)")?;
             let mut prints = transaction.prepare("INSERT INTO prints VALUES (?1, ?2)")?;
             let mut body = transaction.prepare("INSERT INTO bodies VALUES (?1, ?2, ?3)")?;
             for one in packed {
-                // Where the clock was set back, or another process writes too, it is numbered anew.
-                last = id(one.block.id).max(last.saturating_add(1));
-                let times = (micros(one.block.first), micros(one.block.last));
-                block.execute((last, times.0, times.1, one.block.count, &one.block.summary))?;
-                prints.execute((last, &one.block.prints))?;
-                body.execute((last, check(&one.body), &one.body))?;
+                let (id, times) = (id(one.id()), (micros(one.block.first), micros(one.block.last)));
+                block.execute((id, times.0, times.1, one.block.count, &one.block.summary))?;
+                prints.execute((id, &one.block.prints))?;
+                body.execute((id, check(&one.body), &one.body))?;
             }
-            Ok(())
+            Ok(None)
         })
     }
 
@@ -201,6 +216,11 @@ impl Reading {
         // One view for all that is asked.
         connection.execute_batch("BEGIN")?;
         Ok(Some(Self(connection)))
+    }
+
+    /// The last block's id; 0 where there is none.
+    pub fn last(&self) -> Result<u64, Failure> {
+        last(&self.0)
     }
 
     /// Tells of blocks from the newest to the oldest, from this one on, as long as it is wished.

@@ -59,13 +59,15 @@ struct Shelf {
     trouble: Option<Trouble>,
     /// What the reader has found damaged, and why.
     damage: Option<String>,
+    /// How often blocks were numbered anew. None before it is known what numbers the file has.
+    numbering: Option<u64>,
 }
 
 impl Shelf {
     fn new() -> Self {
         let open = Writing::new(now_as_id());
         let sealed = VecDeque::new();
-        Self { open, since: Clock.now(), sealed, bytes: 0, lost: 0, trouble: None, damage: None }
+        Self { open, since: Clock.now(), sealed, bytes: 0, lost: 0, trouble: None, damage: None, numbering: None }
     }
 
     /// Adds something, where there is room; true where the thread must hear of it.
@@ -86,6 +88,12 @@ impl Shelf {
         is_first
     }
 
+    /// Forgets what is not written; what comes after it is numbered on.
+    fn clear(&mut self) {
+        let open = Writing::new(now_as_id().max(self.open.id() + 1));
+        *self = Self { open, lost: self.lost, numbering: self.numbering, ..Self::new() };
+    }
+
     fn seal(&mut self) {
         if self.open.count() == 0 {
             return;
@@ -94,6 +102,24 @@ impl Shelf {
         let block = Arc::new(std::mem::replace(&mut self.open, next).sealed());
         self.bytes += block.size();
         self.sealed.push_back(block);
+    }
+
+    /// Everything here comes after a block of the file: the clock was set back since that was written, or another
+    /// process writes too.
+    fn number_after(&mut self, last: u64) {
+        let first = self.sealed.front().map_or_else(|| self.open.id(), |block| block.id);
+        let numbering = self.numbering.unwrap_or_default();
+        self.numbering = Some(numbering);
+        if first > last {
+            return;
+        }
+        self.numbering = Some(numbering + 1);
+        let mut next = last;
+        for block in &mut self.sealed {
+            next += 1;
+            Arc::make_mut(block).id = next;
+        }
+        self.open.renumber(next + 1);
     }
 
     fn is_due(&self) -> bool {
@@ -105,7 +131,8 @@ impl Shelf {
     }
 }
 
-/// Blocks are numbered by the time at which they begin: also after a restart later ones are greater.
+/// Blocks are numbered by the time at which they begin: also after a restart later ones are greater, unless the clock was
+/// set back, which [`Desk::number_after`] sets right.
 fn now_as_id() -> u64 {
     u64::try_from(Clock.wall().as_micros()).unwrap_or(u64::MAX)
 }
@@ -185,7 +212,7 @@ impl Desk {
         let [records, contents] = &mut state.shelves;
         for (shelf, is_kept) in [(records, !bounds.keep.is_zero()), (contents, bounds.contents)] {
             if !is_kept {
-                *shelf = Shelf { lost: shelf.lost, ..Shelf::new() };
+                shelf.clear();
             }
         }
         state.is_urgent = true;
@@ -193,20 +220,21 @@ impl Desk {
         self.changed.notify_all();
     }
 
-    /// The thread waits until a block is due, at most so long, and for nothing else where it `fails`.
-    pub fn next(&self, wait: Duration, fails: bool) -> Work {
+    /// The thread waits until a block is due, at most so long, and for nothing of a file that `fails`.
+    pub fn next(&self, wait: Duration, fails: [bool; 2]) -> Work {
         let mut state = self.state();
         state.at_work = false;
         self.changed.notify_all();
         let until = Clock.now() + wait;
         loop {
-            let is_due = !fails && state.shelves.iter().any(Shelf::is_due);
+            let mut sound = state.shelves.iter().zip(fails).filter(|(_, fails)| !fails).map(|(shelf, _)| shelf);
+            let is_due = sound.clone().any(Shelf::is_due);
+            // A block that has begun is due soon.
+            let has_begun = sound.any(|shelf| shelf.open.count() > 0);
             let left = until.saturating_duration_since(Clock.now());
             if is_due || state.is_urgent || state.closed || left.is_zero() {
                 break;
             }
-            // A block that has begun is due soon.
-            let has_begun = !fails && state.shelves.iter().any(|shelf| shelf.open.count() > 0);
             let left = if has_begun { left.min(GATHER) } else { left };
             state = self.changed.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0;
         }
@@ -237,12 +265,28 @@ impl Desk {
         }
     }
 
-    /// What is not in the file yet, from the newest to the oldest.
-    pub fn unwritten(&self, which: Which) -> Vec<Arc<Block>> {
+    /// What is not in the file yet, from the newest to the oldest, and how often it was numbered anew; `None` before
+    /// [`Desk::number_after`] was told of the file.
+    pub fn unwritten(&self, which: Which) -> (Option<u64>, Vec<Arc<Block>>) {
         let state = self.state();
-        let Some(shelf) = state.shelves.get(which.at()) else { return Vec::new() };
+        let Some(shelf) = state.shelves.get(which.at()) else { return (None, Vec::new()) };
         let open = (shelf.open.count() > 0).then(|| Arc::new(shelf.open.so_far()));
-        open.into_iter().chain(shelf.sealed.iter().rev().cloned()).collect()
+        (shelf.numbering, open.into_iter().chain(shelf.sealed.iter().rev().cloned()).collect())
+    }
+
+    /// The last block in the file has this number: all that comes is greater. For the thread that writes, between two
+    /// commits.
+    pub fn number_after(&self, which: Which, last: u64) {
+        if let Some(shelf) = self.state().shelves.get_mut(which.at()) {
+            shelf.number_after(last);
+        }
+    }
+
+    /// The same before that thread has come to it; after that it knows better.
+    pub fn number_first(&self, which: Which, last: u64) {
+        if let Some(shelf) = self.state().shelves.get_mut(which.at()).filter(|shelf| shelf.numbering.is_none()) {
+            shelf.number_after(last);
+        }
     }
 
     pub fn report_damage(&self, which: Which, why: String) {
@@ -268,8 +312,12 @@ impl Desk {
     pub fn health(&self) -> Health {
         let state = self.state();
         let [records, contents] = &state.shelves;
+        let of_contents = || {
+            let Trouble { since, what } = contents.trouble.clone()?;
+            Some(Trouble { since, what: format!("{}: {what}", Which::Contents.name()) })
+        };
         Health {
-            trouble: records.trouble.clone().or_else(|| contents.trouble.clone()),
+            trouble: records.trouble.clone().or_else(of_contents),
             waiting: records.waiting(),
             lost: records.lost,
             contents_lost: contents.lost,

@@ -1,6 +1,7 @@
 //! The thread that searches, each question in a view of its own, so that nothing waits for it.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::mpsc::Receiver;
 use std::time::{Duration, Instant};
 
@@ -20,6 +21,8 @@ pub(super) const MOST_QUESTIONS: usize = 64;
 /// A page is cut after so long, and after so many blocks were unpacked for it.
 const PAGE_TIME: Duration = Duration::from_millis(250);
 const PAGE_BLOCKS: u32 = 512;
+/// Blocks are numbered anew so rarely that the second try has them as they stay.
+const TRIES: u32 = 4;
 /// One request is looked for so long.
 const FIND_TIME: Duration = Duration::from_secs(5);
 
@@ -92,7 +95,7 @@ impl Finding<'_> {
         in_file: impl Fn(&Reading, u64, u32, &[u8]) -> Result<Option<T>, Failure>,
     ) -> Result<Option<T>, Failure> {
         // Before the file: what is written meanwhile is still there.
-        let unwritten = self.desk.unwritten(self.which);
+        let (_, unwritten) = self.desk.unwritten(self.which);
         if let Some(found) = unwritten.iter().find_map(|block| in_memory(block)) {
             return Ok(Some(found));
         }
@@ -126,34 +129,59 @@ struct Searching {
     search: Search,
     page: Page,
     until: Instant,
+    /// Blocks of the file.
+    looked_at: u32,
     unpacked: u32,
+}
+
+/// Blocks in memory, from the newest to the oldest, and the file behind them.
+type View = (Vec<Arc<Block>>, Option<Reading>);
+
+/// What there is, each block under one number: those of one that is in memory and in the file are the same, and the
+/// file's are less than those of what is in memory alone.
+fn view(desk: &Desk, path: &Path) -> Result<View, Failure> {
+    let which = Which::Records;
+    let mut tries = 0;
+    loop {
+        // Before the file: what is written meanwhile is still there, and is passed over in the file.
+        let (numbering, unwritten) = desk.unwritten(which);
+        let reading = Reading::open(path)?;
+        tries += 1;
+        if numbering.is_some() && numbering == desk.unwritten(which).0 || tries == TRIES {
+            return Ok((unwritten, reading));
+        }
+        desk.number_first(which, reading.map_or(Ok(0), |reading| reading.last())?);
+    }
 }
 
 impl Searching {
     fn new(search: Search) -> Self {
-        Self { search, page: Page::default(), until: Clock.now() + PAGE_TIME, unpacked: 0 }
+        Self { search, page: Page::default(), until: Clock.now() + PAGE_TIME, looked_at: 0, unpacked: 0 }
     }
 
     fn page(mut self, desk: &Desk, path: &Path) -> Result<Page, Failure> {
-        // Before the file: what is written meanwhile is still there, and is passed over in the file.
-        let unwritten = desk.unwritten(Which::Records);
+        #[cfg(test)]
+        desk.trial.hurry(&mut self.until);
+        let (unwritten, reading) = view(desk, path)?;
         for block in &unwritten {
             self.page.next = search_block(block, &self.search, &mut self.page.requests);
             if self.page.next.is_some() {
                 return Ok(self.page);
             }
         }
-        let Some(reading) = Reading::open(path)? else { return Ok(self.page) };
+        let Some(reading) = reading else { return Ok(self.page) };
         let from = self.search.after.map_or(u64::MAX, |after| after.block);
         reading.walk(from, |seen| {
             if unwritten.iter().any(|block| block.id == seen.id) {
                 return Ok(true);
             }
+            // However slow the disk is, one block is looked at: whoever follows `next` comes to the end.
             let is_over = self.unpacked >= PAGE_BLOCKS || Clock.now() > self.until;
-            if is_over && self.page.next.is_none() {
+            if is_over && self.looked_at > 0 {
                 self.page.next = Some(Place { block: seen.id, at: u32::MAX });
                 return Ok(false);
             }
+            self.looked_at += 1;
             self.look(&reading, &seen)?;
             Ok(self.page.next.is_none())
         })?;

@@ -1,32 +1,45 @@
 //! What is promised of records on disk.
 
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
+use std::time::{Duration, Instant};
 
+use base::{Clock, Record};
+use rusqlite::Connection;
+use state::conformance::{self, record};
+use state::requests::{Bounds, Content, Request, Requests, Search};
+
+use super::SqliteRequests;
+use super::desk::{Desk, Which};
 use crate::file::Failure;
 
 /// What a test does to the disk.
 #[derive(Debug, Default)]
 pub(super) struct Trial {
+    /// It is full.
     full: AtomicBool,
+    /// The same for texts alone.
+    full_for_contents: AtomicBool,
+    /// It has room for so many blocks at once, where that is not 0.
+    room: AtomicUsize,
+    /// It is so slow that the time of each page is over before it has begun.
+    slow: AtomicBool,
 }
 
 impl Trial {
-    pub fn be_full(&self) -> Result<(), Failure> {
-        if self.full.load(Relaxed) { Err(Failure::Full("the disk is full".to_owned())) } else { Ok(()) }
+    pub fn be_full(&self, which: Which, blocks: usize) -> Result<(), Failure> {
+        let is_full = self.full.load(Relaxed)
+            || (which == Which::Contents && self.full_for_contents.load(Relaxed))
+            || (1..blocks).contains(&self.room.load(Relaxed));
+        if is_full { Err(Failure::Full("the disk is full".to_owned())) } else { Ok(()) }
+    }
+
+    pub fn hurry(&self, until: &mut Instant) {
+        if self.slow.load(Relaxed) {
+            *until = Clock.now();
+        }
     }
 }
-
-use std::path::PathBuf;
-use std::sync::atomic::AtomicUsize;
-use std::time::Duration;
-
-use base::{Clock, Record};
-use rusqlite::Connection;
-use state::conformance::{self, record};
-use state::requests::{Bounds, Request, Requests, Search};
-
-use super::SqliteRequests;
-use super::desk::Desk;
 
 /// A test fails after so long.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -80,6 +93,35 @@ async fn find(requests: &SqliteRequests, id: &str) -> Option<Box<Request>> {
 
 async fn search(requests: &SqliteRequests, search: Search) -> Vec<Request> {
     tokio::time::timeout(PATIENCE, requests.search(search)).await.unwrap().unwrap().requests
+}
+
+/// All that is asked for, page by page, and how many pages that took.
+async fn pages(requests: &SqliteRequests, limit: usize) -> (Vec<String>, usize) {
+    let (mut asked, mut found, mut count) = (Search { limit, ..Search::default() }, Vec::new(), 0);
+    loop {
+        let page = tokio::time::timeout(PATIENCE, requests.search(asked.clone())).await.unwrap().unwrap();
+        count += 1;
+        found.extend(page.requests.into_iter().map(|request| request.request_id.into_string()));
+        let Some(next) = page.next else { return (found, count) };
+        assert!(asked.after.is_none_or(|after| next < after), "{next:?} is no progress from {:?}", asked.after);
+        asked.after = Some(next);
+    }
+}
+
+/// Ids of blocks, from the first on.
+fn ids(folder: &Folder) -> Vec<i64> {
+    let other = Connection::open(folder.records()).unwrap();
+    let mut select = other.prepare("SELECT id FROM blocks ORDER BY id").unwrap();
+    let ids = select.query_map([], |row| row.get(0)).unwrap();
+    ids.map(Result::unwrap).collect()
+}
+
+/// What is there was written by a clock that was a day ahead of this one.
+fn set_clock_back(folder: &Folder) {
+    let other = Connection::open(folder.records()).unwrap();
+    for table in ["blocks", "prints", "bodies"] {
+        other.execute(&format!("UPDATE {table} SET id = id + 86400000000"), []).unwrap();
+    }
 }
 
 /// Records whose ids nobody can compress.
@@ -177,7 +219,7 @@ async fn another_programs_file_is_told_and_never_set_aside() {
     }
     let told = requests.health().trouble.unwrap().what;
     assert!(told.contains("requests.db is another program's database: move it away"), "{told}");
-    requests.desk.report_damage(super::desk::Which::Records, "a reader thinks so".to_owned());
+    requests.desk.report_damage(Which::Records, "a reader thinks so".to_owned());
     assert!(!requests.flush(Duration::from_millis(50)));
     assert_eq!(folder.names(), ["requests.db"]);
     assert_eq!(other.query_row("SELECT sum FROM usage", [], |row| row.get::<_, i64>(0)), Ok(7));
@@ -269,4 +311,123 @@ async fn a_file_that_another_process_holds_locked_makes_records_wait() {
     other.execute_batch("COMMIT").unwrap();
     assert!(requests.flush(PATIENCE));
     assert_eq!(requests.health().lost, 0);
+}
+
+#[tokio::test]
+async fn a_backlog_is_written_whatever_the_file_may_hold() {
+    let folder = Folder::new();
+    let desk = Desk::new(Bounds { keep: DAY, size: 1 << 20, contents: false });
+    let requests = SqliteRequests::with(&folder.0, desk).unwrap();
+    requests.desk.trial.full.store(true, Relaxed);
+    for round in 0..20 {
+        requests.note(&many(&format!("round-{round}"), 5_000));
+    }
+    requests.note(&[record("the last of all")]);
+    requests.desk.trial.full.store(false, Relaxed);
+    assert!(requests.flush(PATIENCE), "{:?}", requests.health());
+    assert_eq!(requests.health().lost, 0, "the oldest made room");
+    assert!(find(&requests, "the last of all").await.is_some());
+    assert!(folder.bytes() <= 1 << 20, "{} bytes", folder.bytes());
+}
+
+#[tokio::test]
+async fn where_the_disk_has_little_room_little_is_written_at_a_time() {
+    let folder = Folder::new();
+    let requests = folder.open();
+    requests.desk.trial.full.store(true, Relaxed);
+    requests.note(&many("many", 30_000));
+    requests.desk.trial.room.store(1, Relaxed);
+    requests.desk.trial.full.store(false, Relaxed);
+    assert!(requests.flush(PATIENCE), "{:?}", requests.health());
+    assert!(ids(&folder).len() > 8);
+    assert_eq!(pages(&requests, 10_000).await.0.len(), 30_000, "nothing went for it");
+}
+
+#[tokio::test]
+async fn however_slow_the_disk_is_whoever_follows_the_pages_comes_to_the_end() {
+    let folder = Folder::new();
+    let requests = folder.open();
+    for at in 0..6 {
+        requests.note(&[record(&format!("{at}"))]);
+        assert!(requests.flush(PATIENCE));
+    }
+    requests.desk.trial.slow.store(true, Relaxed);
+    let (found, count) = pages(&requests, 10).await;
+    assert_eq!(found, ["5", "4", "3", "2", "1", "0"]);
+    assert_eq!(count, 6, "each page is cut at once");
+}
+
+#[tokio::test]
+async fn after_a_clock_was_set_back_pages_have_each_request_once_and_no_block_two_ids() {
+    let folder = Folder::new();
+    let requests = folder.open();
+    for id in ["a", "b"] {
+        requests.note(&[record(id)]);
+        assert!(requests.flush(PATIENCE));
+    }
+    drop(requests);
+    set_clock_back(&folder);
+    let before = ids(&folder);
+    let requests = folder.open();
+    requests.desk.trial.full.store(true, Relaxed);
+    requests.note(&[record("c"), record("d")]);
+    assert_eq!(pages(&requests, 1).await.0, ["d", "c", "b", "a"]);
+    // A page is asked for, what waits is written, and the page goes on.
+    let first = requests.search(Search { limit: 1, ..Search::default() }).await.unwrap();
+    requests.desk.trial.full.store(false, Relaxed);
+    assert!(requests.flush(PATIENCE));
+    let rest = search(&requests, Search { limit: 10, after: first.next, ..Search::default() }).await;
+    assert_eq!(rest.iter().map(|request| &*request.request_id).collect::<Vec<_>>(), ["c", "b", "a"]);
+    requests.note(&[record("e")]);
+    assert!(requests.flush(PATIENCE));
+    let last = *before.last().unwrap();
+    assert!(
+        ids(&folder)[2..].iter().all(|id| (last..last + 1_000).contains(id)),
+        "{:?} after {before:?}",
+        ids(&folder)
+    );
+    assert_eq!(pages(&requests, 1).await.0, ["e", "d", "c", "b", "a"]);
+}
+
+#[tokio::test]
+async fn what_another_process_writes_meanwhile_comes_before_what_waits() {
+    let folder = Folder::new();
+    let requests = folder.open();
+    requests.note(&[record("a")]);
+    assert!(requests.flush(PATIENCE));
+    requests.note(&[record("b")]);
+    set_clock_back(&folder);
+    assert!(requests.flush(PATIENCE));
+    requests.note(&[record("c")]);
+    assert_eq!(pages(&requests, 1).await.0, ["c", "b", "a"]);
+    assert!(requests.flush(PATIENCE));
+    assert_eq!(pages(&requests, 1).await.0, ["c", "b", "a"]);
+}
+
+#[tokio::test]
+async fn texts_that_cannot_be_written_hold_no_record_up() {
+    let folder = Folder::new();
+    let bounds = Bounds { keep: DAY, size: 64 << 20, contents: true };
+    let requests = SqliteRequests::open(&folder.0, bounds).unwrap();
+    requests.desk.trial.full_for_contents.store(true, Relaxed);
+    let text = |id: &str| Content { request_id: id.into(), time: Clock.wall(), ..Content::default() };
+    requests.keep(vec![text("a")]);
+    while requests.health().trouble.is_none() {
+        assert!(!requests.flush(Duration::from_millis(50)), "texts cannot be written");
+    }
+    let told = requests.health().trouble.unwrap().what;
+    assert!(told.starts_with("the file of recorded texts: "), "{told}");
+    // By now it is tried again every few seconds.
+    for round in 0..3 {
+        let began = Clock.now();
+        requests.note(&[record(&format!("{round}"))]);
+        while requests.health().waiting > 0 {
+            assert!(began.elapsed() < PATIENCE);
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+        assert!(began.elapsed() < Duration::from_secs(2), "{:?} in round {round}", began.elapsed());
+    }
+    requests.desk.trial.full_for_contents.store(false, Relaxed);
+    assert!(requests.flush(PATIENCE));
+    assert_eq!(requests.health().trouble, None);
 }

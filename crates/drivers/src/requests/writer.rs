@@ -1,11 +1,13 @@
 //! The thread that writes.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use base::Clock;
 use state::Trouble;
 use state::requests::Bounds;
+use state::requests::block::Block;
 
 use super::blocks::{APPLICATION, File, PAGE, Packed};
 use super::desk::{Desk, Which};
@@ -26,7 +28,8 @@ pub(super) fn write_out(desk: &Desk, paths: [PathBuf; 2]) {
     loop {
         let failing = keepers.iter().filter_map(|keeper| keeper.failing.as_ref()).map(|failing| failing.again).min();
         let wait = failing.map_or(TICK, |again| again.saturating_duration_since(Clock.now()).min(TICK));
-        let work = desk.next(wait, failing.is_some());
+        let fails = [0, 1].map(|at: usize| keepers.get(at).is_some_and(|keeper| keeper.failing.is_some()));
+        let work = desk.next(wait, fails);
         for keeper in &mut keepers {
             let is_time = keeper.failing.as_ref().is_none_or(|failing| Clock.now() >= failing.again);
             if work.is_urgent || work.closed || is_time {
@@ -70,6 +73,19 @@ impl Room {
     }
 }
 
+/// How many of these take so many pages together; one at least.
+fn fitting(packed: &[Packed<'_>], pages: u64) -> usize {
+    let mut left = pages;
+    let fits = |one: &&Packed<'_>| match left.checked_sub(one.pages()) {
+        Some(after) => {
+            left = after;
+            true
+        }
+        None => false,
+    };
+    packed.iter().take_while(fits).count().max(1)
+}
+
 impl Keeper<'_> {
     fn turn(&mut self, bounds: Bounds, is_urgent: bool) {
         if self.which == Which::Contents && !bounds.contents {
@@ -98,42 +114,72 @@ impl Keeper<'_> {
             tracing::warn!(file = %self.path.display(), "{} was removed or replaced while in use: it begins anew", self.which.name());
             self.file = None;
         }
-        let due = self.desk.due(self.which, is_urgent);
+        let mut due = self.desk.due(self.which, is_urgent);
         if due.is_empty() && self.file.is_none() && !self.path.exists() {
             return Ok(());
         }
         let room = Room::within(bounds.size);
         if self.file.is_none() {
-            self.file = Some(File::open(&self.path)?);
+            let file = File::open(&self.path)?;
+            self.desk.number_after(self.which, file.last()?);
+            self.file = Some(file);
+            due = self.desk.due(self.which, false);
         }
         self.drop_old(bounds.keep)?;
         if let Some(file) = &self.file {
             file.hold_within(room.pages, room.log)?;
         }
-        for blocks in due.chunks(BATCH) {
-            let packed: Vec<Packed<'_>> = blocks.iter().map(|block| Packed::of(block)).collect();
-            self.put(&packed, room)?;
-            self.desk.written(self.which, blocks.len(), false);
+        while !due.is_empty() {
+            due = self.write(&due, room)?;
         }
         self.make_room(0, room)?;
         self.shrink(room)
     }
 
-    /// Writes blocks, after room has been made for them; where the disk is fuller than the bound says, a little at a
-    /// time goes.
-    fn put(&mut self, packed: &[Packed<'_>], room: Room) -> Result<(), Failure> {
+    /// Writes blocks, a few in one commit: as many as its log should hold, or one. Gives those that are left, where they
+    /// were numbered anew.
+    fn write(&mut self, due: &[Arc<Block>], room: Room) -> Result<Vec<Arc<Block>>, Failure> {
+        for blocks in due.chunks(BATCH) {
+            let packed: Vec<Packed<'_>> = blocks.iter().map(|block| Packed::of(block)).collect();
+            let (mut rest, mut most) = (packed.as_slice(), BATCH);
+            while !rest.is_empty() {
+                let count = fitting(rest, room.log).min(most);
+                let (now, later) = rest.split_at_checked(count).unwrap_or((rest, &[]));
+                match self.put(now, room) {
+                    Ok(None) => self.desk.written(self.which, now.len(), false),
+                    Ok(Some(last)) => {
+                        self.desk.number_after(self.which, last);
+                        return Ok(self.desk.due(self.which, false));
+                    }
+                    // Where the disk is nearly full, less may still have room.
+                    Err(Failure::Full(_)) if now.len() > 1 => {
+                        most = now.len() / 2;
+                        continue;
+                    }
+                    Err(failure) => return Err(failure),
+                }
+                rest = later;
+            }
+        }
+        Ok(Vec::new())
+    }
+
+    /// Writes blocks in one commit, after room has been made for them; where the disk is fuller than the bound says, a
+    /// little at a time goes for the last of them. Gives what [`File::put`] gives.
+    fn put(&mut self, packed: &[Packed<'_>], room: Room) -> Result<Option<u64>, Failure> {
         #[cfg(test)]
-        self.desk.trial.be_full()?;
-        self.make_room(packed.iter().map(Packed::pages).sum(), room)?;
-        let Some(file) = &mut self.file else { return Ok(()) };
+        self.desk.trial.be_full(self.which, packed.len())?;
+        let wanted = packed.iter().map(Packed::pages).sum();
+        self.make_room(wanted, room)?;
+        let Some(file) = &mut self.file else { return Ok(None) };
         let failure = match file.put(packed) {
-            Err(Failure::Full(why)) => why,
+            Err(Failure::Full(why)) if packed.len() == 1 => why,
             done => return done,
         };
-        if file.remove_oldest(u32::MAX, |_| true)? == 0 && packed.len() == 1 {
-            let (_, free) = file.pages()?;
-            // It is larger than the file may be.
-            if free + 2 >= room.pages.min(packed.iter().map(Packed::pages).sum()) {
+        if file.remove_oldest(u32::MAX, |_| true)? == 0 {
+            let (all, free) = file.pages()?;
+            if all.saturating_sub(free) + wanted > room.pages {
+                // It is larger than the file may be, which holds nothing else.
                 self.desk.written(self.which, 1, true);
             }
             return Err(Failure::Full(failure));

@@ -136,6 +136,11 @@ impl Writing {
         self.block.id
     }
 
+    /// Gives it another place among others.
+    pub const fn renumber(&mut self, id: u64) {
+        self.block.id = id;
+    }
+
     /// Records in it.
     #[must_use]
     pub const fn count(&self) -> u32 {
