@@ -11,4 +11,6 @@ pub struct Telemetry {
     pub metrics: Destination,
     /// `sample`: the share of traces begun here that are recorded, 0 to 1.
     pub sample: f64,
+    /// `compression`: whether what is posted is compressed, by gzip.
+    pub gzip: bool,
 }

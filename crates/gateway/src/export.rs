@@ -1,5 +1,6 @@
 //! Sends traces and metrics to the collector (OTLP/HTTP, binary protobuf), beside all requests.
 
+use std::io::{self, Write as _};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
@@ -7,6 +8,8 @@ use std::time::{Duration, Instant};
 use base::Fault;
 use bytes::Bytes;
 use config::Destination;
+use flate2::Compression;
+use flate2::write::GzEncoder;
 use http::{HeaderMap, HeaderValue, Response, StatusCode, header};
 use tokio::sync::watch;
 
@@ -29,6 +32,7 @@ const GIVE_UP: Duration = Duration::from_secs(300);
 /// Characters that the log shows of what a collector says.
 const LONGEST_WORD: usize = 200;
 
+const GZIP: HeaderValue = HeaderValue::from_static("gzip");
 const PROTOBUF: HeaderValue = HeaderValue::from_static("application/x-protobuf");
 
 /// Sends traces and metrics for ever, where the configuration in force has `telemetry`. What reloads bring is seen
@@ -59,6 +63,35 @@ struct Untaken {
     why: String,
     /// It may be sent again, by the collector's word after so long.
     again: Option<Option<Duration>>,
+}
+
+/// A request's body as it is posted.
+#[derive(Clone)]
+struct Body {
+    bytes: Bytes,
+    is_gzip: bool,
+}
+
+impl Body {
+    /// Compressed where that is configured (OTLP 1.10, "OTLP/HTTP Request"), off the thread that accepts connections:
+    /// it takes milliseconds.
+    async fn of(to: &config::Telemetry, bytes: Bytes) -> Self {
+        let plain = Self { bytes, is_gzip: false };
+        if !to.gzip {
+            return plain;
+        }
+        let whole = plain.bytes.clone();
+        match tokio::task::spawn_blocking(move || gzip(&whole)).await {
+            Ok(Ok(packed)) => Self { bytes: packed.into(), is_gzip: true },
+            _ => plain,
+        }
+    }
+}
+
+fn gzip(bytes: &[u8]) -> io::Result<Vec<u8>> {
+    let mut packed = GzEncoder::new(Vec::with_capacity(bytes.len() / 4), Compression::fast());
+    packed.write_all(bytes)?;
+    packed.finish()
 }
 
 type Configured = Option<Arc<config::Telemetry>>;
@@ -103,6 +136,7 @@ impl Exporter<'_> {
         let Some(to) = to else { return dropped("refused", spans) };
         let now = || self.live.clock.now();
         let (began, mut pause) = (now(), FIRST_PAUSE);
+        let body = Body::of(to, body).await;
         loop {
             let configured = configured(&self.live.running());
             let to = &configured.as_deref().unwrap_or(to).traces;
@@ -139,6 +173,7 @@ impl Exporter<'_> {
                 self.live.gather();
                 if let Some(body) = self.live.telemetry.metrics(&running.snapshot, self.live.clock.wall()) {
                     // What is not taken is told again: sums only grow.
+                    let body = Body::of(&to, body).await;
                     let _ = self.send(&to.metrics, body).await;
                 }
             }
@@ -149,9 +184,12 @@ impl Exporter<'_> {
     }
 
     /// Sends one request; gives how many of its spans or points were not taken.
-    async fn send(&self, to: &Destination, body: Bytes) -> Result<usize, Untaken> {
-        let headers = HeaderMap::from_iter([(header::CONTENT_TYPE, PROTOBUF)]);
-        let answer = post(self.transport, to, headers, body, PATIENCE).await;
+    async fn send(&self, to: &Destination, body: Body) -> Result<usize, Untaken> {
+        let mut headers = HeaderMap::from_iter([(header::CONTENT_TYPE, PROTOBUF)]);
+        if body.is_gzip {
+            headers.insert(header::CONTENT_ENCODING, GZIP);
+        }
+        let answer = post(self.transport, to, headers, body.bytes, PATIENCE).await;
         let signal = self.signal;
         match judge(answer, self.live.clock.wall()) {
             Ok((rejected, said)) => {

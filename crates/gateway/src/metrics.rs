@@ -469,4 +469,17 @@ mod tests {
         assert!(text.contains("# TYPE mai_config_reloads_total counter"));
         assert!(text.contains("mai_config_reloads_total{result=\"rejected\"} 0"));
     }
+
+    #[test]
+    fn losses_of_records_are_counted_by_kind_and_once() {
+        let metrics = Metrics::new().unwrap();
+        let health = state::requests::Health { lost: 3, contents_lost: 2, ..Default::default() };
+        for _ in 0..2 {
+            metrics.show_records(&health, 1);
+        }
+        let text = String::from_utf8(metrics.text(&HashMap::new(), 0)).unwrap();
+        for kind in ["record", "content"] {
+            assert!(text.contains(&format!("mai_request_records_lost_total{{kind=\"{kind}\"}} 3")), "{text}");
+        }
+    }
 }

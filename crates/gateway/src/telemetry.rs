@@ -336,6 +336,7 @@ mod tests {
         }
         let text = String::from_utf8(metrics.text(&std::collections::HashMap::new(), 0)).unwrap();
         assert!(text.contains("mai_telemetry_dropped_total{reason=\"queue_full\"} 6"), "{text}");
+        assert!(text.contains("mai_telemetry_dropped_total{reason=\"given_up\"} 0"), "seen before its first: {text}");
         let mut sent = 0;
         loop {
             let count: usize = telemetry.oldest().iter().map(Ended::count).sum();

@@ -30,5 +30,6 @@ pub(super) fn compile(compiler: &mut Compiler<'_>, view: &View<'_>) -> Option<Ar
         Some(Destination { provider: collector.provider.clone(), path })
     };
     let sample = view.at("sample").number().unwrap_or(1.0);
-    Some(Arc::new(Telemetry { traces: of(TRACES)?, metrics: of(METRICS)?, sample }))
+    let gzip = view.at("compression").text_or_preset() == "gzip";
+    Some(Arc::new(Telemetry { traces: of(TRACES)?, metrics: of(METRICS)?, sample, gzip }))
 }

@@ -158,6 +158,12 @@ const RECORDING: &[Key] = &[
         "The share of traces that are recorded, of those that begin here. Where a caller sent a `traceparent` that one decides.",
     ),
     key(
+        "telemetry.compression",
+        Kind::Choice(&["none", "gzip"]),
+        Is("none"),
+        "How what is posted is compressed: `gzip` where the way to the collector is narrow or is paid for.",
+    ),
+    key(
         "telemetry.proxy",
         Kind::Url(&["http"]),
         Nothing,

@@ -29,7 +29,14 @@ fn a_collector_gets_its_headers_and_nobody_sees_their_values() {
     assert_eq!(written, [("authorization", "Bearer abc"), ("x-tenant", "rag")]);
     assert!(headers.iter().all(|(_, value)| value.is_sensitive()));
     assert!((telemetry.sample - 0.25).abs() < f64::EPSILON);
+    assert!(!telemetry.gzip);
     assert!(!format!("{telemetry:?}").contains("abc"));
+}
+
+#[test]
+fn what_is_posted_is_compressed_where_that_is_written() {
+    let loaded = sound("telemetry: { otlp: 'http://c:4318', compression: gzip }");
+    assert!(loaded.snapshot.general.telemetry.as_ref().unwrap().gzip);
 }
 
 #[test]

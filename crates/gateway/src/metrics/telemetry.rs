@@ -4,6 +4,9 @@ use prometheus::{IntCounter, IntCounterVec, Opts, Registry};
 
 use super::{TELEMETRY_DROPPED, TELEMETRY_SENT};
 
+/// Why spans do not come to the collector.
+const REASONS: [&str; 4] = ["queue_full", "given_up", "refused", "rejected"];
+
 /// The counters of telemetry.
 #[derive(Debug)]
 pub struct Telemetry {
@@ -18,6 +21,8 @@ impl Telemetry {
         let row = &TELEMETRY_DROPPED;
         let dropped = IntCounterVec::new(Opts::new(row.name, row.meaning), row.labels)?;
         registry.register(Box::new(dropped.clone()))?;
+        // From nothing on: of a series that begins with its first event nobody sees that event.
+        REASONS.iter().for_each(|reason| drop(dropped.with_label_values(&[reason])));
         Ok(Self { sent, dropped })
     }
 

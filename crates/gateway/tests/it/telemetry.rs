@@ -184,6 +184,36 @@ fn who_sends_and_how_is_what_the_protocol_asks_for() {
 }
 
 #[test]
+fn what_is_posted_is_compressed_where_that_is_asked_for() {
+    story(async {
+        let stage = Stage::set(&told(", compression: gzip"));
+        // The first is taken at the second try.
+        let collector = stage.host("otel:4318", Script::always(taken()).on_call(1, Reply::status(503)));
+        stage.host("a", pleasant());
+        stage.export();
+        stage.ask(question()).await;
+        seconds(20).await;
+        let calls = collector.calls();
+        assert!(calls.len() >= 3);
+        for call in &calls {
+            assert_eq!(call.request.header("content-encoding"), Some("gzip"), "{}", call.request.path);
+            assert_eq!(call.request.header("content-type"), Some("application/x-protobuf"));
+        }
+        let unpacked = |call: &testkit::Call| {
+            let mut bytes = Vec::new();
+            std::io::Read::read_to_end(&mut flate2::read::GzDecoder::new(&call.request.body[..]), &mut bytes).unwrap();
+            bytes
+        };
+        let of = |path: &str| calls.iter().filter(|call| call.request.path == path).map(unpacked).collect::<Vec<_>>();
+        let traces = of("/v1/traces").pop().unwrap();
+        let traces = ExportTraceServiceRequest::decode(&traces[..]).unwrap();
+        assert_eq!(traces.resource_spans[0].scope_spans[0].spans.len(), 2);
+        assert!(ExportMetricsServiceRequest::decode(&of("/v1/metrics")[0][..]).is_ok());
+        assert_eq!(dropped(&stage, "given_up"), 0.0);
+    });
+}
+
+#[test]
 fn one_trace_joins_all_the_calls_of_a_question() {
     story(async {
         let (stage, collector, [a, _]) = stage();
