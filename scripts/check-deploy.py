@@ -10,6 +10,7 @@ import urllib.request
 
 DASHBOARD = pathlib.Path("deploy/grafana/mai-gateway.json")
 RULES = pathlib.Path("deploy/prometheus/rules.yml")
+TESTS = pathlib.Path("deploy/prometheus/rules.test.yml")
 REFERENCE = pathlib.Path("docs/reference/metrics.md")
 
 problems = []
@@ -77,6 +78,7 @@ def dashboard(known):
 
 
 def rules(known):
+    tests = TESTS.read_text()
     for block in re.split(r"\n      - (?=alert:|record:)", RULES.read_text())[1:]:
         kind, name = re.match(r"(alert|record): *(\S+)", block).groups()
         where = f"rule `{name}`"
@@ -84,6 +86,10 @@ def rules(known):
         check_query(where, expression, known)
         if kind == "record":
             continue
+        # By its name: in an expectation of its own, or among others as `Mai(Usage|Log)Lost`.
+        names = re.findall(r"alertname(?:: *|=~?\")([^\s,\"]+)", tests)
+        if not any(re.fullmatch(tested, name) for tested in names):
+            problems.append(f"{where}: no test in {TESTS} names it")
         for wanted in ["severity:", "summary:", "description:", "action:"]:
             if wanted not in block:
                 problems.append(f"{where}: `{wanted}` is missing")
