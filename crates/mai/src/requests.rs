@@ -2,8 +2,9 @@
 
 mod story;
 
+use base::Clock;
 use mai::args::{AuditFlags, Requests, Seek, Span};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::remote::{Peer, Trouble, encoded, query};
 use crate::table::Table;
@@ -46,7 +47,7 @@ fn list(seek: &Seek) -> Result<(), Trouble> {
         ("upstream", &seek.upstream),
         ("cache", &seek.cache),
     ];
-    let told = page(&Peer::admin(&seek.at)?, "/admin/v1/requests", &wanted, &seek.span)?;
+    let told = pages(&Peer::admin(&seek.at)?, "/admin/v1/requests", &wanted, &seek.span)?;
     if seek.form.json {
         say(format!("{told:#}"));
         return Ok(());
@@ -64,8 +65,7 @@ fn list(seek: &Seek) -> Result<(), Trouble> {
         let after = [story::ms(record, "ms"), tries, tokens_in, tokens_out, story::cost(record)];
         table.row([when::told(&text(record, "time"), now)].into_iter().chain(before).chain(after));
     }
-    say(if table.is_empty() { "no request is like that".to_owned() } else { table.shown() });
-    more(&told);
+    say(shown(&table, &told, "no request is like that"));
     Ok(())
 }
 
@@ -75,7 +75,7 @@ fn list(seek: &Seek) -> Result<(), Trouble> {
 /// What is wrong and what to do.
 pub fn audit(flags: &AuditFlags) -> Result<(), Trouble> {
     let wanted = [("who", &flags.who), ("object", &flags.object)];
-    let told = page(&Peer::admin(&flags.at)?, "/admin/v1/audit", &wanted, &flags.span)?;
+    let told = pages(&Peer::admin(&flags.at)?, "/admin/v1/audit", &wanted, &flags.span)?;
     if flags.form.json {
         say(format!("{told:#}"));
         return Ok(());
@@ -87,8 +87,7 @@ pub fn audit(flags: &AuditFlags) -> Result<(), Trouble> {
         let [who, role, action, object] = ["who", "role", "action", "object"].map(|field| text(deed, field));
         table.row([when::told(&text(deed, "time"), now), who, role, action, object, change]);
     }
-    say(if table.is_empty() { "nothing like that was done".to_owned() } else { table.shown() });
-    more(&told);
+    say(shown(&table, &told, "nothing like that was done"));
     Ok(())
 }
 
@@ -118,29 +117,61 @@ fn compare(path: &str, before: &Value, after: &Value, parts: &mut Vec<String>) {
     }
 }
 
-fn page(peer: &Peer, path: &str, wanted: &[(&str, &Option<String>)], span: &Span) -> Result<Value, Trouble> {
+/// What is asked for, page by page up to the limit: the gateway cuts a page whose search takes long, so that one with
+/// few items, or none, need not be the last.
+fn pages(peer: &Peer, path: &str, wanted: &[(&str, &Option<String>)], span: &Span) -> Result<Value, Trouble> {
     let now = when::now();
     let [since, until] = [&span.since, &span.until].map(|time| time.as_deref().map(|time| when::back(time, now)));
-    let limit = span.limit.to_string();
-    let bounds = [
-        ("since", since.as_deref()),
-        ("until", until.as_deref()),
-        ("limit", Some(limit.as_str())),
-        ("after", span.after.as_deref()),
-    ];
-    let wanted = wanted.iter().map(|(name, value)| (*name, value.as_deref()));
-    peer.get(&format!("{path}{}", query(wanted.chain(bounds))))?.json()
+    let until_then = Clock.now() + span.patience;
+    let mut items: Vec<Value> = Vec::new();
+    let mut after = span.after.clone();
+    loop {
+        let limit = (usize::from(span.limit).saturating_sub(items.len())).to_string();
+        let bounds = [
+            ("since", since.as_deref()),
+            ("until", until.as_deref()),
+            ("limit", Some(limit.as_str())),
+            ("after", after.as_deref()),
+        ];
+        let wanted = wanted.iter().map(|(name, value)| (*name, value.as_deref()));
+        let mut page = peer.get(&format!("{path}{}", query(wanted.chain(bounds))))?.json()?;
+        if let Some(Value::Array(data)) = page.get_mut("data").map(Value::take) {
+            items.extend(data);
+        }
+        let next = page.get("next").and_then(Value::as_str).map(str::to_owned);
+        let is_over = Clock.now() >= until_then;
+        if items.len() < usize::from(span.limit) && next.is_some() && next != after && !is_over {
+            after = next;
+            continue;
+        }
+        if let Some(next) = next.as_deref().map(crate::table::clean) {
+            complain(if items.len() < usize::from(span.limit) {
+                let seconds = span.patience.as_secs();
+                format!(
+                    "not everything was looked through within {seconds} s: go on with --after {next}, or narrow it down by --since and --until"
+                )
+            } else {
+                format!("there are more: --after {next}")
+            });
+        }
+        let mut told = json!({ "data": items });
+        if let (Some(told), Some(next)) = (told.as_object_mut(), next) {
+            told.insert("next".to_owned(), next.into());
+        }
+        return Ok(told);
+    }
+}
+
+fn shown(table: &Table, told: &Value, nothing: &str) -> String {
+    match (table.is_empty(), told.get("next")) {
+        (false, _) => table.shown(),
+        (true, None | Some(Value::Null)) => nothing.to_owned(),
+        (true, Some(_)) => format!("{nothing}, as far as was looked"),
+    }
 }
 
 fn data(told: &Value) -> impl Iterator<Item = &Value> {
     told.get("data").and_then(Value::as_array).into_iter().flatten()
-}
-
-/// How to go on, beside the list.
-fn more(told: &Value) {
-    if let Some(next) = told.get("next").and_then(Value::as_str) {
-        complain(format!("there are more: --after {}", crate::table::clean(next)));
-    }
 }
 
 #[cfg(test)]

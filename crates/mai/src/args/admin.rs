@@ -451,6 +451,9 @@ pub struct Span {
     /// Go on where a list has ended: the `next` that it has printed
     #[arg(long, value_name = "NEXT")]
     pub after: Option<String>,
+    /// Look for them so long; what is found by then is printed
+    #[arg(long, value_name = "TIME", default_value = "30s", value_parser = length)]
+    pub patience: std::time::Duration,
 }
 
 /// Flags of `audit`.
@@ -486,4 +489,12 @@ fn time(text: &str) -> Result<String, String> {
         && digits.bytes().all(|byte| byte.is_ascii_digit())
         && matches!(unit, "ms" | "s" | "m" | "h" | "d");
     if is_length { Ok(text.to_owned()) } else { Err("write a length of time such as 30s, 10m or 1h".to_owned()) }
+}
+
+fn length(text: &str) -> Result<std::time::Duration, String> {
+    let (count, unit) = text.split_at_checked(text.len().saturating_sub(1)).unwrap_or_default();
+    let unit = ["s", "m", "h"].iter().position(|known| *known == unit).and_then(|at| [1, 60, 3_600].get(at).copied());
+    let seconds = count.parse::<u64>().ok().zip(unit).and_then(|(count, unit)| count.checked_mul(unit));
+    let length = seconds.filter(|seconds| (1..=86_400).contains(seconds)).map(std::time::Duration::from_secs);
+    length.ok_or_else(|| "write a length of time such as 30s or 10m, up to 24h".to_owned())
 }

@@ -291,7 +291,7 @@ fn requests_are_looked_for_and_one_is_told() {
     assert_eq!(serde_json::from_str::<Value>(&json.out).unwrap()["ms"], 3);
     let audit = desk.run(&["audit", "--object", "routes/chat", "--since", "2h"]);
     assert_eq!(audit.code, 0, "{}", audit.err);
-    let line = desk.lines().pop().unwrap();
+    let line = desk.lines().into_iter().find(|line| line.contains("audit")).unwrap();
     assert!(
         line.starts_with("GET /admin/v1/audit?object=routes%2Fchat&since=20") && line.contains("Z&limit=20"),
         "{line}"
@@ -326,4 +326,53 @@ fn an_export_is_printed_as_it_comes_or_one_kind_of_it() {
     assert_eq!(desk.run(&["export", "--key-hashes"]).out, "providers:\n- name: p\nroutes:\n- name: r\n");
     assert_eq!(desk.lines(), ["GET /admin/v1/export?key_hashes=true"]);
     assert_eq!(desk.run(&["routes", "export"]).out, "routes:\n- name: r\n");
+}
+
+/// A search of three pages, of which the first was cut before anything was found.
+fn cut(asked: &Asked) -> Reply {
+    let one = |id: &str| json!({ "request_id": id, "status": 503 });
+    ok(match asked.line.rsplit_once("after=").map(|(_, after)| after) {
+        None => json!({ "data": [], "next": "p 1" }),
+        Some("p%201") => json!({ "data": [one("r3"), one("r2")], "next": "p2" }),
+        Some("p2") => json!({ "data": [one("r1")] }),
+        Some(other) => panic!("{other}"),
+    })
+}
+
+#[test]
+fn a_search_that_was_cut_is_gone_on_with_to_the_limit_or_the_end() {
+    let desk = Desk::saying(cut);
+    let list = desk.run(&["requests", "list", "--status", "503", "--limit", "5"]);
+    assert_eq!((list.code, list.err.as_str(), list.out.lines().count()), (0, "", 4), "{}", list.out);
+    assert_eq!(
+        desk.lines(),
+        [
+            "GET /admin/v1/requests?status=503&limit=5",
+            "GET /admin/v1/requests?status=503&limit=5&after=p%201",
+            "GET /admin/v1/requests?status=503&limit=3&after=p2"
+        ]
+    );
+    let json = desk.run(&["requests", "list", "--json"]);
+    let told: Value = serde_json::from_str(&json.out).unwrap();
+    assert_eq!((told["data"].as_array().unwrap().len(), &told["next"]), (3, &Value::Null), "{told}");
+    let limited = desk.run(&["requests", "list", "--limit", "2"]);
+    assert!(limited.out.contains("r2") && !limited.out.contains("r1"), "{}", limited.out);
+    assert!(limited.err.contains("there are more: --after p2"), "{}", limited.err);
+}
+
+#[test]
+fn a_search_without_end_stops_and_says_so() {
+    let count = std::sync::atomic::AtomicUsize::new(0);
+    let desk = Desk::saying(move |_| {
+        ok(json!({ "data": [], "next": format!("n{}", count.fetch_add(1, std::sync::atomic::Ordering::Relaxed)) }))
+    });
+    let list = desk.run(&["requests", "list", "--patience", "1s"]);
+    assert_eq!((list.code, list.out.as_str()), (0, "no request is like that, as far as was looked\n"), "{}", list.err);
+    assert!(list.err.contains("not everything was looked through within 1 s: go on with --after n"), "{}", list.err);
+    // A gateway that gives the same page for ever is not asked for ever.
+    let desk = Desk::saying(|_| ok(json!({ "data": [], "next": "n" })));
+    let list = desk.run(&["requests", "list", "--json"]);
+    assert_eq!((list.code, desk.lines().len()), (0, 2), "{}", list.err);
+    assert!(list.err.contains("--after n"), "{}", list.err);
+    assert_eq!(serde_json::from_str::<Value>(&list.out).unwrap()["next"], "n", "{}", list.out);
 }
