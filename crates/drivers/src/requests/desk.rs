@@ -274,6 +274,11 @@ impl Desk {
         (shelf.numbering, open.into_iter().chain(shelf.sealed.iter().rev().cloned()).collect())
     }
 
+    /// How often what is not in the file yet was numbered anew, as [`Desk::unwritten`] gives it.
+    pub fn numbering(&self, which: Which) -> Option<u64> {
+        self.state().shelves.get(which.at())?.numbering
+    }
+
     /// The last block in the file has this number: all that comes is greater. For the thread that writes, between two
     /// commits.
     pub fn number_after(&self, which: Which, last: u64) {

@@ -147,7 +147,7 @@ fn view(desk: &Desk, path: &Path) -> Result<View, Failure> {
         let (numbering, unwritten) = desk.unwritten(which);
         let reading = Reading::open(path)?;
         tries += 1;
-        if numbering.is_some() && numbering == desk.unwritten(which).0 || tries == TRIES {
+        if numbering.is_some() && numbering == desk.numbering(which) || tries == TRIES {
             return Ok((unwritten, reading));
         }
         desk.number_first(which, reading.map_or(Ok(0), |reading| reading.last())?);
