@@ -19,6 +19,7 @@ mod ports;
 mod probes;
 mod process;
 mod program;
+mod records;
 mod reload;
 mod scarcity;
 mod tls;
