@@ -8,9 +8,12 @@ use std::time::Duration;
 use base::Usage;
 use bytes::{BufMut, Bytes};
 use config::{OnFailure, Route, Snapshot};
+use state::answers::{Key, Stored};
 
 /// How what follows the body is written. Raised with every change.
 const VERSION: u8 = 1;
+/// The last byte of what only says where an answer stands.
+const REFERENCE: u8 = 2;
 /// Behind everything: the length of what follows the body, and the version.
 const TAIL: usize = 5;
 
@@ -130,9 +133,23 @@ pub fn read(stored: &[u8]) -> Option<(usize, Facts<'_>)> {
     facts.0.is_empty().then_some((at, read))
 }
 
+/// Says under which key an answer stands, and what the body is known by that it answers.
+#[must_use]
+pub fn write_reference(to: &Key, fingerprint: &[u8; 32]) -> Box<[u8]> {
+    [&to.0[..], fingerprint, &[REFERENCE]].concat().into()
+}
+
+/// What [`write_reference`] has said; `None` for everything else.
+#[must_use]
+pub fn reference(stored: &[u8]) -> Option<(Key, [u8; 32])> {
+    let (to, rest) = stored.split_first_chunk::<32>()?;
+    let (fingerprint, rest) = rest.split_first_chunk::<32>()?;
+    (rest == [REFERENCE]).then_some((Key(*to), *fingerprint))
+}
+
 /// The body of what is stored, without a copy.
 #[must_use]
-pub fn body(stored: &std::sync::Arc<state::answers::Stored>, length: usize) -> Bytes {
+pub fn body(stored: &std::sync::Arc<Stored>, length: usize) -> Bytes {
     let bytes = stored.bytes();
     let length = length.min(bytes.len());
     bytes.slice(..length)
@@ -195,6 +212,15 @@ mod tests {
         let mut written = write(b"{}", &facts());
         *written.last_mut().unwrap() += 1;
         assert_eq!(read(&written), None);
+    }
+
+    #[test]
+    fn an_answer_and_what_says_where_one_stands_are_not_taken_for_each_other() {
+        let written = write_reference(&Key([3; 32]), &[7; 32]);
+        assert_eq!(reference(&written), Some((Key([3; 32]), [7; 32])));
+        assert_eq!(read(&written), None);
+        assert_eq!(reference(&write(b"{}", &facts())), None);
+        assert_eq!(reference(&written[1..]), None);
     }
 
     proptest! {

@@ -97,6 +97,8 @@ pub enum Recalled {
 pub struct Found {
     /// As it is stored.
     pub stored: Arc<Stored>,
+    /// What others find it by too.
+    pub key: Option<Key>,
     /// In the caller's form.
     pub body: Bytes,
     /// Which is a stream of events.
@@ -314,7 +316,7 @@ async fn meant(look: ByMeaning<'_>, wish: &Wish, trail: &mut Trail) -> Option<Fo
     }
     let found = served(stored, wish, Cached::Semantic)?;
     trail.cache_id = Some(candidate.answer);
-    Some(found)
+    Some(Found { key: Some(candidate.answer), ..found })
 }
 
 /// Finds a stored answer, and waits for nobody who asks for it.
@@ -338,14 +340,30 @@ fn late(live: &Live, wish: &Wish) -> Option<Found> {
 /// The first answer to the same idempotency key.
 async fn replay(live: &Live, wish: &Wish) -> Result<Option<Found>, Refusal> {
     let Some(promise) = &wish.names.replay else { return Ok(None) };
-    let found = within(LOOK_FOR_REPLAY, live.answers.get_patiently(&promise.key)).await;
-    let Some(stored) = found.filter(|stored| stored.is_fresh(live.wall())) else { return Ok(None) };
+    let look = async |key: &Key| {
+        let found = within(LOOK_FOR_REPLAY, live.answers.get_patiently(key)).await;
+        found.filter(|stored| stored.is_fresh(live.wall()))
+    };
+    let Some(stored) = look(&promise.key).await else { return Ok(None) };
+    let Some((copy, fingerprint)) = kept::reference(&stored.body) else {
+        return replayed(stored, Some(promise.fingerprint));
+    };
+    if fingerprint != promise.fingerprint {
+        return Err(conflict());
+    }
+    // Where the copy that many keys share had to go for others, the call is made again.
+    let Some(stored) = look(&copy).await else { return Ok(None) };
+    replayed(stored, None)
+}
+
+/// An answer that was kept for an idempotency key, and for this very body where one is named.
+fn replayed(stored: Arc<Stored>, fingerprint: Option<[u8; 32]>) -> Result<Option<Found>, Refusal> {
     let Some((length, facts)) = kept::read(&stored.body) else { return Ok(None) };
-    if facts.fingerprint != Some(promise.fingerprint) {
+    if facts.fingerprint != fingerprint {
         return Err(conflict());
     }
     let (body, is_stream) = (kept::body(&stored, length), facts.is_stream);
-    Ok(Some(Found { stored, body, is_stream, how: Cached::Replay }))
+    Ok(Some(Found { stored, key: None, body, is_stream, how: Cached::Replay }))
 }
 
 fn conflict() -> Refusal {
@@ -378,7 +396,7 @@ pub fn served(stored: Arc<Stored>, wish: &Wish, how: Cached) -> Option<Found> {
     let (length, _) = kept::read(&stored.body)?;
     let body = forms::in_form(wish.endpoint, kept::body(&stored, length), wish.passenger.form)?;
     let is_stream = wish.passenger.form != Form::Whole;
-    Some(Found { stored, body, is_stream, how })
+    Some(Found { stored, key: wish.names.answer, body, is_stream, how })
 }
 
 /// Rides with another's call; `None` where that ended for reasons of its leader's own.

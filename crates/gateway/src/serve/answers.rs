@@ -70,7 +70,7 @@ fn unbuffered(headers: &mut HeaderMap) {
 
 /// A stored answer.
 pub fn kept(found: Found, (running, route): (&Running, &Route), live: &Live, mut trail: Trail) -> Response<Reply> {
-    let Found { stored: entry, body, is_stream, how } = found;
+    let Found { stored: entry, body, is_stream, how, key: _ } = found;
     let mut response = Response::new(Reply::whole(body));
     trail.record.cache = Some(how);
     trail.note(Decision::Cache(how));

@@ -7,6 +7,7 @@ use base::{Cost, Endpoint, Refusal, Usage};
 use bytes::Bytes;
 use config::Route;
 use http::HeaderValue;
+use rules::cache_key::KeyBuilder;
 use smallvec::SmallVec;
 use state::answers::{Key, Kind, Stored};
 
@@ -21,6 +22,10 @@ use crate::running::Running;
 
 /// Answers to idempotency keys are kept so long.
 const REPLAYED: Duration = Duration::from_secs(24 * 60 * 60);
+/// A copy that several of them share is kept longer, so that it is written once a day at most, however many come to it.
+const SHARED: Duration = Duration::from_secs(48 * 60 * 60);
+/// A body that takes no more is not worth a copy beside its keys.
+const SMALL: usize = 256;
 
 /// Who stores, and for whom.
 pub struct Keeper<'a> {
@@ -85,7 +90,10 @@ pub fn answer(keeper: &Keeper<'_>, complete: Complete) -> Landed {
     // A chat that has not come to its end is no answer to keep, though its leader has to take it as it is.
     let may_lack_end = !matches!(keeper.wish.endpoint, Endpoint::Chat | Endpoint::Completions);
     let has_end = may_lack_end || whole.as_ref().is_some_and(|whole| whole.is_complete);
-    for Promised { promise, .. } in keeper.flight.settle().into_iter().filter(|_| has_end) {
+    let promises = keeper.flight.settle();
+    // All copies of this answer are known by the first key that it was given for.
+    let first = promises.first().map(|first| first.promise.key).filter(|_| promises.len() > 1);
+    for Promised { promise, .. } in promises.into_iter().filter(|_| has_end) {
         let same = given
             .clone()
             .filter(|_| promise.form == keeper.flight.leader.form)
@@ -101,7 +109,11 @@ pub fn answer(keeper: &Keeper<'_>, complete: Complete) -> Landed {
             continue;
         };
         let facts = Facts { is_stream, content_type, ..facts.clone() };
-        replay((keeper.live, keeper.purges), keeper.route, &promise, &body, facts);
+        let clerk = Clerk { live: keeper.live, route: keeper.route, promise: &promise, purges: keeper.purges };
+        match first {
+            Some(first) => clerk.refer((&first, Duration::ZERO), &body, facts),
+            None => clerk.keep(&body, facts),
+        }
     }
     let body = whole.map(|whole| whole.body);
     // What is no text of ours has one form.
@@ -126,7 +138,8 @@ pub fn refusal(keeper: &Keeper<'_>, refusal: &Refusal) {
     let told = refusal.told.as_ref().and_then(|told| told.code.as_deref());
     let facts = Facts { status: refusal.status(), content_type: JSON, code: told, ..Facts::default() };
     for Promised { promise, .. } in promises {
-        replay((keeper.live, keeper.purges), keeper.route, &promise, &body, facts.clone());
+        let clerk = Clerk { live: keeper.live, route: keeper.route, promise: &promise, purges: keeper.purges };
+        clerk.keep(&body, facts.clone());
     }
 }
 
@@ -158,21 +171,67 @@ pub fn served(live: &Live, route: &Route, promise: &Promise, found: &Found) {
     let Some((_, facts)) = kept::read(&found.stored.body) else { return };
     let content_type = if found.is_stream { EVENTS } else { facts.content_type };
     let facts = Facts { is_stream: found.is_stream, content_type, ..facts };
-    replay((live, live.purges.count()), route, promise, &found.body, facts);
+    let clerk = Clerk { live, route, promise, purges: live.purges.count() };
+    match &found.key {
+        Some(key) => clerk.refer((key, found.stored.stored), &found.body, facts),
+        None => clerk.keep(&found.body, facts),
+    }
 }
 
-/// Keeps an answer for an idempotency key.
-fn replay((live, purges): (&Live, u64), route: &Route, promise: &Promise, body: &[u8], facts: Facts<'_>) {
-    let now = live.wall();
-    let stored = Stored {
-        kind: Kind::Replay,
-        route: route.name.clone(),
-        client: Some(promise.client.clone()),
-        kb_version: None,
-        stored: now,
-        expires: now + REPLAYED,
-        keep_until: now + REPLAYED,
-        body: kept::write(body, &Facts { fingerprint: Some(promise.fingerprint), ..facts }),
-    };
-    live.store(promise.key, Arc::new(stored), purges);
+/// Who keeps an answer for an idempotency key.
+struct Clerk<'a> {
+    live: &'a Live,
+    route: &'a Route,
+    promise: &'a Promise,
+    /// Purges there had been when the answer was asked for.
+    purges: u64,
+}
+
+impl Clerk<'_> {
+    /// Keeps it for this key alone.
+    fn keep(&self, body: &[u8], facts: Facts<'_>) {
+        let written = kept::write(body, &Facts { fingerprint: Some(self.promise.fingerprint), ..facts });
+        self.put(self.promise.key, written, REPLAYED);
+    }
+
+    /// Keeps it for this key, among others that have the same answer of `of`: one copy for all of a client's, however
+    /// many they are.
+    fn refer(&self, of: (&Key, Duration), body: &[u8], facts: Facts<'_>) {
+        if body.len() <= SMALL {
+            return self.keep(body, facts);
+        }
+        let copy = self.copy(of);
+        let lasts = |stored: &Stored| stored.expires >= self.live.wall() + REPLAYED;
+        // One that lies on disk alone is written anew: that it lies there still nobody knows yet.
+        let is_there = matches!(self.live.answers.get(&copy), state::Answer::Ready(Some(stored)) if lasts(&stored));
+        if is_there || self.put(copy, kept::write(body, &facts), SHARED) {
+            self.put(self.promise.key, kept::write_reference(&copy, &self.promise.fingerprint), REPLAYED);
+        }
+    }
+
+    /// What a copy is known by: whose it is, of which answer, stored when, and in which form.
+    fn copy(&self, (of, stored): (&Key, Duration)) -> Key {
+        let form = match self.promise.form {
+            Form::Whole => 0,
+            Form::Stream { shows_usage } => 1 + u8::from(shows_usage),
+        };
+        let builder = KeyBuilder::new("copy").part(self.promise.client.as_bytes()).part(&of.0);
+        Key(builder.part(&stored.as_nanos().to_le_bytes()).part(&[form]).finish())
+    }
+
+    /// False where it has been purged since.
+    fn put(&self, key: Key, body: Box<[u8]>, keep: Duration) -> bool {
+        let now = self.live.wall();
+        let stored = Stored {
+            kind: Kind::Replay,
+            route: self.route.name.clone(),
+            client: Some(self.promise.client.clone()),
+            kb_version: None,
+            stored: now,
+            expires: now + keep,
+            keep_until: now + keep,
+            body,
+        };
+        self.live.store(key, Arc::new(stored), self.purges)
+    }
 }

@@ -235,3 +235,96 @@ fn a_key_may_be_long_but_not_endless() {
         }
     });
 }
+
+/// A route with a cache, whose upstream says so much.
+fn cached(said: usize) -> (Stage, testkit::Host) {
+    let stage = Stage::set(&usual_but("  - name: chat\n", "  - name: chat\n    cache: { mode: exact, ttl: 60s }\n"));
+    let host = stage.host("a", Reply::say(["x".repeat(said)]));
+    (stage, host)
+}
+
+fn with_key(key: usize) -> Ask {
+    chat("chat").user("Hi").header("idempotency-key", format!("k-{key}"))
+}
+
+#[test]
+fn many_keys_on_one_answer_keep_it_once() {
+    const SAID: u64 = 100_000;
+    story(async {
+        let (stage, a) = cached(100_000);
+        let bytes = || stage.live.answers.stats().memory.bytes;
+        let first = stage.ask(chat("chat").user("Hi")).await;
+        let before = bytes();
+        for key in 0..200 {
+            assert_eq!(cache(&stage.ask(with_key(key)).await), Some("hit"));
+        }
+        let each = (bytes() - before - SAID) / 200;
+        assert!(each < 1_000, "{each} bytes for each key beside the answer");
+        tokio::time::sleep(Duration::from_secs(61)).await;
+        for key in [0, 199] {
+            let again = stage.ask(with_key(key)).await;
+            assert_eq!((cache(&again), &again.body), (Some("replay"), &first.body));
+            let other = stage.ask(with_key(key).user("more")).await;
+            assert_eq!(other.code().as_deref(), Some("idempotency_conflict"));
+        }
+        let streamed = stage.ask(with_key(300).stream()).await;
+        let again = stage.ask(with_key(300).stream()).await;
+        assert_eq!((cache(&again), again.said(), a.calls().len()), (Some("replay"), streamed.said(), 2));
+    });
+}
+
+#[test]
+fn keys_that_wait_for_one_answer_keep_it_once_too() {
+    story(async {
+        let (stage, a) = cached(100_000);
+        a.play(Reply::say(["x".repeat(100_000)]).after(Duration::from_secs(1)));
+        let mut callers = Vec::new();
+        for key in 0..50 {
+            let mut caller = stage.caller();
+            caller.begin(&with_key(key).key(KEY)).await;
+            callers.push(caller);
+        }
+        let mut first = None;
+        for caller in &mut callers {
+            let answer = caller.answer().await.unwrap();
+            assert_eq!(first.get_or_insert_with(|| answer.body.clone()), &answer.body);
+        }
+        stage.comes_to_rest().await;
+        let bytes = stage.live.answers.stats().memory.bytes;
+        assert!(bytes < 4 * 100_000, "{bytes} bytes of one answer for itself and its keys");
+        let again = stage.ask(with_key(49)).await;
+        assert_eq!((cache(&again), Some(again.body.clone()), a.calls().len()), (Some("replay"), first, 1));
+    });
+}
+
+#[test]
+fn a_key_that_comes_late_to_an_answer_is_good_for_a_whole_day() {
+    story(async {
+        let ttl = usual_but("  - name: chat\n", "  - name: chat\n    cache: { mode: exact, ttl: 7d }\n");
+        let stage = Stage::set(&ttl);
+        let a = stage.host("a", Reply::say(["x".repeat(1_000)]));
+        stage.ask(chat("chat").user("Hi")).await;
+        for key in 0..5 {
+            assert_eq!(cache(&stage.ask(with_key(key)).await), Some("hit"));
+            tokio::time::sleep(Duration::from_secs(23 * 3600)).await;
+            assert_eq!(cache(&stage.ask(with_key(key)).await), Some("replay"), "{key}");
+        }
+        assert_eq!(a.calls().len(), 1);
+    });
+}
+
+#[test]
+fn a_key_whose_copy_is_gone_makes_its_call_again() {
+    story(async {
+        let (stage, a) = cached(1_000);
+        stage.ask(chat("chat").user("Hi")).await;
+        stage.ask(with_key(1)).await;
+        let which = state::answers::Which { client: Some("app".into()), ..Default::default() };
+        assert!(
+            stage.live.answers.purge(&which).await.is_ok_and(|gone| gone >= 2),
+            "the client's copy goes with its key"
+        );
+        let again = stage.ask(with_key(1)).await;
+        assert_eq!((again.status, cache(&again), a.calls().len()), (200, Some("miss"), 2));
+    });
+}
