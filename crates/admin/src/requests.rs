@@ -200,6 +200,23 @@ pub(crate) struct RequestContent {
     answer: String,
     /// Not all of it is here: texts are kept up to 64 KiB.
     truncated: bool,
+    /// Where the route matches by meaning: the stored answer that came nearest, served or not.
+    near: Option<NearAnswer>,
+}
+
+/// A stored answer to a question like the one that was asked.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct NearAnswer {
+    /// What was asked, as questions are compared.
+    question: String,
+    /// The question that the stored answer was given to.
+    known_question: String,
+    /// That answer; empty where it was not in memory.
+    known_answer: String,
+    /// The cosine of both questions' vectors.
+    similarity: f64,
+    /// What has withheld the answer: a guard, `margin` or `verify`; null where it was served, or with `shadow` would have been.
+    withheld: Option<String>,
 }
 
 /// Milliseconds with three digits behind the point.
@@ -327,7 +344,14 @@ pub(crate) async fn content(
     };
     let content = found.ok_or_else(none)?;
     let (prompt, answer) = (content.prompt.into(), content.answer.into());
-    Ok(Json(RequestContent { prompt, answer, truncated: content.is_cut }))
+    let near = content.near.map(|near| NearAnswer {
+        question: near.question.into(),
+        known_question: near.known.into(),
+        known_answer: near.answer.into(),
+        similarity: rounded(near.similarity),
+        withheld: near.withheld.map(Into::into),
+    });
+    Ok(Json(RequestContent { prompt, answer, truncated: content.is_cut, near }))
 }
 
 async fn told<T: Unpin>(desk: &Desk, answer: Answer<Result<T, Unreadable>>) -> Result<T, Error> {

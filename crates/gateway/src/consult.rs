@@ -4,22 +4,22 @@
 //! Those calls are the gateway's own. They keep to their routes' parameters, upstreams, breakers and places; no client's
 //! limit or quota counts them, and they are booked on their routes, to no client.
 
+mod vector;
+
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use base::{AttemptOutcome, Code, Endpoint, Refusal, SpanContext};
 use config::{Client, Route, Semantic, Upstream, Verify};
-use dialect::{Answer, Ask, View, embeddings};
-use http::{HeaderMap, HeaderValue};
+use dialect::{Answer, Ask};
+use http::HeaderValue;
 use rules::params::Policy;
 use serde_json::{Value, json};
 use state::answers::Stored;
 
 use crate::attempt::{Errand, Landed};
-use crate::held::{Held, How};
-use crate::inputs::{self, Basket};
 use crate::live::Live;
-use crate::meaning::{Asked, Candidate, Match, Shelf, Withheld, judge};
+use crate::meaning::{Asked, Candidate, Judged, Match, Near, Shelf, Sought, judge};
 use crate::plan::plan;
 use crate::pursue::{Call, pursue};
 use crate::running::Running;
@@ -41,7 +41,7 @@ pub struct Consult<'a> {
     /// Under which configuration.
     pub running: &'a Arc<Running>,
     /// For whom.
-    pub client: &'a Client,
+    pub client: &'a Arc<Client>,
     /// Whom answers are stored for; `None` where the route's callers share them.
     pub owner: Option<&'a Arc<str>>,
     /// Of the call that is to be answered.
@@ -50,6 +50,8 @@ pub struct Consult<'a> {
     pub trace: Option<&'a SpanContext>,
     /// When that must be over.
     pub deadline: Instant,
+    /// Texts are kept: the nearest question is to be told, whether its answer is served or not.
+    pub tells_near: bool,
 }
 
 /// What a look-up has come to.
@@ -64,10 +66,11 @@ enum Looked {
 /// Looks for a stored answer to the same question. Whatever goes wrong costs `semantic.timeout` at most, and is a miss;
 /// where it goes wrong again and again it costs nothing for a while. The question's vector is left in `asked`.
 /// Beside the match, where there is one, what was withheld, and by what.
-pub async fn look(consult: &Consult<'_>, route: &Route, asked: &mut Asked) -> (Option<Match>, Withheld) {
-    let Some(terms) = route.cache.semantic.as_deref() else { return Default::default() };
+pub async fn look(consult: &Consult<'_>, route: &Route, asked: &mut Asked) -> Sought {
+    let Some(terms) = route.cache.semantic.as_deref() else { return Sought::default() };
     let found = look_within(consult, (route, terms), asked).await;
-    (found.map(|found| Match { is_shadow: terms.shadow, ..found }), std::mem::take(&mut asked.withheld))
+    let found = found.map(|found| Match { is_shadow: terms.shadow, ..found });
+    Sought { found, withheld: std::mem::take(&mut asked.withheld), near: asked.near.take() }
 }
 
 async fn look_within(consult: &Consult<'_>, (route, terms): (&Route, &Semantic), asked: &mut Asked) -> Option<Match> {
@@ -89,7 +92,8 @@ async fn look_within(consult: &Consult<'_>, (route, terms): (&Route, &Semantic),
     };
     let patience = now + terms.timeout;
     let until = patience.min(consult.deadline);
-    let searched = tokio::time::timeout_at(until.into(), consult.search(route, (terms, &shelf), asked, until)).await;
+    let searched =
+        tokio::time::timeout_at(until.into(), consult.search(route, (terms, &shelf), asked, (until, patience))).await;
     if !matches!(searched, Ok(Ok(_))) {
         asked.withhold("error");
     }
@@ -107,7 +111,10 @@ async fn look_within(consult: &Consult<'_>, (route, terms): (&Route, &Semantic),
         // A caller in a hurry says nothing about those who were asked.
         Ok(Err(_)) | Err(_) if until < patience => None,
         Ok(Err(_)) | Err(_) => {
-            trial.failed(live.clock.now());
+            // One call has failed, however many have waited for it: its own look-up says so.
+            if !asked.waits_for_other {
+                trial.failed(live.clock.now());
+            }
             count("error");
             None
         }
@@ -120,9 +127,9 @@ impl Consult<'_> {
         route: &Route,
         (terms, shelf): (&Semantic, &Shelf),
         asked: &mut Asked,
-        until: Instant,
+        (until, patience): (Instant, Instant),
     ) -> Result<Looked, Refusal> {
-        let vector = self.vector(&terms.route, &asked.text, until).await?;
+        let vector = self.vector(&terms.route, asked, patience).await?;
         asked.vector = Some(vector.clone());
         if !self.worker.live.meanings.is_ready() {
             return Ok(Looked::Miss);
@@ -130,7 +137,7 @@ impl Consult<'_> {
         let metrics = &self.worker.live.metrics.caches;
         let text = asked.text.clone();
         let partition = asked.place.partition;
-        let mut refused = |by: &'static str| {
+        let refuse = |asked: &mut Asked, by: &'static str| {
             metrics.withheld(&route.name, by);
             asked.withhold(by);
         };
@@ -139,10 +146,11 @@ impl Consult<'_> {
         for _ in 0..MOST_GONE {
             let nearest = shelf.nearest(&partition, &vector, least);
             let judged = judge(&text, &nearest, (terms.threshold, terms.margin));
-            judged.refused.iter().for_each(|guard| refused(guard.name()));
-            if judged.is_too_close {
-                refused("margin");
+            judged.refused.iter().for_each(|guard| refuse(asked, guard.name()));
+            if judged.too_close.is_some() {
+                refuse(asked, "margin");
             }
+            asked.near = self.near(&text, &judged);
             let Some(candidate) = judged.found else {
                 return Ok(if judged.refused.is_empty() { Looked::Miss } else { Looked::Refused });
             };
@@ -153,15 +161,39 @@ impl Consult<'_> {
                 }
                 continue;
             };
+            if let Some(near) = &mut asked.near {
+                near.answer = Some(found.stored.clone());
+            }
             if let Some(verify) = &terms.verify
                 && !self.verified(verify, (&text, &known), until).await?
             {
-                refused("verify");
+                refuse(asked, "verify");
+                if let Some(near) = &mut asked.near {
+                    near.withheld = Some("verify");
+                }
                 return Ok(Looked::Refused);
             }
             return Ok(Looked::Found(found));
         }
         Ok(Looked::Miss)
+    }
+
+    /// The nearest question, where that is to be told.
+    fn near(&self, question: &Arc<str>, judged: &Judged) -> Option<Near> {
+        let (candidate, withheld) = match judged {
+            _ if !self.tells_near => return None,
+            Judged { found: Some(found), .. } => (found, None),
+            Judged { too_close: Some(same), .. } => (same, Some("margin")),
+            Judged { different: Some((other, guard)), .. } => (other, Some(guard.name())),
+            _ => return None,
+        };
+        // No call waits for a disk on account of what people read later.
+        let answer = match self.worker.live.answers.get(&candidate.answer) {
+            state::Answer::Ready(answer) => answer.filter(|stored| stored.client.as_ref() == self.owner),
+            state::Answer::Later(_) => None,
+        };
+        let (known, similarity) = (candidate.text.clone(), candidate.similarity);
+        Some(Near { question: question.clone(), known, answer, similarity, withheld })
     }
 
     /// The stored answer to a question, where it is still there; else the question is forgotten.
@@ -184,39 +216,6 @@ impl Consult<'_> {
         };
         shelf.touch(candidate.place);
         Some(Match { candidate, stored, is_shadow: false })
-    }
-
-    /// The vector of a question, by the named route; the very one that a call of the client's to that route finds
-    /// stored, or stores.
-    async fn vector(&self, route: &Arc<str>, text: &str, until: Instant) -> Result<Arc<[f32]>, Refusal> {
-        let (route, live, snapshot) = (self.route(route)?, &self.worker.live, &self.running.snapshot);
-        let ask = put(route, text)?;
-        let wish = inputs::wish(snapshot, (route, self.client, &HeaderMap::new()), &ask).map(Arc::new);
-        if let Some(wish) = &wish {
-            let mut basket = Basket::new(wish.clone(), route.dimensions);
-            basket.look(live).await;
-            if let Some(held) = basket.held(0) {
-                return Ok(numbers(&held.numbers));
-            }
-        }
-        let (began, purges) = (live.clock.now(), live.purges.count());
-        let (answer, upstream) = self.send(route, &ask, until).await?;
-        let View::Embeddings(view) = &ask.view else { return Err(unfit()) };
-        let vectors = embeddings::vectors(view, &answer).ok_or_else(unfit)?;
-        let vector = vectors.each.first().ok_or_else(unfit)?;
-        if let Some(wish) = &wish {
-            let held = Held {
-                numbers: vector.clone(),
-                model: vectors.model.clone().into(),
-                upstream: upstream.label.to_string().into(),
-                tokens: ask.used(&answer).prompt,
-                took: live.clock.now() - began,
-                age: Duration::ZERO,
-                how: How::Brought,
-            };
-            inputs::Shelf { live, snapshot, route, wish, purges }.keep(0, &held);
-        }
-        Ok(numbers(vector))
     }
 
     /// Whether another model finds that both are the same question.
@@ -314,11 +313,6 @@ pub fn put(route: &Route, text: &str) -> Result<Ask, Refusal> {
 fn shaped(route: &Route, endpoint: Endpoint, body: &Value) -> Result<Ask, Refusal> {
     let ask = Ask::read(endpoint, None, body.to_string().into())?;
     params::apply(ask, (&route.params, &Policy::default()), &mut |_| {})
-}
-
-fn numbers(bytes: &[u8]) -> Arc<[f32]> {
-    let (numbers, _) = bytes.as_chunks::<4>();
-    numbers.iter().map(|number| f32::from_le_bytes(*number)).collect()
 }
 
 /// Never told to a caller.

@@ -17,6 +17,8 @@ use dialect::texts::{self, Text, Transcript};
 use state::Requests;
 use state::requests::Content;
 
+use crate::kept;
+use crate::meaning::Near;
 use crate::running::Running;
 
 /// Bytes of a text that are kept at most.
@@ -53,6 +55,8 @@ struct Raw {
     /// The call's body as it came; none of a form.
     body: Bytes,
     answer: Answer,
+    /// The stored answer that came nearest to it.
+    near: Option<Near>,
     /// The key that the caller has shown.
     shown: Vec<Secret>,
     /// Knows the gateway's own secrets, and the patterns.
@@ -78,7 +82,11 @@ impl Raw {
             Answer::Whole(body) => body.len(),
             Answer::Said(text) => text.text.len(),
         };
-        self.body.len() + answer + 512
+        let near = self.near.as_ref().map_or(0, |near| {
+            let answer = near.answer.as_ref().map_or(0, |answer| answer.body.len());
+            near.question.len() + near.known.len() + answer
+        });
+        self.body.len() + answer + near + 512
     }
 }
 
@@ -140,6 +148,7 @@ impl Contents {
             endpoint: ask.endpoint,
             body: if ask.content_type.is_none() { ask.body.clone() } else { Bytes::new() },
             answer: Answer::None,
+            near: None,
             shown,
             running: running.clone(),
         };
@@ -206,7 +215,19 @@ fn content(raw: &Raw) -> Content {
         Box::<str>::from(blanked.get(..fits).unwrap_or_default())
     };
     let (prompt, answer) = (blank(asked), blank(answered));
-    Content { request_id: raw.request_id.clone(), time: raw.time, prompt, answer, is_cut }
+    let near = raw.near.as_ref().map(|near| {
+        let mut within = |text: &str| {
+            let mut cut = Text::within(most);
+            cut.push(text);
+            blank(cut)
+        };
+        let (question, known) = (within(&near.question), within(&near.known));
+        let body = near.answer.as_ref().and_then(|stored| Some(kept::body(stored, kept::read(&stored.body)?.0)));
+        let answer = body.map(|body| blank(texts::of_answer(&body, most))).unwrap_or_default();
+        let withheld = near.withheld.map(Into::into);
+        Box::new(state::requests::Near { question, known, answer, similarity: near.similarity, withheld })
+    });
+    Content { request_id: raw.request_id.clone(), time: raw.time, prompt, answer, is_cut, near }
 }
 
 /// A header's value shorter than this is a word, such as a team's name.
@@ -232,6 +253,13 @@ impl Ear {
     fn hear(&self, answer: Answer) {
         if let Some(raw) = &mut *self.raw.lock().unwrap_or_else(PoisonError::into_inner) {
             raw.answer = answer;
+        }
+    }
+
+    /// Hears of the stored answer that came nearest.
+    pub fn hear_near(&self, near: Near) {
+        if let Some(raw) = &mut *self.raw.lock().unwrap_or_else(PoisonError::into_inner) {
+            raw.near = Some(near);
         }
     }
 

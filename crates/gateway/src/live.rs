@@ -84,7 +84,7 @@ pub struct Live {
     /// Small embeddings calls that wait for others to join them.
     pub companies: Companies,
     /// Inputs of embeddings calls that others may wait for too.
-    pub loads: Loads,
+    pub loads: Arc<Loads>,
     /// Versions of knowledge bases that operators have set.
     pub kb_versions: Arc<KbVersions>,
     /// Objects made through the admin API, keys issued there, and who has done what.
@@ -169,7 +169,7 @@ impl Live {
             flights: Flights::default(),
             spelled: Spelled::default(),
             companies: Companies::default(),
-            loads: Loads::default(),
+            loads: Arc::default(),
             kb_versions,
             drills: Arc::default(),
             objects: Arc::new(issued.clone()),

@@ -62,9 +62,9 @@ struct Place {
 
 /// What boarding comes to.
 #[derive(Debug, Default)]
-pub struct Boarded<'a> {
+pub struct Boarded {
     /// What nobody else brings, and the call is to bring itself.
-    pub own: Option<Carried<'a>>,
+    pub own: Option<Carried>,
     /// What others bring, by the places in the call.
     pub others: Vec<(usize, Rider)>,
 }
@@ -79,11 +79,11 @@ impl Loads {
     /// Finds out who brings these inputs of a call; what nobody brings is the call's own from now on. `is_fresh`
     /// makes all of them its own.
     pub fn board(
-        &self,
+        self: &Arc<Self>,
         inputs: impl Iterator<Item = (usize, Option<Key>)>,
         (passenger, call, trip): (&Passenger, &Call, &Arc<Trip>),
         is_fresh: bool,
-    ) -> Boarded<'_> {
+    ) -> Boarded {
         let (end, _) = watch::channel(None);
         let load = Arc::new(Load { carrier: passenger.clone(), call: call.clone(), trip: trip.clone(), end });
         let (mut others, mut own) = (Vec::new(), Vec::new());
@@ -101,7 +101,7 @@ impl Loads {
                 }
             }
         }
-        let own = (!own.is_empty()).then(|| Carried { loads: self, load, inputs: own });
+        let own = (!own.is_empty()).then(|| Carried { loads: self.clone(), load, inputs: own });
         Boarded { own, others }
     }
 
@@ -130,8 +130,8 @@ impl Load {
 
 /// A load on its way. Dropped before it has come to an end, it passes on whoever waits for it.
 #[derive(Debug)]
-pub struct Carried<'a> {
-    loads: &'a Loads,
+pub struct Carried {
+    loads: Arc<Loads>,
     load: Arc<Load>,
     inputs: Vec<Carry>,
 }
@@ -145,10 +145,16 @@ struct Carry {
     is_given_up: bool,
 }
 
-impl Carried<'_> {
+impl Carried {
     /// The places of its inputs in the call.
     pub fn places(&self) -> impl Iterator<Item = usize> {
         self.inputs.iter().filter(|input| !input.is_given_up).map(|input| input.place)
+    }
+
+    /// A seat for one who waits for the first of its inputs, beside whoever carries it.
+    #[must_use]
+    pub fn rider(&self) -> Rider {
+        Rider::new(Place { load: self.load.clone(), at: 0 })
     }
 
     /// Gives up what `is_here` already: whoever waits for it looks again.
@@ -185,7 +191,7 @@ impl Carried<'_> {
     }
 }
 
-impl Drop for Carried<'_> {
+impl Drop for Carried {
     fn drop(&mut self) {
         for key in self.inputs.iter().filter_map(|input| input.key.as_ref()) {
             self.loads.leave(key, &self.load);

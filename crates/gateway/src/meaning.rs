@@ -40,8 +40,38 @@ pub struct Asked {
     pub text: Arc<str>,
     /// Its vector, once that is known.
     pub vector: Option<Arc<[f32]>>,
+    /// That is on its way for another call, which is waited for.
+    pub waits_for_other: bool,
     /// What has withheld answers to near questions from it, each word once.
     pub withheld: Withheld,
+    /// The nearest question, where somebody is to read it later.
+    pub near: Option<Near>,
+}
+
+/// A question that was answered and is like one that is asked, whether its answer is served or not.
+#[derive(Clone, Debug)]
+pub struct Near {
+    /// What is asked.
+    pub question: Arc<str>,
+    /// What was asked before.
+    pub known: Arc<str>,
+    /// What was answered, where that is at hand.
+    pub answer: Option<Arc<Stored>>,
+    /// The cosine of both vectors.
+    pub similarity: f32,
+    /// What has withheld the answer.
+    pub withheld: Option<&'static str>,
+}
+
+/// What a look-up by meaning has come to.
+#[derive(Debug, Default)]
+pub struct Sought {
+    /// A stored answer to the same question.
+    pub found: Option<Match>,
+    /// What has withheld others.
+    pub withheld: Withheld,
+    /// The nearest question, where somebody is to read it later.
+    pub near: Option<Near>,
 }
 
 /// Words for what withheld a stored answer.
@@ -64,7 +94,9 @@ impl Asked {
             place: Place { partition, id: u128::from_le_bytes(half) },
             text: text.into(),
             vector: None,
+            waits_for_other: false,
             withheld: Withheld::new(),
+            near: None,
         }
     }
 }

@@ -20,7 +20,7 @@ use state::answers::{Key, Kind, Stored};
 
 use crate::flights::{Arrival, Boarded, End, Form, Head, Landed, Names, Passenger, Promise, Rider};
 use crate::live::Live;
-use crate::meaning::{Match, Withheld};
+use crate::meaning::{Match, Sought};
 use crate::running::Running;
 use crate::trail::Trail;
 use crate::{forms, head, kept};
@@ -225,7 +225,7 @@ pub fn key_by_body(snapshot: &Snapshot, (route, client): (&Route, &Client), ask:
 }
 
 /// A look-up by meaning, to be begun where there is no answer to the very call.
-pub type ByMeaning<'a> = Pin<Box<dyn Future<Output = (Option<Match>, Withheld)> + Send + 'a>>;
+pub type ByMeaning<'a> = Pin<Box<dyn Future<Output = Sought> + Send + 'a>>;
 
 /// A stored answer that is at hand, in memory: for the call that need not wait for anything.
 #[must_use]
@@ -304,10 +304,13 @@ pub async fn recall(
 /// An answer that was given to the same question in other words.
 async fn meant(look: ByMeaning<'_>, wish: &Wish, trail: &mut Trail) -> Option<Found> {
     trail.tries.pause();
-    let (matched, withheld) = look.await;
+    let Sought { found, withheld, near } = look.await;
     trail.tries.wait_ends();
     withheld.into_iter().for_each(|by| trail.note(Decision::Withheld(by)));
-    let Match { candidate, stored, is_shadow } = matched?;
+    if let (Some(near), Some(ear)) = (near, &trail.ear) {
+        ear.hear_near(near);
+    }
+    let Match { candidate, stored, is_shadow } = found?;
     let similarity = candidate.similarity;
     trail.record.matched = Some(Box::new(Matched { id: candidate.answer.to_string().into(), similarity }));
     trail.note(Decision::Matched { similarity, is_shadow });

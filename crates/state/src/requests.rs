@@ -117,7 +117,7 @@ pub enum Value {
 }
 
 /// The text of a request and of its answer, without secrets.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Content {
     /// Whose: the request's id.
     pub request_id: Box<str>,
@@ -129,6 +129,23 @@ pub struct Content {
     pub answer: Box<str>,
     /// Not all of it is here.
     pub is_cut: bool,
+    /// The stored answer that came nearest to it by meaning, where one was looked for and found.
+    pub near: Option<Box<Near>>,
+}
+
+/// A stored answer to a question like the one that was asked, whether it was served or not.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Near {
+    /// What was asked, as questions are compared.
+    pub question: Box<str>,
+    /// The question that the stored answer was given to.
+    pub known: Box<str>,
+    /// That answer; empty where it was not at hand.
+    pub answer: Box<str>,
+    /// The cosine of both questions' vectors.
+    pub similarity: f32,
+    /// What has withheld the answer: a guard, `margin` or `verify`. `None` where it was served, or would have been.
+    pub withheld: Option<Box<str>>,
 }
 
 /// Where in the order of requests one stands: a block, and a place in it. Later ones are greater.

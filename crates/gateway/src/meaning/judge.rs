@@ -10,8 +10,10 @@ use super::shelf::Candidate;
 pub struct Judged {
     /// The one that is the same.
     pub found: Option<Candidate>,
-    /// One was the same by its words, but others that are different stood too near.
-    pub is_too_close: bool,
+    /// One that was the same by its words, but others that are different stood too near.
+    pub too_close: Option<Candidate>,
+    /// The nearest that is different, and by which guard.
+    pub different: Option<(Candidate, Guard)>,
     /// Those that are different, by the guards that say so.
     pub refused: SmallVec<[Guard; 4]>,
 }
@@ -34,13 +36,14 @@ pub fn judge(text: &str, nearest: &[Candidate], (threshold, margin): (f64, f64))
             Ok(()) => best = best.or(Some(candidate)),
             Err(guard) => {
                 judged.refused.push(guard);
+                judged.different.get_or_insert_with(|| (candidate.clone(), guard));
                 different.get_or_insert(similarity);
             }
         }
         let Some(different) = different else { continue };
         match best {
             Some(best) if different > f64::from(best.similarity) - margin => {
-                judged.is_too_close = true;
+                judged.too_close = Some(best.clone());
                 return judged;
             }
             // What follows is no nearer.
@@ -70,7 +73,7 @@ mod tests {
     fn found(text: &str, nearest: &[(&str, f32)], terms: (f64, f64)) -> (Option<String>, bool, usize) {
         let nearest: Vec<_> = nearest.iter().map(|(text, similarity)| candidate(text, *similarity)).collect();
         let judged = judge(text, &nearest, terms);
-        (judged.found.map(|found| found.text.to_string()), judged.is_too_close, judged.refused.len())
+        (judged.found.map(|found| found.text.to_string()), judged.too_close.is_some(), judged.refused.len())
     }
 
     const SAME: &str = "How can I reset my password?";

@@ -102,11 +102,12 @@ impl Cacheable {
         let (request_id, trace) = (trail.request_id.clone(), trail.tries.parent.clone());
         let (worker, owner) = (&connection.worker, wish.owner.as_ref());
         let (request_id, trace) = (&request_id, trace.as_deref());
-        let consult = Consult { worker, running, client, owner, request_id, trace, deadline: *deadline };
+        let (deadline, tells_near) = (*deadline, trail.ear.is_some());
+        let consult = Consult { worker, running, client, owner, request_id, trace, deadline, tells_near };
         // Boxed, and begun only where nothing else is found.
         let by_meaning =
             asked.as_mut().map(|asked| -> ByMeaning<'_> { Box::pin(consult::look(&consult, route, asked)) });
-        recall::recall(&worker.live, (wish, by_meaning), *deadline, trail).await
+        recall::recall(&worker.live, (wish, by_meaning), deadline, trail).await
     }
 
     /// Looks whether its answer is there, and goes no further.
@@ -116,7 +117,8 @@ impl Cacheable {
         let (request_id, trace) = (trail.request_id.clone(), trail.tries.parent.clone());
         let (worker, owner) = (&connection.worker, wish.owner.as_ref());
         let (request_id, trace) = (&request_id, trace.as_deref());
-        let consult = Consult { worker, running, client, owner, request_id, trace, deadline: *deadline };
+        let (deadline, tells_near) = (*deadline, trail.ear.is_some());
+        let consult = Consult { worker, running, client, owner, request_id, trace, deadline, tells_near };
         let by_meaning =
             asked.as_mut().map(|asked| -> ByMeaning<'_> { Box::pin(consult::look(&consult, route, asked)) });
         match recall::lookup(&worker.live, wish, by_meaning, trail).await {

@@ -293,7 +293,7 @@ impl Gathering<'_> {
 
     /// Brings what nobody else does: from an upstream, as one call. The answer as it came where that is all that
     /// was asked for.
-    async fn bring(&self, own: Carried<'_>, basket: &mut Basket, trail: &mut Trail) -> Result<Option<Won>, Refusal> {
+    async fn bring(&self, own: Carried, basket: &mut Basket, trail: &mut Trail) -> Result<Option<Won>, Refusal> {
         let places: Vec<usize> = own.places().collect();
         if places.is_empty() {
             return Ok(None);

@@ -5,7 +5,7 @@ use std::time::Duration;
 use base::Clock;
 use serde_json::{Value, json};
 use state::answers::{Kind, Which};
-use testkit::{Answer, Ask, Host, Reply, Script, chat, embeddings, story};
+use testkit::{Answer, Ask, Caller, Host, Reply, Script, Stream, chat, embeddings, story};
 
 use crate::stage::{Stage, pleasant};
 
@@ -704,5 +704,151 @@ fn look_ups_are_refused_as_calls_are() {
             assert_eq!((missed.status, missed.code().as_deref()), (404, Some("cache_miss")));
             assert!(missed.text().contains("route `chat` has no cache"), "{}", missed.text());
         }
+    });
+}
+
+/// Calls that are under way at once, each with a connection of its own.
+async fn begun(stage: &Stage, asks: impl IntoIterator<Item = Ask>) -> Vec<Caller<Stream>> {
+    let mut callers = Vec::new();
+    for ask in asks {
+        let mut caller = stage.caller();
+        caller.begin(&ask.key("sk-app")).await;
+        callers.push(caller);
+    }
+    callers
+}
+
+/// The same question in calls that are no repeats of each other.
+fn of_one_question(count: u64) -> impl Iterator<Item = Ask> {
+    (0..count).map(|number| ask(ASKED).with("max_tokens", number / 2 + 100))
+}
+
+#[test]
+fn callers_who_ask_one_new_question_at_once_have_it_embedded_once() {
+    story(async {
+        let (stage, a, e) = stage("");
+        e.play(vector(&[1.0, 0.0]).after(Duration::from_millis(100)));
+        for mut caller in begun(&stage, of_one_question(8)).await {
+            assert_eq!(caller.answer().await.unwrap().status, 200);
+        }
+        assert_eq!((e.calls().len(), a.calls().len()), (1, 4), "every second call repeats another");
+        assert_eq!(stage.metric(r#"mai_upstream_attempts_total{outcome="ok",route="emb",upstream="e/embed"}"#), 1.0);
+        assert_eq!(
+            caches(&stage, ask(AGAIN).with("max_tokens", 103)).await,
+            "semantic",
+            "each is kept with the vector"
+        );
+        assert_eq!(stage.live.loads.count(), 0);
+    });
+}
+
+#[test]
+fn who_asked_first_and_leaves_takes_nobodys_vector_along() {
+    story(async {
+        let (stage, _, e) = stage("");
+        e.play(vector(&[1.0, 0.0]).after(Duration::from_millis(100)));
+        let mut callers = begun(&stage, of_one_question(5)).await;
+        e.has_calls(1).await;
+        drop(callers.remove(0));
+        for caller in &mut callers {
+            assert_eq!(caller.answer().await.unwrap().status, 200);
+        }
+        assert_eq!(e.calls().len(), 1);
+        assert_eq!((looked_up(&stage, "error"), stage.live.loads.count()), (0.0, 0));
+    });
+}
+
+#[test]
+fn a_question_that_nobody_waits_for_any_more_is_embedded_no_further() {
+    story(async {
+        let (stage, _, e) = stage("");
+        e.play(Reply::hang());
+        let callers = begun(&stage, of_one_question(3)).await;
+        e.has_calls(1).await;
+        drop(callers);
+        stage.comes_to_rest().await;
+        let cancelled = r#"mai_upstream_attempts_total{outcome="cancelled",route="emb",upstream="e/embed"}"#;
+        assert_eq!((stage.metric(cancelled), stage.live.loads.count()), (1.0, 0));
+    });
+}
+
+#[test]
+fn an_application_that_embeds_its_question_while_it_asks_shares_that_too() {
+    story(async {
+        let open = config("", "").replace("routes: [chat]", "routes: ['*']");
+        let stage = Stage::set(&open.replace("model: embed }] }", "model: embed }], cache: { mode: exact } }"));
+        stage.host("a", pleasant());
+        let e = stage.host("e", vector(&[1.0, 0.0]).after(Duration::from_millis(100)));
+        let mut callers = begun(&stage, [embeddings("emb", ASKED), ask(ASKED)]).await;
+        for caller in &mut callers {
+            assert_eq!(caller.answer().await.unwrap().status, 200);
+        }
+        assert_eq!(e.calls().len(), 1);
+    });
+}
+
+#[test]
+fn a_failure_that_many_have_shared_is_one_failure_of_the_embedder() {
+    story(async {
+        let (stage, _, e) = stage("");
+        e.play(Reply::status(400).after(Duration::from_millis(50)));
+        for mut caller in begun(&stage, of_one_question(8)).await {
+            assert_eq!(caller.answer().await.unwrap().status, 200);
+        }
+        assert_eq!(e.calls().len(), 1);
+        e.play(indifferent());
+        stage.ask(ask(ASKED)).await;
+        assert_eq!(e.calls().len(), 2, "nobody rests for it");
+    });
+}
+
+#[test]
+fn clients_who_do_not_share_vectors_wait_for_none_of_each_other() {
+    story(async {
+        let (stage, _, e) = stage("");
+        e.play(vector(&[1.0, 0.0]).after(Duration::from_millis(100)));
+        let mut callers = begun(&stage, [ask(ASKED)]).await;
+        let mut other = stage.caller();
+        other.begin(&ask(ASKED).key("sk-other")).await;
+        callers.push(other);
+        for caller in &mut callers {
+            assert_eq!(caller.answer().await.unwrap().status, 200);
+        }
+        assert_eq!(e.calls().len(), 2);
+    });
+}
+
+/// The nearest question of a request, where texts are kept.
+async fn nearest(stage: &Stage, id: &str) -> Option<state::requests::Near> {
+    stage.comes_to_rest().await;
+    stage.live.contents.work_off();
+    stage.live.records.content(id).await.unwrap().and_then(|content| content.near).map(|near| *near)
+}
+
+#[test]
+fn where_texts_are_kept_the_nearest_question_is_kept_with_them() {
+    story(async {
+        let kept = format!("records: {{ content: true, mask: [password] }}\n{}", config(", shadow: true", ""));
+        let stage = Stage::set(&kept);
+        stage.host("a", Reply::say(["In the portal."]));
+        stage.host("e", indifferent());
+        for (id, question) in [("first", ASKED), ("second", AGAIN), ("third", "How do I change my username?")] {
+            stage.ask(ask(question).header("x-request-id", id)).await;
+        }
+        assert_eq!(nearest(&stage, "first").await, None);
+        let second = nearest(&stage, "second").await.unwrap();
+        assert_eq!(
+            (&*second.question, &*second.known),
+            ("How can I reset my [masked]?", "How do I reset my [masked]?")
+        );
+        assert_eq!((&*second.answer, second.similarity, &second.withheld), ("In the portal.", 1.0, &None));
+        let third = nearest(&stage, "third").await.unwrap();
+        assert!(third.withheld.is_some() && &*third.answer == "In the portal.", "{third:?}");
+    });
+    story(async {
+        let (stage, _, _) = stage(", shadow: true");
+        stage.ask(ask(ASKED)).await;
+        stage.ask(ask(AGAIN).header("x-request-id", "second")).await;
+        assert_eq!(nearest(&stage, "second").await, None, "nobody has asked for texts");
     });
 }

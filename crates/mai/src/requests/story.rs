@@ -49,6 +49,14 @@ pub fn content(kept: &Value) -> String {
         };
         lines.push(format!("\n{name}:\n{shown}"));
     }
+    if let Some(near) = kept.get("near").filter(|near| near.is_object()) {
+        let [question, known, similarity, by] =
+            ["question", "known_question", "similarity", "withheld"].map(|name| text(near, name));
+        let fate = if by == "-" { "a match".to_owned() } else { format!("withheld by {by}") };
+        lines.push(format!(
+            "\nnearest question that was answered before ({similarity}, {fate}):\n{known}\nasked here:\n{question}"
+        ));
+    }
     if kept.get("truncated").and_then(Value::as_bool) == Some(true) {
         lines.push("\n(cut: it was longer than what is kept)".to_owned());
     }

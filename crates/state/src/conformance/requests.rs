@@ -9,7 +9,7 @@ use base::{
 };
 
 use crate::Unreadable;
-use crate::requests::{Bounds, Content, Page, Request, Requests, Search, Value};
+use crate::requests::{Bounds, Content, Near, Page, Request, Requests, Search, Value};
 
 fn well<T>(answer: Result<T, Unreadable>) -> Option<T> {
     answer.inspect_err(|error| assert_eq!(error.to_string(), "", "a store that is well answers")).ok()
@@ -210,6 +210,7 @@ async fn texts_are_kept_apart(requests: &dyn Requests) {
         prompt: "问？".into(),
         answer: answer.into(),
         is_cut: true,
+        near: None,
     };
     assert_eq!(well(requests.content("whole").await), Some(None));
     requests.keep(vec![text("whole", "first"), text("whole", "second"), text("large", &"long ".repeat(100_000))]);
@@ -217,6 +218,18 @@ async fn texts_are_kept_apart(requests: &dyn Requests) {
     assert!(requests.flush(Duration::from_secs(30)));
     let found = well(requests.content("whole").await).flatten().unwrap_or_default();
     assert_eq!((&*found.prompt, &*found.answer, found.is_cut), ("问？", "second", true));
+    let near = Near {
+        question: "怎么报销？".into(),
+        known: "如何报销？".into(),
+        answer: "在门户里。".into(),
+        similarity: 0.97,
+        withheld: Some("margin".into()),
+    };
+    let matched = Content { near: Some(Box::new(near)), ..text("matched", "here") };
+    requests.keep(vec![matched.clone()]);
+    assert_eq!(well(requests.content("matched").await), Some(Some(matched.clone())));
+    assert!(requests.flush(Duration::from_secs(30)));
+    assert_eq!(well(requests.content("matched").await), Some(Some(matched)));
     assert_eq!(well(requests.content("large").await).flatten().map(|text| text.answer.len()), Some(500_000));
     requests.bound(Bounds { keep: Duration::from_secs(86_400), size: 64 << 20, contents: false });
     assert!(requests.flush(Duration::from_secs(30)));

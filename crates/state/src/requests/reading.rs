@@ -8,7 +8,7 @@ use base::{TraceId, Truncated};
 
 use super::block::{Block, Bytes, Summary, places, print, role};
 use super::writing::{has, kind};
-use super::{Content, Place, Request, Search, Step, Tried, Value};
+use super::{Content, Near, Place, Request, Search, Step, Tried, Value};
 
 /// What a search asks of the records of one block, in that block's numbers.
 #[derive(Debug)]
@@ -237,7 +237,16 @@ pub fn content(body: &[u8], at: u32, request_id: &str) -> Option<Content> {
     if id != request_id {
         return None;
     }
-    Some(Content { request_id: id.into(), time, prompt: bytes.text()?.into(), answer: bytes.text()?.into(), is_cut })
+    let (prompt, answer) = (bytes.text()?.into(), bytes.text()?.into());
+    let near = if bytes.0.is_empty() { None } else { Some(Box::new(near(&mut bytes)?)) };
+    Some(Content { request_id: id.into(), time, prompt, answer, is_cut, near })
+}
+
+fn near(bytes: &mut Bytes<'_>) -> Option<Near> {
+    let (question, known, answer) = (bytes.text()?.into(), bytes.text()?.into(), bytes.text()?.into());
+    let (similarity, withheld) = (ratio(bytes)?, bytes.text()?);
+    let withheld = Some(withheld).filter(|by| !by.is_empty()).map(Into::into);
+    Some(Near { question, known, answer, similarity, withheld })
 }
 
 fn ratio(bytes: &mut Bytes<'_>) -> Option<f32> {

@@ -183,6 +183,14 @@ impl Writing {
         out.push(u8::from(content.is_cut));
         put_text(out, &content.prompt);
         put_text(out, &content.answer);
+        // At the end, where a reader who does not know it does not look.
+        if let Some(near) = &content.near {
+            put_text(out, &near.question);
+            put_text(out, &near.known);
+            put_text(out, &near.answer);
+            out.extend_from_slice(&near.similarity.to_le_bytes());
+            put_text(out, near.withheld.as_deref().unwrap_or_default());
+        }
         self.end(began);
     }
 
