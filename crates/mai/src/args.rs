@@ -77,7 +77,7 @@ pub enum Command {
     /// Inject faults into an upstream, to see what callers would see
     #[command(subcommand)]
     Drills(Drills),
-    /// Recommend a threshold for semantic matching, from labelled pairs of questions
+    /// Recommend a threshold for semantic matching, from labelled pairs of questions or from request records
     ///
     /// A similarity means nothing without the model that it comes from: 0.93 is a copy to one model and any
     /// question to another. So measure: give pairs of questions that are the same and pairs that only look
@@ -89,7 +89,7 @@ pub enum Command {
     /// paraphrases would be hit (recall), with the guards and without. The recommended threshold is the one
     /// with most hits at the wished precision. Where none reaches it, this says so and ends with code 1.
     #[command(
-        after_help = "Pairs are JSON objects, one a line; `lang` and `kind` may be missing:\n  {\"a\": \"How do I get a refund?\", \"b\": \"What are the steps to be refunded?\", \"same\": true}\n  {\"a\": \"How do I open an account?\", \"b\": \"How do I close an account?\", \"same\": false}\nTexts that shadow mode would have matched come with request records, later."
+        after_help = "Pairs are JSON objects, one a line; `lang` and `kind` may be missing:\n  {\"a\": \"How do I get a refund?\", \"b\": \"What are the steps to be refunded?\", \"same\": true}\n  {\"a\": \"How do I open an account?\", \"b\": \"How do I close an account?\", \"same\": false}\n\nPairs that your callers have asked come from request records, from shadow mode at best:\n  mai-gateway calibrate --from-requests --write-pairs pairs.jsonl   # label them, then\n  mai-gateway calibrate pairs.jsonl --route rag-embedding --svg curve.svg\n  mai-gateway calibrate --from-requests --route rag-embedding       # a first look, by guessed labels"
     )]
     Calibrate(CalibrateFlags),
     /// Run a scripted upstream: chat, embeddings, rerank, and every kind of fault
@@ -179,11 +179,26 @@ pub struct UsageFlags {
 #[derive(Debug, clap::Args)]
 pub struct CalibrateFlags {
     /// Labelled pairs, one JSON object a line; `-` for standard input
-    #[arg(value_name = "FILE")]
-    pub pairs: PathBuf,
+    #[arg(value_name = "FILE", required_unless_present = "from_requests", conflicts_with = "from_requests")]
+    pub pairs: Option<PathBuf>,
+    /// Take pairs from the request records of a gateway instead: what was asked, and the nearest question before
+    ///
+    /// That takes `records: { content: true }`, a route with `cache.semantic` and a token of role admin. Whether both
+    /// are the same is guessed from the answers to both, where these say so.
+    #[arg(long)]
+    pub from_requests: bool,
+    /// Only write the pairs of the requests to this new file, for a person to label
+    #[arg(long, value_name = "FILE", requires = "from_requests")]
+    pub write_pairs: Option<PathBuf>,
+    /// With `--from-requests`: those of this route alone
+    #[arg(long, value_name = "NAME", requires = "from_requests")]
+    pub of_route: Option<String>,
+    /// With `--from-requests`: from then on, a day, an instant, or so long ago
+    #[arg(long, value_name = "2026-11-30|2h", default_value = "7d")]
+    pub since: String,
     /// The embedding route, as callers name it
-    #[arg(long, value_name = "NAME")]
-    pub route: String,
+    #[arg(long, value_name = "NAME", required_unless_present = "write_pairs")]
+    pub route: Option<String>,
     /// The data port of a gateway, or any server with `/v1/embeddings`
     #[arg(long, value_name = "URL", default_value = "http://127.0.0.1:8080")]
     pub url: String,
@@ -208,6 +223,9 @@ pub struct CalibrateFlags {
     /// Print JSON instead of tables
     #[arg(long)]
     pub json: bool,
+    /// Whose requests.
+    #[command(flatten)]
+    pub at: AdminAt,
 }
 
 impl CalibrateFlags {

@@ -4,9 +4,11 @@ mod curve;
 mod embed;
 mod pairs;
 mod report;
+mod requests;
 mod store;
 mod svg;
 
+use std::path::Path;
 use std::process::ExitCode;
 
 use base::Secret;
@@ -17,9 +19,22 @@ use crate::{BAD_CONFIG, CLEAN, complain, say};
 use curve::{Curve, Judged, Wish};
 use embed::Embedder;
 use mai::args::CalibrateFlags;
+use pairs::{Pair, Pairs};
 
 /// `mai-gateway calibrate`
 pub fn calibrate(flags: &CalibrateFlags) -> ExitCode {
+    if let Some(path) = &flags.write_pairs {
+        return match written(flags, path) {
+            Ok(told) => {
+                say(told);
+                CLEAN.into()
+            }
+            Err(message) => {
+                complain(message);
+                BAD_CONFIG.into()
+            }
+        };
+    }
     match measured(flags) {
         Ok(found) => {
             say(if flags.json { format!("{:#}", found.told) } else { found.text.trim_end().to_owned() });
@@ -39,11 +54,44 @@ struct Found {
     reached: bool,
 }
 
+/// Writes the pairs of requests to a file, for a person to label.
+fn written(flags: &CalibrateFlags, path: &Path) -> Result<String, String> {
+    let found = requests::found(flags)?;
+    let told = found.told();
+    found.write(path)?;
+    let path = path.display();
+    Ok(format!(
+        "{told}\nThey are in {path}. Read each line, write true or false behind `same`, and measure: mai-gateway calibrate {path} --route …"
+    ))
+}
+
+/// Pairs of which somebody has said whether they are the same, and from where they are.
+struct Labelled {
+    pairs: Vec<Pair>,
+    from: String,
+}
+
+fn labelled(flags: &CalibrateFlags) -> Result<Labelled, String> {
+    let (Pairs { all, unlabelled }, from) = match &flags.pairs {
+        Some(path) => (pairs::read(path)?, path.display().to_string()),
+        None => {
+            let found = requests::found(flags)?;
+            complain(found.told());
+            (found.pairs()?, "requests".to_owned())
+        }
+    };
+    if unlabelled > 0 {
+        complain(format!("{unlabelled} pairs are left out: nobody says whether they are the same"));
+    }
+    Ok(Labelled { pairs: all, from })
+}
+
 fn measured(flags: &CalibrateFlags) -> Result<Found, String> {
     let wish = Wish::new(flags.precision, flags.false_hits)?;
-    let pairs = pairs::read(&flags.pairs)?;
-    let embedder = Embedder::new(&flags.url, flags.key.as_deref().map(Secret::new), &flags.route)?;
-    complain(format!("{} pairs in {}; asking {} for their vectors", pairs.len(), flags.pairs.display(), flags.route));
+    let route = flags.route.as_deref().unwrap_or_default();
+    let embedder = Embedder::new(&flags.url, flags.key.as_deref().map(Secret::new), route)?;
+    let Labelled { pairs, from } = labelled(flags)?;
+    complain(format!("{} pairs in {from}; asking {route} for their vectors", pairs.len()));
     guards::warm();
     let vectors = embedder.vectors(&pairs)?;
     let traps = embedder.traps(&pairs)?;
@@ -51,14 +99,15 @@ fn measured(flags: &CalibrateFlags) -> Result<Found, String> {
     let curves: Vec<Curve> = pairs::languages(&pairs).iter().map(|lang| Curve::new(lang, &judged)).collect();
     let stores = if flags.store { store::measured(&pairs, &vectors, &flags.margins()?) } else { Vec::new() };
     if let Some(path) = &flags.svg {
-        let drawn = svg::draw(&flags.route, &curves, &wish);
+        let drawn = svg::draw(route, &curves, &wish);
         std::fs::write(path, drawn).map_err(|error| format!("{}: {error}", path.display()))?;
         complain(format!("the curves are in {}", path.display()));
     }
     let trapped: Vec<&str> = traps.iter().filter(|trap| trap.is_trap()).map(|trap| trap.lang).collect();
     let advice = curve::advise(&curves, &wish, &trapped);
     let told = json!({
-        "route": flags.route,
+        "route": route,
+        "labels": if flags.from_requests { "answers" } else { "file" },
         "pairs": pairs.len(),
         "wished_precision": wish.precision,
         "languages": curves.iter().map(|curve| report::told(curve, &wish)).collect::<Vec<_>>(),
@@ -66,7 +115,14 @@ fn measured(flags: &CalibrateFlags) -> Result<Found, String> {
         "store": stores.iter().map(store::Row::told).collect::<Vec<_>>(),
         "threshold": advice,
     });
-    let text =
-        report::text(&report::All { flags, wish: &wish, curves: &curves, traps: &traps, stores: &stores, advice });
+    let text = report::text(&report::All {
+        flags,
+        route,
+        wish: &wish,
+        curves: &curves,
+        traps: &traps,
+        stores: &stores,
+        advice,
+    });
     Ok(Found { text, told, reached: advice.is_some() })
 }

@@ -20,11 +20,18 @@ pub struct Pair {
     pub same: bool,
 }
 
+/// Pairs, and how many more there were of which nobody says whether they are the same.
+#[derive(Debug)]
+pub struct Pairs {
+    pub all: Vec<Pair>,
+    pub unlabelled: usize,
+}
+
 /// The pairs of a file; `-` is standard input.
 ///
 /// # Errors
 /// A sentence that names the line.
-pub fn read(path: &Path) -> Result<Vec<Pair>, String> {
+pub fn read(path: &Path) -> Result<Pairs, String> {
     let mut text = String::new();
     let failed = |error: std::io::Error| format!("{}: {error}", path.display());
     if path.as_os_str() == "-" {
@@ -35,40 +42,58 @@ pub fn read(path: &Path) -> Result<Vec<Pair>, String> {
     parse(&text).map_err(|message| format!("{}: {message}", path.display()))
 }
 
-fn parse(text: &str) -> Result<Vec<Pair>, String> {
+fn parse(text: &str) -> Result<Pairs, String> {
     let lines = text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty());
-    let pairs: Vec<Pair> = lines
+    let read: Vec<Option<Pair>> = lines
         .map(|(at, line)| pair(line).map_err(|what| format!("line {}: {what}", at + 1)))
         .collect::<Result<_, _>>()?;
+    if read.is_empty() {
+        return Err(SHAPE.to_owned());
+    }
+    let many = read.len();
+    let all: Vec<Pair> = read.into_iter().flatten().collect();
+    balanced(&all)?;
+    Ok(Pairs { unlabelled: many - all.len(), all })
+}
+
+/// Whether pairs can be measured.
+///
+/// # Errors
+/// A sentence that says what they lack.
+pub fn balanced(pairs: &[Pair]) -> Result<(), String> {
     let same = pairs.iter().filter(|pair| pair.same).count();
     match (same, pairs.len()) {
-        (_, 0) => Err(SHAPE.to_owned()),
         (_, many) if many > MOST => Err(format!("{many} pairs; at most {MOST} are measured")),
         (0, _) => Err("no pair is labelled `\"same\": true`; recall cannot be measured".to_owned()),
         (same, all) if same == all => {
             Err("every pair is labelled `\"same\": true`; without pairs that differ, every threshold looks safe"
                 .to_owned())
         }
-        _ => Ok(pairs),
+        _ => Ok(()),
     }
 }
 
 const SHAPE: &str = "no pairs; write one JSON object a line: {\"a\": \"…\", \"b\": \"…\", \"same\": true, \"lang\": \"en\", \"kind\": \"…\"}";
 
-fn pair(line: &str) -> Result<Pair, String> {
+/// The pair of a line; `None` where nobody says yet whether both are the same.
+fn pair(line: &str) -> Result<Option<Pair>, String> {
     let row: Value = serde_json::from_str(line).map_err(|error| format!("no JSON: {error}"))?;
     let text = |name: &str| {
         let found = row.get(name).and_then(Value::as_str).filter(|text| !text.trim().is_empty());
         found.map(str::to_owned).ok_or_else(|| format!("needs `{name}`, a question"))
     };
     let (a, b) = (text("a")?, text("b")?);
-    let same = row.get("same").and_then(Value::as_bool).ok_or("needs `same`, true or false")?;
+    let same = row.get("same").ok_or("needs `same`: true, false, or null where nobody knows yet")?;
+    if same.is_null() {
+        return Ok(None);
+    }
+    let same = same.as_bool().ok_or("needs `same`: true, false, or null where nobody knows yet")?;
     let lang = row.get("lang").and_then(Value::as_str).map_or_else(|| language(&a, &b), str::to_owned);
-    Ok(Pair { lang, a, b, same })
+    Ok(Some(Pair { lang, a, b, same }))
 }
 
 /// The language of a pair that does not tell.
-fn language(a: &str, b: &str) -> String {
+pub fn language(a: &str, b: &str) -> String {
     let is_han = |sign: char| matches!(sign, '\u{3400}'..='\u{4dbf}' | '\u{4e00}'..='\u{9fff}');
     if a.chars().chain(b.chars()).any(is_han) { "zh" } else { "en" }.to_owned()
 }
@@ -98,7 +123,21 @@ mod tests {
             r#"{"a": "where", "b": "when", "same": false}"#,
         ))
         .unwrap();
-        assert_eq!(languages(&pairs), ["zh", "fr", "en"]);
+        assert_eq!(languages(&pairs.all), ["zh", "fr", "en"]);
+    }
+
+    #[test]
+    fn what_nobody_has_labelled_yet_is_left_out_and_counted() {
+        let pairs = parse(concat!(
+            r#"{"a": "where", "b": "whither", "same": true, "similarity": 0.9}"#,
+            "\n",
+            r#"{"a": "where", "b": "there", "same": null}"#,
+            "\n",
+            r#"{"a": "where", "b": "when", "same": false}"#,
+        ));
+        let pairs = pairs.unwrap();
+        assert_eq!((pairs.all.len(), pairs.unlabelled), (2, 1));
+        assert!(parse(r#"{"a": "where", "b": "there", "same": null}"#).unwrap_err().contains("no pair is labelled"));
     }
 
     #[test]

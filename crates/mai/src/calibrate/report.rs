@@ -10,6 +10,8 @@ use mai::args::CalibrateFlags;
 /// Everything there is to tell.
 pub struct All<'a> {
     pub flags: &'a CalibrateFlags,
+    /// The embedding route.
+    pub route: &'a str,
     pub wish: &'a Wish,
     pub curves: &'a [Curve],
     pub traps: &'a [Trap],
@@ -21,6 +23,9 @@ pub struct All<'a> {
 /// For people.
 pub fn text(all: &All<'_>) -> String {
     let mut lines = Vec::new();
+    if all.flags.from_requests {
+        lines.push(GUESSED.to_owned());
+    }
     for curve in all.curves {
         language(curve, all.wish, &mut lines);
     }
@@ -48,7 +53,7 @@ pub fn text(all: &All<'_>) -> String {
             ));
             lines.push(format!(
                 "   cache: {{ mode: semantic, semantic: {{ route: {}, threshold: {threshold:.3} }} }}",
-                all.flags.route
+                all.route
             ));
             lines.push(
                 "   It holds for this model with this prefix alone. Watch it with `shadow: true` before it serves."
@@ -62,6 +67,9 @@ pub fn text(all: &All<'_>) -> String {
     }
     lines.join("\n")
 }
+
+const GUESSED: &str = "These pairs are labelled by a guess from their answers, and none of them lies below the threshold that was in force: the\n\
+    figures show a tendency. Before you serve by them, write the pairs out (--write-pairs), label them, and measure again.\n";
 
 fn language(curve: &Curve, wish: &Wish, lines: &mut Vec<String>) {
     lines.push(format!("{}: {} pairs that are the same, {} that are not", curve.lang, curve.same, curve.different));

@@ -1,8 +1,11 @@
 //! `calibrate`, against a gateway that runs.
 
-use serde_json::Value;
+use std::time::Duration;
 
-use crate::process::{Dir, Gateway, KEY, Ran, program, run, upstream, usual};
+use serde_json::Value;
+use testkit::get;
+
+use crate::process::{ADMIN, Dir, Gateway, KEY, Ran, VIEWER, program, run, soon, upstream, usual};
 
 const PAIRS: &str = r#"{"a": "How do I get a refund?", "b": "how do i get a refund", "same": true}
 {"a": "报销流程是什么", "b": "请问报销流程是什么？", "same": true, "lang": "zh", "kind": "surface"}
@@ -12,7 +15,13 @@ const PAIRS: &str = r#"{"a": "How do I get a refund?", "b": "how do i get a refu
 
 /// Runs it beside whatever this test serves.
 async fn calibrated(args: Vec<String>) -> Ran {
-    tokio::task::spawn_blocking(move || run(program().arg("calibrate").args(args).env("MAI_KEY", KEY))).await.unwrap()
+    calibrated_by(ADMIN, args).await
+}
+
+async fn calibrated_by(token: &'static str, args: Vec<String>) -> Ran {
+    let mut command = program();
+    command.arg("calibrate").args(args).env("MAI_KEY", KEY).env("MAI_ADMIN_TOKEN", token);
+    tokio::task::spawn_blocking(move || run(&mut command)).await.unwrap()
 }
 
 #[tokio::test]
@@ -55,4 +64,73 @@ async fn what_stands_in_its_way_is_said() {
         assert_eq!(ran.code, 1);
         assert!(ran.err.contains(told), "{told}: {}", ran.err);
     }
+}
+
+/// Answers that tell one question from another.
+const ANSWERS: &str = r#"
+rules:
+  - when: { path: /v1/chat/completions, body: username }
+    reply: { say: "Ask the help desk in building four; they change names on request every Tuesday." }
+  - when: { path: /v1/chat/completions }
+    reply: { say: "Open the portal, choose reset, and follow the link that is sent to you." }
+"#;
+
+/// Asks a question, and waits until it stands among the others and its text is kept.
+async fn asked(gateway: &Gateway, question: &str, count: f64) {
+    let answer = gateway.ask(&testkit::chat("chat").user(question).key(KEY)).await;
+    assert_eq!((answer.status, answer.header("x-mai-cache")), (200, Some("miss")), "{}", answer.text());
+    gateway.metric_is("mai_cache_questions", "\"chat\"", count).await;
+    let id = answer.header("x-request-id").unwrap();
+    let content = get(&format!("/admin/v1/requests/{id}/content")).key(ADMIN);
+    let kept = async {
+        while gateway.ask_admin(&content).await.status != 200 {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    soon("the text is kept", kept).await;
+}
+
+#[tokio::test]
+async fn pairs_that_callers_have_asked_come_from_shadow_records() {
+    let up = upstream(ANSWERS).await;
+    let shadow = "{ name: chat, cache: { mode: semantic, semantic: { route: embedding, threshold: 0.3, margin: 0, timeout: 5s, shadow: true } },";
+    let config = format!("records: {{ content: true }}\n{}", usual(&up.url()).replace("{ name: chat,", shadow));
+    let gateway = Gateway::serve(&config).await;
+    asked(&gateway, "How do I reset my password?", 1.0).await;
+    let admin = vec!["--admin".to_owned(), format!("http://{}", gateway.admin)];
+    let data = ["--route", "embedding", "--url", &format!("http://{}", gateway.data)].map(str::to_owned).to_vec();
+    let from = |more: &[&str]| [&["--from-requests"], more].concat().into_iter().map(str::to_owned).collect::<Vec<_>>();
+
+    let none = calibrated([from(&[]), admin.clone(), data.clone()].concat()).await;
+    assert!(none.code == 1 && none.err.contains("records: { content: true }"), "{}", none.err);
+    asked(&gateway, "How can I reset my password?", 2.0).await;
+    asked(&gateway, "How do I change my username?", 3.0).await;
+
+    let dir = Dir::new();
+    let (pairs, svg) = (dir.path("pairs.jsonl"), dir.path("curve.svg").display().to_string());
+    let write = [from(&["--write-pairs", &pairs.display().to_string(), "--of-route", "chat"]), admin.clone()].concat();
+    let written = calibrated(write.clone()).await;
+    assert_eq!(written.code, 0, "{}", written.err);
+    let told = "2 pairs from requests: by their answers 1 are the same, 1 are not, and of 0 nothing can be said";
+    assert!(written.out.starts_with(told), "{}", written.out);
+    let lines = std::fs::read_to_string(&pairs).unwrap();
+    let lines: Vec<Value> = lines.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert_eq!((lines[0]["a"].as_str(), lines[0]["same"].as_bool()), (Some("How do I reset my password?"), Some(true)));
+    assert_eq!((lines[0]["b"].as_str(), &lines[0]["withheld"]), (Some("How can I reset my password?"), &Value::Null));
+    assert_eq!((lines[1]["same"].as_bool(), lines[1]["withheld"].is_string()), (Some(false), true), "{lines:?}");
+    let again = calibrated(write).await;
+    assert!(
+        again.code == 1 && again.err.contains("pairs.jsonl"),
+        "what is labelled is not written over: {}",
+        again.err
+    );
+
+    let labelled = calibrated([data.clone(), vec![pairs.display().to_string()]].concat()).await;
+    assert!(labelled.code == 0 && labelled.out.contains("Threshold: "), "{}{}", labelled.out, labelled.err);
+    assert!(!labelled.out.contains("guess"), "{}", labelled.out);
+    let guessed = calibrated([from(&["--svg", &svg, "--false-hits", "0"]), admin.clone(), data.clone()].concat()).await;
+    assert!(guessed.code == 0 && guessed.out.contains("labelled by a guess"), "{}{}", guessed.out, guessed.err);
+    assert!(std::fs::read_to_string(&svg).unwrap().starts_with("<svg"));
+    let refused = calibrated_by(VIEWER, [from(&[]), admin, data].concat()).await;
+    assert!(refused.code == 1 && refused.err.contains("role"), "{}", refused.err);
 }

@@ -1,0 +1,298 @@
+//! Pairs of questions out of request records: what callers have asked, each beside the nearest question that was answered
+//! before, as the semantic cache has seen it, with a first guess from the answers whether both are the same.
+//!
+//! The guess is one: two answers in the same words answer the same question, two answers that share hardly a word do not,
+//! and of all others nothing is said. Questions below the threshold that was in force were never looked at.
+
+use std::collections::{HashMap, HashSet};
+use std::io::Write as _;
+use std::path::Path;
+
+use serde_json::{Value, json};
+
+use super::pairs::{self, Pair, Pairs};
+use crate::remote::{Peer, encoded, query};
+use crate::{complain, when};
+use mai::args::CalibrateFlags;
+
+/// Requests whose texts are read.
+const MOST: usize = 5_000;
+/// Pages of the list that are read, of this many requests each.
+const MOST_PAGES: usize = 400;
+const PAGE: &str = "500";
+/// After how many texts long work tells how far it is.
+const NEWS: usize = 250;
+
+/// Answers that share so much of their words, and all numbers, are one.
+const ALIKE: f64 = 0.9;
+/// Answers that share no more than this answer different questions,
+const UNLIKE: f64 = 0.25;
+/// where both have so many words: «Yes» and «You can, in the portal» may be one.
+const TELLING: usize = 8;
+
+/// A question of a caller's, and the nearest that was answered before.
+#[derive(Debug, Clone, PartialEq)]
+struct Seen {
+    request: String,
+    known: String,
+    question: String,
+    similarity: f64,
+    withheld: Option<String>,
+    /// Which share of their words both answers have in common, where there are two.
+    alike: Option<f64>,
+    same: Option<bool>,
+}
+
+/// What was found.
+pub struct Found {
+    seen: Vec<Seen>,
+}
+
+/// Reads them from a gateway that runs.
+///
+/// # Errors
+/// A sentence that says what is missing.
+pub fn found(flags: &CalibrateFlags) -> Result<Found, String> {
+    let peer = Peer::admin(&flags.at).map_err(|trouble| trouble.to_string())?;
+    let ids = matched(&peer, flags)?;
+    let (mut seen, mut known, mut silent) = (Vec::new(), HashSet::new(), 0_usize);
+    for (at, (id, is_served)) in ids.iter().enumerate() {
+        match near(&peer, id, *is_served)? {
+            Some(one) => {
+                if known.insert((one.known.clone(), one.question.clone())) {
+                    seen.push(one);
+                }
+            }
+            None => silent += 1,
+        }
+        if (at + 1).is_multiple_of(NEWS) {
+            complain(format!("{} of {} requests read", at + 1, ids.len()));
+        }
+    }
+    if silent > 0 {
+        complain(format!("{silent} of {} requests left out: their texts were not kept", ids.len()));
+    }
+    if seen.is_empty() {
+        return Err(
+            "no request since then has the text of a near question: that takes a route with `cache.semantic` (at best \
+                    with `shadow: true`) and `records: { content: true }` while requests come in"
+                .to_owned(),
+        );
+    }
+    Ok(Found { seen })
+}
+
+/// The requests that had a near question, the last first, and whether they were served its answer.
+fn matched(peer: &Peer, flags: &CalibrateFlags) -> Result<Vec<(String, bool)>, String> {
+    let since = when::back(&flags.since, when::now());
+    let (mut ids, mut after) = (Vec::new(), None::<String>);
+    for _ in 0..MOST_PAGES {
+        let wanted = [
+            ("route", flags.of_route.as_deref()),
+            ("since", Some(since.as_str())),
+            ("limit", Some(PAGE)),
+            ("after", after.as_deref()),
+        ];
+        let page = peer.get(&format!("/admin/v1/requests{}", query(wanted))).and_then(|told| told.json());
+        let page = page.map_err(|trouble| trouble.to_string())?;
+        for record in page.get("data").and_then(Value::as_array).into_iter().flatten() {
+            if let Some(id) = record.get("request_id").and_then(Value::as_str).filter(|_| has_near(record)) {
+                ids.push((id.to_owned(), record.get("cache").and_then(Value::as_str) == Some("semantic")));
+            }
+        }
+        after = page.get("next").and_then(Value::as_str).map(str::to_owned);
+        if ids.len() >= MOST {
+            complain(format!("the last {MOST} requests with a near question are read; older ones are left out"));
+            ids.truncate(MOST);
+            break;
+        }
+        if after.is_none() {
+            break;
+        }
+    }
+    Ok(ids)
+}
+
+/// Whether a near question was found, be its answer withheld or not.
+fn has_near(record: &Value) -> bool {
+    let is_matched = record.get("matched").is_some_and(Value::is_string);
+    let steps = record.get("decisions").and_then(Value::as_array).into_iter().flatten();
+    is_matched || steps.into_iter().any(|step| step.get("what").and_then(Value::as_str) == Some("match_withheld"))
+}
+
+/// The near question of a request; `None` where its text was not kept.
+fn near(peer: &Peer, id: &str, is_served: bool) -> Result<Option<Seen>, String> {
+    let told = match peer.get(&format!("/admin/v1/requests/{}/content", encoded(id))) {
+        Err(trouble) if trouble.status == Some(404) => return Ok(None),
+        told => told.and_then(|told| told.json()).map_err(|trouble| trouble.to_string())?,
+    };
+    Ok(seen(&told, id, is_served))
+}
+
+fn seen(told: &Value, id: &str, is_served: bool) -> Option<Seen> {
+    let text = |of: &Value, name: &str| of.get(name).and_then(Value::as_str).unwrap_or_default().trim().to_owned();
+    let near = told.get("near").filter(|near| near.is_object())?;
+    let (question, known) = (text(near, "question"), text(near, "known_question"));
+    if question.is_empty() || known.is_empty() {
+        return None;
+    }
+    // Who was served the stored answer shows nothing: it is the same one. So does one half of an answer.
+    let is_cut = told.get("truncated").and_then(Value::as_bool) == Some(true);
+    let answers = [text(told, "answer"), text(near, "known_answer")];
+    let has_both = !is_served && !is_cut && answers.iter().all(|answer| !answer.is_empty());
+    let (alike, same) = if has_both { guess(&answers[0], &answers[1]) } else { (None, None) };
+    Some(Seen {
+        request: id.to_owned(),
+        known,
+        question,
+        similarity: near.get("similarity").and_then(Value::as_f64).unwrap_or_default(),
+        withheld: near.get("withheld").and_then(Value::as_str).map(str::to_owned),
+        alike,
+        same,
+    })
+}
+
+/// How alike two answers are by their words, and whether they answer one question, as far as that tells.
+fn guess(one: &str, other: &str) -> (Option<f64>, Option<bool>) {
+    let (one, other) = (words(one), words(other));
+    if one.is_empty() || other.is_empty() {
+        return (None, None);
+    }
+    if one == other {
+        return (Some(1.0), Some(true));
+    }
+    let mut left: HashMap<&str, usize> = HashMap::new();
+    one.iter().for_each(|word| *left.entry(word).or_default() += 1);
+    let shared = other.iter().filter(|word| {
+        let count = left.get_mut(word.as_str()).filter(|count| **count > 0);
+        count.map(|count| *count -= 1).is_some()
+    });
+    let alike = 2.0 * super::curve::as_f64(shared.count()) / super::curve::as_f64(one.len() + other.len());
+    let numbers = |words: &[String]| {
+        let mut numbers: Vec<String> =
+            words.iter().filter(|word| word.chars().any(char::is_numeric)).cloned().collect();
+        numbers.sort_unstable();
+        numbers
+    };
+    let is_telling = one.len() >= TELLING && other.len() >= TELLING;
+    let same = match alike {
+        alike if alike >= ALIKE && numbers(&one) == numbers(&other) => Some(true),
+        alike if alike <= UNLIKE && is_telling => Some(false),
+        _ => None,
+    };
+    (Some(alike), same)
+}
+
+/// The words of a text in small letters; each sign of Chinese is one.
+fn words(text: &str) -> Vec<String> {
+    let mut words = Vec::new();
+    let mut word = String::new();
+    let is_han = |sign: char| matches!(sign, '\u{3400}'..='\u{4dbf}' | '\u{4e00}'..='\u{9fff}');
+    for sign in text.chars().flat_map(char::to_lowercase) {
+        if sign.is_alphanumeric() && !is_han(sign) {
+            word.push(sign);
+            continue;
+        }
+        if !word.is_empty() {
+            words.push(std::mem::take(&mut word));
+        }
+        if is_han(sign) {
+            words.push(sign.to_string());
+        }
+    }
+    if !word.is_empty() {
+        words.push(word);
+    }
+    words
+}
+
+impl Found {
+    /// The pairs of which the answers tell whether they are the same.
+    ///
+    /// # Errors
+    /// A sentence that says what is missing, and what to do.
+    pub fn pairs(&self) -> Result<Pairs, String> {
+        let told = |seen: &Seen| {
+            let (a, b) = (seen.known.clone(), seen.question.clone());
+            Some(Pair { lang: pairs::language(&a, &b), same: seen.same?, a, b })
+        };
+        let all: Vec<Pair> = self.seen.iter().filter_map(told).collect();
+        let unlabelled = self.seen.len() - all.len();
+        pairs::balanced(&all).map_err(|what| {
+            format!(
+                "{}: {what}\nWrite the pairs to a file with `--write-pairs FILE`, say in each line whether both are the \
+                 same, and give that file instead of `--from-requests`",
+                self.told()
+            )
+        })?;
+        Ok(Pairs { all, unlabelled })
+    }
+
+    /// How many there are, and what their answers tell.
+    pub fn told(&self) -> String {
+        let count = |same: Option<bool>| self.seen.iter().filter(|seen| seen.same == same).count();
+        format!(
+            "{} pairs from requests: by their answers {} are the same, {} are not, and of {} nothing can be said",
+            self.seen.len(),
+            count(Some(true)),
+            count(Some(false)),
+            count(None)
+        )
+    }
+
+    /// Writes them for a person, the nearest first, in a file that nobody else may read: it holds what callers wrote.
+    ///
+    /// # Errors
+    /// A sentence that names the file.
+    pub fn write(mut self, path: &Path) -> Result<(), String> {
+        self.seen.sort_by(|one, other| other.similarity.total_cmp(&one.similarity));
+        let lines: String = self.seen.iter().map(|seen| format!("{}\n", line(seen))).collect();
+        let mut options = std::fs::OpenOptions::new();
+        // What a person has labelled is not written over.
+        options.write(true).create_new(true);
+        #[cfg(unix)]
+        std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+        let written = options.open(path).and_then(|mut file| file.write_all(lines.as_bytes()));
+        written.map_err(|error| format!("{}: {error}", path.display()))
+    }
+}
+
+fn line(seen: &Seen) -> Value {
+    json!({
+        "a": seen.known, "b": seen.question, "same": seen.same, "lang": pairs::language(&seen.known, &seen.question),
+        "similarity": seen.similarity, "withheld": seen.withheld, "answers_alike": seen.alike, "request": seen.request,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::{guess, seen, words};
+
+    #[test]
+    fn answers_tell_as_much_as_their_words_do() {
+        let long = "Open the portal, choose reset and follow the link that is sent to you within 10 minutes.";
+        for (one, other, told) in [
+            ("Open the portal.", "open  the portal", Some(true)),
+            (long, &*long.replace("choose", "press"), Some(true)),
+            (long, &*long.replace("10", "30"), None),
+            (long, "Salaries are paid on the last working day of each month, by bank transfer alone.", Some(false)),
+            ("Yes.", "You can, in the portal.", None),
+            ("在门户里提交申请，三天内批准。", "在门户里提交申请,三天内批准", Some(true)),
+        ] {
+            assert_eq!(guess(one, other).1, told, "{one} | {other}");
+        }
+        assert_eq!(words("Reset 报销 2FA!"), ["reset", "报", "销", "2fa"]);
+    }
+
+    #[test]
+    fn who_was_served_the_stored_answer_shows_nothing() {
+        let near = json!({ "question": "b", "known_question": "a", "known_answer": "x y", "similarity": 0.9, "withheld": null });
+        let told = |truncated: bool| json!({ "prompt": "p", "answer": "x y", "truncated": truncated, "near": near });
+        assert_eq!(seen(&told(false), "id", false).unwrap().same, Some(true));
+        assert_eq!(seen(&told(false), "id", true).unwrap().same, None);
+        assert_eq!(seen(&told(true), "id", false).unwrap().same, None);
+        assert_eq!(seen(&json!({ "prompt": "p", "answer": "x", "near": null }), "id", false), None);
+    }
+}
