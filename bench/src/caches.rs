@@ -1,4 +1,5 @@
-//! What the exact cache costs and what it is worth: hits beside nginx, which proxies the same answers, and the questions of a knowledge
+//! What the caches cost and what they are worth: hits beside nginx, which proxies the same answers (the very chat, a chat in other words, and
+//! vectors of which all are stored), and the questions of a knowledge
 //! base's users, of which two in five repeat an earlier one, through a gateway with a cache and through one without. What is compared
 //! belongs to one round, and what was stored in a round is of no use in another.
 
@@ -18,7 +19,7 @@ use crate::rounds::in_runtime;
 use crate::say;
 use crate::target::{Kind, Target};
 use crate::wire::Connection;
-use crate::workload::{self, CLIENT_KEY};
+use crate::workload::{self, CLIENT_KEY, Call};
 
 /// Connections over which hits are asked for, and for so long.
 const CONNECTIONS: usize = 32;
@@ -36,6 +37,18 @@ const CHUNK_US: u64 = 4_000;
 const GATHERED: Duration = Duration::from_millis(500);
 /// What the gateway says of an answer that it had, or that was coming already.
 const HITS: [&[u8]; 2] = [b"x-mai-cache: hit", b"x-mai-cache: shared"];
+/// A question that is stored, and the same in other words.
+const ASKED: &str = "How do I reset my password?";
+const AGAIN: &str = "How can I reset my password?";
+/// What is told of each kind of hit.
+const HIT: [&str; 2] = [
+    "hits/s over 32 connections, over calls/s that nginx proxies",
+    "CPU of a hit, over that of a call that nginx proxies",
+];
+const HIT_BY_MEANING: [&str; 2] =
+    ["hits by meaning/s, over calls/s that nginx proxies", "CPU of a hit by meaning, over that of nginx's call"];
+const HIT_OF_VECTORS: [&str; 2] =
+    ["hits of 32 vectors/s, over calls/s that nginx proxies", "CPU of a hit of 32 vectors, over that of nginx's call"];
 /// The longest that one round of questions may take.
 const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -58,9 +71,12 @@ pub(crate) fn run(options: &Options) -> io::Result<()> {
             gateways.push(Gateway { target, admin: admin_port.get() });
         }
         let [without, with] = gateways.as_slice() else { return Err(io::Error::other("two gateways are wanted")) };
+        let found = found(&with.target).await?;
         let mut figures = Figures::default();
         for round in 0..options.rounds {
-            hits(&mut figures, (&with.target, &nginx), round).await?;
+            for one in &found {
+                hits(&mut figures, one, (&with.target, &nginx), round).await?;
+            }
             let questions = questions(round);
             let (asked_with, asked_without) = if round.is_multiple_of(2) {
                 let first = ask(with, &questions).await?;
@@ -110,35 +126,89 @@ routes:
   - name: chat
     upstreams: [{{ provider: scripted, model: bench-chat, prices: {{ prompt: 1000, completion: 1000 }} }}]
     cache: {{ mode: {mode} }}
+  - name: meaning
+    upstreams: [{{ provider: scripted, model: bench-chat }}]
+    cache: {{ mode: semantic, semantic: {{ route: embedding, threshold: 0.9 }} }}
+  - name: embedding
+    match: {{ path: /v1/embeddings }}
+    upstreams: [{{ provider: scripted, model: bench-embedding }}]
+    cache: {{ mode: exact }}
 clients:
   - {{ name: bench, keys: ["{CLIENT_KEY}"], routes: ["*"] }}
 "#
     )
 }
 
-/// Short chats that are answered from the cache, beside nginx, which asks the upstream each time.
-async fn hits(figures: &mut Figures, (with, nginx): (&Target, &Target), round: usize) -> io::Result<()> {
-    let sample = async |target: &Target| -> io::Result<Sample> {
-        let taken =
-            load::closed_loop(target.port, &workload::short_chat(), CONNECTIONS, WINDOW, &|| target.cpu_ns()).await?;
+/// Something that the cache has.
+struct Found {
+    name: &'static str,
+    /// Its rate and its CPU, as they are printed.
+    figures: [&'static str; 2],
+    /// As the gateway is asked, whose stored vectors may have other digits than the upstream's, and as nginx is.
+    calls: [Call; 2],
+}
+
+/// What is asked for, once the gateway has it: also the answer to a question that it knows in other words.
+async fn found(with: &Target) -> io::Result<[Found; 3]> {
+    let first = Connection::open(with.port).await?.call(&workload::question(ASKED).bytes).await?;
+    if first.0 != 200 {
+        return Err(io::Error::other(format!("the question is answered with status {}", first.0)));
+    }
+    // Its vector is put among the others off the way.
+    tokio::time::sleep(GATHERED).await;
+    let wanted = [
+        ("hits", "hit", workload::short_chat(), HIT),
+        ("hits by meaning", "semantic", workload::question(AGAIN), HIT_BY_MEANING),
+        ("hits of 32 vectors", "hit", workload::embeddings(), HIT_OF_VECTORS),
+    ];
+    let mut all = Vec::new();
+    for (name, word, call, figures) in wanted {
+        let mut connection = Connection::open(with.port).await?;
+        connection.call(&call.bytes).await?;
+        let said = format!("x-mai-cache: {word}");
+        let (mut is_found, mut length) = (false, 0);
+        let seen = |head: &[u8]| is_found = memchr::memmem::find(head, said.as_bytes()).is_some();
+        let body = |bytes: &[u8]| {
+            length += bytes.len();
+            Ok(())
+        };
+        connection.headed_call(&call.bytes, seen, body).await?;
+        if !is_found {
+            return Err(io::Error::other(format!("{name}: the gateway does not say `{said}`")));
+        }
+        let stored = Call { answer_bytes: Some(length), ..call.clone() };
+        all.push(Found { name, figures, calls: [stored, call] });
+    }
+    all.try_into().map_err(|_| io::Error::other("three kinds of hits are wanted"))
+}
+
+/// What is answered from the cache, beside nginx, which asks the upstream for the same each time.
+async fn hits(
+    figures: &mut Figures,
+    Found { name, figures: [rate_of, cpu_of], calls: [stored, plain] }: &Found,
+    (with, nginx): (&Target, &Target),
+    round: usize,
+) -> io::Result<()> {
+    let sample = async |target: &Target, call: &Call| -> io::Result<Sample> {
+        let taken = load::closed_loop(target.port, call, CONNECTIONS, WINDOW, &|| target.cpu_ns()).await?;
         if taken.wrong > 0 {
             return Err(io::Error::other(taken.first_wrong.unwrap_or_default()));
         }
         Ok(taken)
     };
     let (hit, proxied) = if round.is_multiple_of(2) {
-        let hit = sample(with).await?;
-        (hit, sample(nginx).await?)
+        let hit = sample(with, stored).await?;
+        (hit, sample(nginx, plain).await?)
     } else {
-        let proxied = sample(nginx).await?;
-        (sample(with).await?, proxied)
+        let proxied = sample(nginx, plain).await?;
+        (sample(with, stored).await?, proxied)
     };
     let rate = |sample: &Sample| float(sample.calls) * 1e9 / float(sample.elapsed_ns.max(1));
     let cpu = |sample: &Sample| float(sample.cpu_ns) / float(sample.calls.max(1));
-    figures.add("hits/s over 32 connections, over calls/s that nginx proxies", rate(&hit) / rate(&proxied));
-    figures.add("CPU of a hit, over that of a call that nginx proxies", cpu(&hit) / cpu(&proxied));
+    figures.add(rate_of, rate(&hit) / rate(&proxied));
+    figures.add(cpu_of, cpu(&hit) / cpu(&proxied));
     say(&format!(
-        "round {}: {:.0} hits/s of {:.1} us, nginx {:.0} calls/s of {:.1} us",
+        "round {}: {name} {:.0}/s of {:.1} us, nginx {:.0} calls/s of {:.1} us",
         round + 1,
         rate(&hit),
         cpu(&hit) / 1e3,

@@ -31,6 +31,7 @@ const CHUNK_HEAD: &[u8] = b"fa\r\n";
 struct Answers {
     chat: Vec<u8>,
     embeddings: Vec<u8>,
+    embedding: Vec<u8>,
     empty: Vec<u8>,
     event: Vec<u8>,
     stamp: usize,
@@ -46,7 +47,10 @@ struct Script {
 
 enum Wanted {
     Chat,
+    /// Of many texts.
     Embeddings,
+    /// Of one.
+    Embedding,
     Stream(Script),
     Other,
 }
@@ -75,6 +79,7 @@ impl Answers {
         Self {
             chat: json("200 OK", workload::chat_answer()),
             embeddings: json("200 OK", &workload::embeddings_answer()),
+            embedding: json("200 OK", &workload::embedding_answer()),
             empty: json("404 Not Found", r#"{"error":{"message":"not scripted","type":"invalid_request_error"}}"#),
             event: framed,
             stamp: stamp + CHUNK_HEAD.len(),
@@ -94,6 +99,7 @@ async fn converse(mut connection: TcpStream, answers: &Answers) -> io::Result<()
             None => return Ok(()),
             Some(Wanted::Chat) => connection.write_all(&answers.chat).await?,
             Some(Wanted::Embeddings) => connection.write_all(&answers.embeddings).await?,
+            Some(Wanted::Embedding) => connection.write_all(&answers.embedding).await?,
             Some(Wanted::Stream(script)) => stream(&mut connection, answers, script).await?,
             Some(Wanted::Other) => connection.write_all(&answers.empty).await?,
         }
@@ -141,7 +147,7 @@ async fn hear(connection: &mut TcpStream, buffer: &mut [u8]) -> io::Result<Optio
 fn wanted(head: &[u8], body: &[u8]) -> Wanted {
     let start = body.get(..body.len().min(SCRIPT_WITHIN)).unwrap_or_default();
     if head.starts_with(b"POST /v1/embeddings") {
-        Wanted::Embeddings
+        if memmem::find(start, br#""input":["#).is_some() { Wanted::Embeddings } else { Wanted::Embedding }
     } else if !head.starts_with(b"POST /v1/chat/completions") {
         Wanted::Other
     } else {

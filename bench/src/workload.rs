@@ -38,6 +38,14 @@ pub(crate) fn short_chat() -> Call {
     Call { bytes: post("/v1/chat/completions", body), answer_bytes: Some(chat_answer().len()) }
 }
 
+/// A question of a route that matches by meaning, put in this way.
+pub(crate) fn question(wording: &str) -> Call {
+    let body = format!(
+        r#"{{"model":"meaning","messages":[{{"role":"system","content":"Answer from the handbook, in two sentences at most."}},{{"role":"user","content":"{wording}"}}],"temperature":0.2,"max_tokens":256}}"#
+    );
+    Call { bytes: post("/v1/chat/completions", &body), answer_bytes: Some(chat_answer().len()) }
+}
+
 /// A stream of `chunks` events, one every `every_us` microseconds; 0 is as fast as it goes.
 pub(crate) fn stream(chunks: u64, every_us: u64) -> Call {
     let body = format!(
@@ -82,12 +90,21 @@ pub(crate) fn chat_answer() -> &'static str {
     r#"{"id":"chatcmpl-8f14e45fceea167a5a36dedd4bea2543","object":"chat.completion","created":1760000000,"model":"bench-chat","system_fingerprint":"fp_44709d6fcb","service_tier":"default","choices":[{"index":0,"message":{"role":"assistant","content":"The premium contract covers a repair on site within one working day; it costs 1,200 euros per device and year. The basic contract covers parts and labour in the workshop only, as annex 2 says in its section 4.2.","refusal":null},"logprobs":null,"finish_reason":"stop"}],"usage":{"prompt_tokens":74,"completion_tokens":52,"total_tokens":126,"prompt_tokens_details":{"cached_tokens":0}}}"#
 }
 
-/// The answer to every embeddings call: 32 vectors of 1,024 numbers, about 413 KB.
+/// The answer to every embeddings call of many texts: 32 vectors of 1,024 numbers, about 413 KB.
 pub(crate) fn embeddings_answer() -> String {
+    vectors(INPUTS)
+}
+
+/// The answer to every embeddings call of one text.
+pub(crate) fn embedding_answer() -> String {
+    vectors(1)
+}
+
+fn vectors(inputs: usize) -> String {
     let mut seed = 0x2545_f491_4f6c_dd1d_u64;
     let mut body = String::with_capacity(430_000);
     body.push_str(r#"{"object":"list","data":["#);
-    for index in 0..INPUTS {
+    for index in 0..inputs {
         let comma = if index == 0 { "" } else { "," };
         let _ = write!(body, r#"{comma}{{"object":"embedding","index":{index},"embedding":["#);
         for n in 0..DIMENSION {
