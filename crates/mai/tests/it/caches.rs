@@ -180,6 +180,31 @@ async fn an_idempotency_key_stands_for_its_answer_over_a_restart_and_without_a_c
     is_refused(&gateway.ask(&ask().user("more")).await, 422, "idempotency_conflict");
 }
 
+#[tokio::test]
+async fn many_keys_on_one_answer_cost_it_once_on_disk_and_are_good_after_a_restart() {
+    const SAID: usize = 100_000;
+    let up = upstream(&format!("rules: [{{ reply: {{ say: {} }} }}]", "x".repeat(SAID))).await;
+    let file = usual(&up.url()).replace("{ name: chat,", "{ name: chat, cache: { mode: exact },");
+    let gateway = Gateway::serve(&file).await;
+    let with = |key: usize| chat().header("idempotency-key", format!("order-{key}"));
+    let first = gateway.ask(&chat()).await;
+    for key in 0..30 {
+        assert_eq!(gateway.ask(&with(key)).await.header("x-mai-cache"), Some("hit"));
+    }
+    // The answer, the copy, and what each key says of that.
+    gateway.metric_is("mai_cache_entries", "\"disk\"", 32.0).await;
+    let stats = gateway.ask_admin(&get("/admin/v1/cache").key(VIEWER)).await.json();
+    let kept = stats["holdings"].as_array().unwrap().iter().find(|held| held["kind"] == "replay").unwrap().clone();
+    assert_eq!(kept["disk"]["entries"], 31);
+    for tier in ["memory", "disk"] {
+        let bytes = kept[tier]["bytes"].as_u64().unwrap();
+        assert!((SAID as u64..2 * SAID as u64).contains(&bytes), "{bytes} bytes of one answer in the {tier}");
+    }
+    let gateway = Gateway::serve_in(stopped(gateway).await, "gateway.yaml").await;
+    let again = gateway.ask(&with(29)).await;
+    assert_eq!((again.header("x-mai-cache"), &again.body), (Some("replay"), &first.body));
+}
+
 /// What the admin port says of the cache on disk, once it says that.
 async fn cache_is(gateway: &Gateway, status: &str) -> Value {
     let mut health = Value::Null;
