@@ -3,6 +3,7 @@
 use std::net::SocketAddr;
 
 use dialect::Protocol;
+use unicode_normalization::{UnicodeNormalization as _, is_nfc};
 
 use crate::node::{Core, Entry, Node, Scalar, Style, Value, item_path, join};
 use crate::problem::{Place, Problem, nearest};
@@ -282,13 +283,29 @@ fn groups(pattern: &str) -> usize {
 fn name_fits(text: &str) -> Result<(), String> {
     if text.len() > LONGEST_NAME {
         Err(format!("is a name of {} bytes; {LONGEST_NAME} is the most", text.len()))
-    } else if text.chars().any(char::is_control) {
-        Err("is a name with control characters; remove them".into())
+    } else if let Some(why) = base::illegible(text) {
+        Err(format!("is a name that {why}; leave it out"))
     } else if text.trim() != text {
         Err("is a name with blanks around it; remove them".into())
+    } else if let Some(letter) = decomposed(text) {
+        let code = u32::from(letter);
+        Err(format!("is a name that holds U+{code:04X} where one letter says the same; write it in Unicode's form NFC"))
+    } else if matches!(text, "." | "..") {
+        Err("is a name that stands for a folder in paths; write another one".into())
+    } else if text.contains("${") {
+        Err("is a name that holds `${`, which would be read as a variable; leave it out".into())
     } else {
         Ok(())
     }
+}
+
+/// A letter that is written otherwise in the form in which equal texts are equal (NFC of Unicode Standard Annex 15).
+fn decomposed(text: &str) -> Option<char> {
+    if text.is_ascii() || is_nfc(text) {
+        return None;
+    }
+    let same = text.chars().zip(text.nfc()).take_while(|(written, composed)| written == composed).count();
+    text.chars().skip(same).find(|letter| !letter.is_ascii())
 }
 
 fn no_choice(scalar: &Scalar, words: &[&str]) -> String {

@@ -61,6 +61,24 @@ impl Problem {
         Self::new(&Place::whole(&place_of(kind, name)), path, text)
     }
 
+    /// The object that it is about, by kind and name; none where it is about something else.
+    #[must_use]
+    pub fn object(&self) -> Option<(ObjectKind, &str)> {
+        let of = |kind: ObjectKind| {
+            let inside = self.path.strip_prefix(kind.list())?.strip_prefix('[')?;
+            let name = inside.split_once("].").map(|(name, _)| name).or_else(|| inside.strip_suffix(']'))?;
+            Some((kind, name))
+        };
+        ObjectKind::ALL.into_iter().find_map(of)
+    }
+
+    /// Whether it says that this object is named, and is not there.
+    #[must_use]
+    pub fn is_of_a_missing(&self, kind: ObjectKind, name: &str) -> bool {
+        let rest = self.text.strip_prefix(&format!("`{}` is none of the {}", clean(name), kind.list()));
+        rest.is_some_and(|rest| rest.starts_with(';'))
+    }
+
     /// Whether it stands in this object of the admin API.
     #[must_use]
     pub fn is_about(&self, kind: ObjectKind, name: &str) -> bool {
@@ -142,7 +160,7 @@ fn visible(word: &str, most: usize) -> String {
             out.push('…');
             break;
         }
-        if c.is_control() || matches!(c, '\u{2028}' | '\u{2029}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}') {
+        if base::unseen(c).is_some() {
             out.extend(c.escape_unicode());
         } else {
             out.push(c);

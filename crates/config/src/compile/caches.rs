@@ -76,6 +76,10 @@ fn semantic(view: &View<'_>) -> Option<Semantic> {
 
 pub(super) fn check(compiler: &mut Compiler<'_>, view: &View<'_>, route: &Route, routes: &[Arc<Route>]) {
     let cache = view.at("cache");
+    let version = cache.at("kb_version");
+    if let Some(Err(why)) = version.text().map(base::kb_version) {
+        compiler.report(&version, why);
+    }
     let (mode, semantic) = (cache.at("mode"), cache.at("semantic"));
     if mode.text_or_preset() == "semantic" {
         if !semantic.is_written() {

@@ -6,14 +6,15 @@ use base::{Glob, KeyId};
 use foldhash::{HashMap, HashMapExt as _};
 
 use super::{Compiler, Names, caches, limits, params, quota, resilience};
-use crate::problem::Place;
-use crate::snapshot::{Client, Route};
+use crate::problem::{Place, clean};
+use crate::snapshot::{AdminToken, Client, Route};
 use crate::view::View;
 
 pub(super) fn compile(
     compiler: &mut Compiler<'_>,
     list: &View<'_>,
     routes: &[Arc<Route>],
+    tokens: &[AdminToken],
 ) -> (Vec<Arc<Client>>, HashMap<KeyId, usize>) {
     let mut names = Names::of("client");
     let mut seen: HashMap<KeyId, Place> = HashMap::new();
@@ -25,6 +26,9 @@ pub(super) fn compile(
             if let Some(first) = seen.get(&id) {
                 compiler.report(&key, format!("the same key is written at {first}; a key belongs to one client, once"));
                 continue;
+            }
+            if let Some(token) = tokens.iter().find(|token| token.id == id) {
+                compiler.report(&key, is_a_token(&token.name));
             }
             seen.insert(id, key.place().clone());
             by_id.insert(id, clients.len());
@@ -52,6 +56,15 @@ pub(super) fn compile(
         }));
     }
     (clients, by_id)
+}
+
+/// Both ports know each other's secrets by their hashes alone.
+fn is_a_token(name: &str) -> String {
+    format!(
+        "is also the admin token `{}`: whoever sees the client's calls could change the gateway with it; write another \
+         key here, or another token there",
+        clean(name)
+    )
 }
 
 fn globs(compiler: &mut Compiler<'_>, client: &View<'_>, routes: &[Arc<Route>]) -> Vec<Glob> {

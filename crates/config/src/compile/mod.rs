@@ -177,7 +177,7 @@ pub(crate) fn compile(compiler: &mut Compiler<'_>, root: &View<'_>) -> Snapshot 
     compiler.prices = prices::lists(compiler, &root.at("prices"));
     let mut providers = provider::compile(compiler, &root.at("providers"));
     let table = route::compile(compiler, root, &mut providers);
-    let (clients, by_id) = client::compile(compiler, &root.at("clients"), &table.routes);
+    let (clients, by_id) = client::compile(compiler, &root.at("clients"), &table.routes, &general.admin_tokens);
     check_whole(compiler, root, &table.routes);
     quota::check_costs(compiler, &root.at("routes").items(), &table.routes, &clients);
     Snapshot {

@@ -29,7 +29,7 @@ pub(crate) struct Key {
 pub(crate) enum Kind {
     /// Text that is not empty.
     Text,
-    /// The name of an object: not empty, at most 128 bytes, no control characters.
+    /// The name of an object: not empty, at most 128 bytes, of letters that are seen, each written in one way.
     Name,
     /// Text that no message, log or page ever shows.
     Secret,

@@ -222,7 +222,12 @@ const CACHE: &[Key] = &[
         Is("client"),
         "`client` never lets one client see what another caused to be stored.",
     ),
-    key("kb_version", Kind::Text, Nothing, "The knowledge base's version; answers of another are never served."),
+    key(
+        "kb_version",
+        Kind::Text,
+        Nothing,
+        "The knowledge base's version, of 1 to 200 letters; answers of another are never served.",
+    ),
     key("normalize", Kind::Bool, Is("true"), "Texts that differ only in invisible ways share a cached vector."),
     key("semantic", Kind::Table, Nothing, "How the same question is known, with `mode: semantic`."),
     needed("semantic.route", Kind::Name, "The embedding route that questions are compared by."),

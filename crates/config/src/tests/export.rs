@@ -143,7 +143,8 @@ fn word() -> impl Strategy<Value = String> {
 
 /// The same without what no name may hold.
 fn name() -> impl Strategy<Value = String> {
-    word().prop_map(|word| word.chars().filter(|c| !c.is_control() && !c.is_whitespace()).collect())
+    let letters = |word: String| word.chars().filter(|c| !c.is_control() && !c.is_whitespace()).collect::<String>();
+    word().prop_map(move |word| letters(word).replace("${", "$"))
 }
 
 fn provider(index: usize) -> impl Strategy<Value = Value> {

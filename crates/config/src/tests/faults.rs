@@ -139,7 +139,7 @@ fn names_must_fit_into_headers_and_paths() {
         &format!(
             "gateway.yaml:2:13: providers[{}…].name: is a name of 129 bytes; 128 is the most\n\
              gateway.yaml:3:13: providers[ a].name: is a name with blanks around it; remove them\n\
-             gateway.yaml:4:13: providers[a\\u{{a}}b].name: is a name with control characters; remove them\n\
+             gateway.yaml:4:13: providers[a\\u{{a}}b].name: is a name that holds U+000A, a control character; leave it out\n\
              gateway.yaml:5:13: providers[3].name: is empty; write a name",
             "x".repeat(128)
         ),

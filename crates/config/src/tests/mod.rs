@@ -6,6 +6,7 @@ mod faults;
 mod files;
 mod hostile;
 mod limits;
+mod names;
 mod objects;
 mod pages;
 mod quota;

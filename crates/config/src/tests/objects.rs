@@ -121,10 +121,9 @@ fn variables_are_not_read_through_the_api() {
 fn a_literal_survives_from_a_file_to_the_gateway() {
     let env = |name: &str| (name == "ODD").then(|| "a${b}$$".to_owned());
     let file = r#"
-providers: [{ name: "p${x}", base_url: "http://p/v1", headers: { x-a: "${ODD}", x-b: "1${ODD}", x-c: "$${c}$$" } }]
-"#
-    .replace("p${x}", "p$${x}");
-    let pieces = crate::pieces("team.yaml", &file, None, &env).unwrap().pieces;
+providers: [{ name: p, base_url: "http://p/v1", headers: { x-a: "${ODD}", x-b: "1${ODD}", x-c: "$${c}$$" } }]
+"#;
+    let pieces = crate::pieces("team.yaml", file, None, &env).unwrap().pieces;
     let sent = pieces[0].config.to_string();
     // As an import reads it: with no variables at all.
     let import = format!(r#"{{"providers":[{sent}]}}"#);
@@ -133,11 +132,10 @@ providers: [{ name: "p${x}", base_url: "http://p/v1", headers: { x-a: "${ODD}", 
     let kept = Object { written: unmask(&posted, None).unwrap(), ..posted };
     let loaded = with("environment: test", std::slice::from_ref(&kept)).unwrap();
     let provider = &loaded.snapshot.providers[0];
-    assert_eq!(&*provider.name, "p${x}");
     let headers: Vec<_> = provider.headers.iter().map(|(_, value)| value.to_str().unwrap()).collect();
     assert_eq!(headers, ["a${b}$$", "1a${b}$$", "${c}$$"]);
     // And where it is shown, and put as it was shown.
-    let shown = loaded.whole.written().object(ObjectKind::Provider, "p${x}").unwrap().shown.to_string();
+    let shown = loaded.whole.written().object(ObjectKind::Provider, "p").unwrap().shown.to_string();
     let again = unmask(&Object { written: Secret::new(shown), ..kept.clone() }, Some(&kept)).unwrap();
     let again = with("environment: test", &[Object { written: again, ..kept }]).unwrap();
     assert_eq!(format!("{:?}", again.snapshot.providers), format!("{:?}", loaded.snapshot.providers));

@@ -40,8 +40,8 @@ providers:
 
 #[test]
 fn an_escaped_dollar_is_literal() {
-    let snapshot = load_text("environment: 'a$${b}$c$'", &[]).unwrap().snapshot;
-    assert_eq!(snapshot.general.environment, "a${b}$c$");
+    let snapshot = load_text("data_dir: 'a$${b}$c$'", &[]).unwrap().snapshot;
+    assert_eq!(snapshot.general.data_dir.to_str(), Some("a${b}$c$"));
 }
 
 #[test]
