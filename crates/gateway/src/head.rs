@@ -1,5 +1,7 @@
 //! Header names and values: what is taken from callers, what is told them.
 
+mod keys;
+
 use std::time::Duration;
 
 use base::{Dice, Refusal};
@@ -64,12 +66,13 @@ pub const TOKENS_LEFT: [HeaderName; 3] = [
 /// A caller's id longer than this is replaced.
 const LONGEST_ID: usize = 128;
 
-/// The caller's request id where it is one that may travel in headers and logs, else a new one.
+/// The caller's request id where it is one that may travel in headers and logs, else a new one. It stands in the open
+/// there: what holds a key that the caller has `shown`, or looks like one, is replaced.
 #[must_use]
-pub fn request_id(headers: &HeaderMap, dice: &Dice) -> Box<str> {
+pub fn request_id<'a>(headers: &HeaderMap, shown: impl Iterator<Item = &'a [u8]>, dice: &Dice) -> Box<str> {
     let written = headers.get(REQUEST_ID).and_then(|value| value.to_str().ok()).map(str::trim);
     match written {
-        Some(id) if !id.is_empty() && id.len() <= LONGEST_ID => id.into(),
+        Some(id) if !id.is_empty() && id.len() <= LONGEST_ID && !keys::are_told(id, shown) => id.into(),
         _ => made_id([dice.bits(), dice.bits()]),
     }
 }
@@ -78,7 +81,7 @@ pub fn request_id(headers: &HeaderMap, dice: &Dice) -> Box<str> {
 fn made_id(bits: [u64; 2]) -> Box<str> {
     const DIGITS: &[u8; 16] = b"0123456789abcdef";
     let mut id = String::with_capacity(36);
-    id.push_str("mai-");
+    id.push_str(keys::OURS);
     for byte in bits.iter().flat_map(|word| word.to_be_bytes()) {
         for half in [byte >> 4, byte & 15] {
             id.push(DIGITS.get(usize::from(half)).copied().unwrap_or(b'0').into());
@@ -178,8 +181,8 @@ pub fn cache_control(headers: &HeaderMap) -> CacheControl {
     wish
 }
 
-/// A longer key or version is refused.
-const LONGEST_NAME: usize = 255;
+/// A longer key is refused.
+const LONGEST_KEY: usize = 255;
 
 /// `idempotency-key`; an empty one counts as none.
 ///
@@ -188,8 +191,8 @@ const LONGEST_NAME: usize = 255;
 pub fn idempotency_key(headers: &HeaderMap) -> Result<Option<&[u8]>, Refusal> {
     let key = headers.get(IDEMPOTENCY_KEY).map(|value| value.as_bytes().trim_ascii());
     match key.filter(|key| !key.is_empty()) {
-        Some(key) if key.len() > LONGEST_NAME => {
-            let message = format!("idempotency-key takes at most {LONGEST_NAME} bytes");
+        Some(key) if key.len() > LONGEST_KEY => {
+            let message = format!("idempotency-key takes at most {LONGEST_KEY} bytes");
             Err(Refusal::field("idempotency-key", message))
         }
         key => Ok(key),
@@ -199,16 +202,12 @@ pub fn idempotency_key(headers: &HeaderMap) -> Result<Option<&[u8]>, Refusal> {
 /// `x-mai-kb-version`.
 ///
 /// # Errors
-/// `invalid_request` naming the header when it is empty, too long or no text.
+/// `invalid_request` naming the header when it is no text, or none that [`base::kb_version`] takes.
 pub fn kb_version(headers: &HeaderMap) -> Result<Option<&str>, Refusal> {
     let Some(value) = headers.get(KB_VERSION) else { return Ok(None) };
-    match std::str::from_utf8(value.as_bytes()).map(str::trim) {
-        Ok(version) if !version.is_empty() && version.len() <= LONGEST_NAME => Ok(Some(version)),
-        _ => Err(Refusal::field(
-            "x-mai-kb-version",
-            format!("x-mai-kb-version takes a text of 1 to {LONGEST_NAME} bytes"),
-        )),
-    }
+    let refused = |why: &str| Refusal::field("x-mai-kb-version", format!("x-mai-kb-version {why}"));
+    let version = std::str::from_utf8(value.as_bytes()).map_err(|_| refused("must be UTF-8"))?.trim();
+    base::kb_version(version).map(|()| Some(version)).map_err(|why| refused(&why))
 }
 
 /// `x-mai-query`: a question, percent-encoded UTF-8; an empty one counts as none.
@@ -324,11 +323,11 @@ mod tests {
         let dice = Dice::loaded(1);
         let mut headers = HeaderMap::new();
         headers.insert(REQUEST_ID, HeaderValue::from_static("abc-1"));
-        assert_eq!(&*request_id(&headers, &dice), "abc-1");
+        assert_eq!(&*request_id(&headers, std::iter::empty(), &dice), "abc-1");
         headers.insert(REQUEST_ID, HeaderValue::from_bytes("é".as_bytes()).unwrap());
-        assert!(request_id(&headers, &dice).starts_with("mai-"));
+        assert!(request_id(&headers, std::iter::empty(), &dice).starts_with("mai-"));
         headers.insert(REQUEST_ID, HeaderValue::from_str(&"x".repeat(500)).unwrap());
-        assert_eq!(request_id(&headers, &dice).len(), 36);
+        assert_eq!(request_id(&headers, std::iter::empty(), &dice).len(), 36);
     }
 
     #[test]
@@ -378,7 +377,7 @@ mod tests {
             for name in [REQUEST_ID, TRACEPARENT, TRACESTATE, TIMEOUT, SIDE_EFFECTS] {
                 headers.insert(name, value.clone());
             }
-            let id = request_id(&headers, &Dice::loaded(1));
+            let id = request_id(&headers, std::iter::empty(), &Dice::loaded(1));
             prop_assert!(!id.is_empty() && id.len() <= LONGEST_ID && HeaderValue::from_str(&id).is_ok());
             if let Some(parent) = traceparent(&headers) {
                 prop_assert!(parent.len() == 55 && parent.to_str().is_ok());

@@ -29,7 +29,7 @@ pub const REQUEST: &[Header] = &[
     row("expect", "`100-continue`: the body is asked for once key, path and method are found good."),
     row(
         "x-request-id",
-        "Kept where it is visible ASCII of at most 128 characters, otherwise replaced by a new one; returned, logged, and sent upstream.",
+        "Kept where it is visible ASCII of at most 128 characters and looks like no key, otherwise replaced by a new one; returned, logged, and sent upstream.",
     ),
     row(
         "traceparent",
@@ -48,7 +48,7 @@ pub const REQUEST: &[Header] = &[
     row("x-mai-query", "Percent-encoded UTF-8: the bare question inside an assembled prompt."),
     row(
         "x-mai-kb-version",
-        "The knowledge-base version that this caller's answer rests on; at most 255 bytes of text.",
+        "The knowledge-base version that this caller's answer rests on: a text of 1 to 200 letters.",
     ),
     later("x-mai-tag", "Matched by `split`."),
     row("cache-control", "`no-cache` skips the cache's lookup, `no-store` lookup and store."),

@@ -104,7 +104,7 @@ pub fn serve(connection: Arc<Connection>, request: Request<Incoming>) -> Serving
             Ok(health)
         });
     }
-    let request_id = head::request_id(request.headers(), &worker.dice);
+    let request_id = head::request_id(request.headers(), identify::presented(request.headers()), &worker.dice);
     let trail = Trail::begin(worker.live.clone(), worker.seat.clone(), request_id);
     let (parts, body) = request.into_parts();
     answered(connection, parts, body, trail)

@@ -31,6 +31,28 @@ fn a_plain_chat_is_answered_under_the_routes_name_and_recorded_once() {
 }
 
 #[test]
+fn a_key_that_comes_as_a_request_id_stands_in_no_log_and_goes_to_nobody() {
+    story(async {
+        let stage = Stage::usual();
+        let a = stage.host("a", Script::always(Reply::say(["Hello"])));
+        for id in [KEY, "sk-of-somebody-else", "Bearer of-somebody-else"] {
+            let answer = stage.ask(chat("chat").user("Hi").key(KEY).header("x-request-id", id)).await;
+            assert_eq!(answer.status, 200);
+            assert!(
+                answer.header("x-request-id").is_some_and(|new| new.starts_with("mai-") && new.len() == 36),
+                "{id}"
+            );
+        }
+        for call in a.calls() {
+            assert!(call.request.header("x-request-id").is_some_and(|id| id.starts_with("mai-")));
+        }
+        stage.comes_to_rest().await;
+        let log = stage.log_text();
+        assert!(!log.contains(KEY) && !log.contains("sk-of-somebody-else"), "{log}");
+    });
+}
+
+#[test]
 fn a_streamed_chat_comes_as_it_comes() {
     story(async {
         let stage = Stage::usual();
