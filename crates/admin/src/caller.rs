@@ -84,19 +84,20 @@ impl<L: Least> FromRequestParts<Desk> for Caller<L> {
         let peer = parts.extensions.get::<ConnectInfo<SocketAddr>>().map(|peer| peer.0.ip());
         let presented = token(&parts.headers).ok_or(Error::InvalidToken)?;
         let now = desk.live.clock.now();
+        let id = desk.hasher.of_key(presented);
         // A token is not looked at before: else whoever guesses would still learn which is right.
-        if let Some(wait) = desk.attempts.wait(peer, now) {
+        if let Some(wait) = desk.attempts.wait(peer, id, now) {
             return Err(Error::TooManyAttempts(wait));
         }
         let running = desk.live.running();
-        let id = desk.hasher.of_key(presented);
         // Every token is compared, each in constant time.
         let tokens = running.snapshot.general.admin_tokens.iter();
         let known = tokens.fold(None, |found, token| if token.id == id { Some(token) } else { found });
         let Some(token) = known else {
-            desk.attempts.failed(peer, now);
+            desk.attempts.failed(peer, id, now);
             return Err(Error::InvalidToken);
         };
+        desk.attempts.passed(peer, id, now);
         let caller = Self { name: token.name.clone(), role: token.role, least: PhantomData };
         caller.at_least(L::ROLE)?;
         known_parameters(parts)?;

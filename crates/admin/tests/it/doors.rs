@@ -23,14 +23,39 @@ async fn viewers_read_operators_write_and_admins_see_hashes_of_keys() {
 #[tokio::test(start_paused = true)]
 async fn ten_wrong_tokens_in_a_minute_make_their_address_wait_even_with_the_right_one() {
     let port = Port::open();
-    for _ in 0..10 {
-        port.ask("wrong", get("/config")).await.refused(401, "invalid_token");
-        tokio::time::advance(Duration::from_secs(1)).await;
-    }
+    guess(&port).await;
     let told = port.ask(ADMIN, get("/config")).await.refused(429, "too_many_attempts");
     assert_eq!(told.header("retry-after"), "50");
     port.from("192.0.2.2:40000").ask(ADMIN, get("/config")).await.is(200);
     tokio::time::advance(Duration::from_secs(50)).await;
+    port.ask(ADMIN, get("/config")).await.is(200);
+}
+
+/// Ten wrong tokens within ten seconds.
+async fn guess(port: &Port) {
+    for number in 0..10 {
+        port.ask(&format!("wrong-{number}"), get("/config")).await.refused(401, "invalid_token");
+        tokio::time::advance(Duration::from_secs(1)).await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_operator_who_was_in_before_is_let_in_while_somebody_guesses_from_the_same_address() {
+    let port = Port::open();
+    port.ask(OPERATOR, get("/config")).await.is(200);
+    guess(&port).await;
+    port.ask(OPERATOR, get("/config")).await.is(200);
+    for unfamiliar in [ADMIN, "wrong-11", "wrong-1"] {
+        port.ask(unfamiliar, get("/config")).await.refused(429, "too_many_attempts");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_script_with_an_old_token_locks_out_nobody() {
+    let port = Port::open();
+    for _ in 0..100 {
+        port.ask("token-of-last-year", get("/config")).await.refused(401, "invalid_token");
+    }
     port.ask(ADMIN, get("/config")).await.is(200);
 }
 
