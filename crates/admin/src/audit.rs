@@ -78,6 +78,9 @@ impl From<Deed> for Shown {
 }
 
 /// Who has done what, the newest first.
+///
+/// At most 100,000 rows are kept, and 256 MiB of their texts; the oldest go first. A text that is too long says how long
+/// it is and how it begins (`cut`).
 #[utoipa::path(get, path = "/admin/v1/audit", tag = "audit", params(Asking), responses(
     (status = 200, description = "A page of them.", body = Page<Shown>),
     (status = 503, description = "`objects_unavailable`: the audit log cannot be read.", body = Body),

@@ -32,7 +32,9 @@ pub trait Configuring: Send + Sync {
 pub struct Wish {
     /// In this order, all or none. The revision of an object that is put is counted by whoever makes the change.
     pub changes: Vec<(Expected, Change)>,
-    /// Who wishes it, for the audit log.
+    /// Who wishes it, for the audit log, in which each object that is put or removed has a row, with what was there
+    /// before and what is after. Where this names an object itself, as an import does, they have its action, and it
+    /// stands behind them.
     pub deed: Deed,
     /// Only say what would become of it.
     pub dry_run: bool,
@@ -54,6 +56,8 @@ pub enum Expected {
 /// A change that was made, or would be.
 #[derive(Clone, Debug, Default)]
 pub struct Changed {
+    /// What was in force before it.
+    pub before: Arc<Written>,
     /// What is in force with it.
     pub written: Arc<Written>,
     /// What it is well to know.

@@ -41,7 +41,7 @@ impl Done {
     /// Its row in the audit log, as of now.
     #[must_use]
     pub fn by<L>(self, caller: &Caller<L>) -> Deed {
-        let text = |value: Option<Value>| value.map(|value| bounded(value.to_string()).into());
+        let text = |value: Option<Value>| value.map(|value| bounded(value.to_string(), LONGEST).into());
         Deed {
             id: 0,
             at: Clock.wall(),
@@ -55,16 +55,23 @@ impl Done {
     }
 }
 
+/// Who does something to objects. Which, and what they said before and say after, whoever makes the change writes down.
+pub fn of_objects<L>(caller: &Caller<L>) -> Deed {
+    Done::to("", "").by(caller)
+}
+
 /// Bytes of one text in the audit log at most.
 const LONGEST: usize = MOST_DEED / 2;
 
-/// A text that is too long says how long it is, and how it begins.
-fn bounded(text: String) -> String {
-    if text.len() <= LONGEST {
+/// A text of the audit log with at most so many bytes, 256 or more: one that is too long says how long it is, and how it
+/// begins.
+#[must_use]
+pub fn bounded(text: String, most: usize) -> String {
+    if text.len() <= most {
         return text;
     }
     // Quotation marks take twice as much where JSON stands in JSON.
-    let begins = text.get(..text.floor_char_boundary(LONGEST / 2 - 100)).unwrap_or_default();
+    let begins = text.get(..text.floor_char_boundary((most / 2).saturating_sub(100))).unwrap_or_default();
     json!({ "cut": { "bytes": text.len(), "begins": begins } }).to_string()
 }
 
@@ -75,7 +82,7 @@ pub async fn audited<L>(desk: &Desk, caller: &Caller<L>, done: Done) {
     let deed = done.by(caller);
     let after = deed.after.clone();
     tracing::info!(by = who, action, object, after = after.as_deref(), "done over the admin API");
-    let writing = tokio::time::timeout(PATIENCE, desk.objects.change(Vec::new(), deed).into_future());
+    let writing = tokio::time::timeout(PATIENCE, desk.objects.change(Vec::new(), vec![deed]).into_future());
     let error = match writing.await {
         Ok(Ok(())) => return,
         Ok(Err(error)) => error.0,
@@ -92,11 +99,12 @@ mod tests {
     #[test]
     fn a_text_too_long_for_the_audit_log_says_how_long_it_is_and_how_it_begins() {
         let short = json!({ "name": "a" }).to_string();
-        assert_eq!(bounded(short.clone()), short);
-        for part in ["\"", "\\", "价", "\u{1}", "a"] {
+        assert_eq!(bounded(short.clone(), 256), short);
+        for (part, most) in ["\"", "\\", "价", "\u{1}", "a"].into_iter().flat_map(|part| [(part, LONGEST), (part, 512)])
+        {
             let long = json!({ "name": part.repeat(1 << 20) }).to_string();
-            let cut = bounded(long.clone());
-            assert!(cut.len() <= LONGEST && cut.len() > LONGEST / 4, "{} bytes of {part:?}", cut.len());
+            let cut = bounded(long.clone(), most);
+            assert!(cut.len() <= most && cut.len() > most / 4, "{} bytes of {part:?}", cut.len());
             let cut: Value = serde_json::from_str(&cut).unwrap();
             assert_eq!(cut["cut"]["bytes"], long.len());
             assert!(long.starts_with(cut["cut"]["begins"].as_str().unwrap()));

@@ -109,6 +109,12 @@ impl Conditions {
         self.matches.is_some() || self.matches_none.is_some()
     }
 
+    /// Whether whatever is there may be changed, as long as something is: `If-Match: *`, and nothing else.
+    #[must_use]
+    pub fn want_any(&self) -> bool {
+        self.matches == Some(Tags::Any) && self.matches_none.is_none()
+    }
+
     /// Whether whoever reads knows what is there with this tag.
     #[must_use]
     pub fn know(&self, current: &str) -> bool {

@@ -70,6 +70,7 @@ use utoipa_axum::routes;
 
 pub use attempts::Attempts;
 pub use configuring::{Changed, Configuring, Doing, Expected, NotChanged, Wish};
+pub use deeds::bounded;
 pub use desk::{Desk, LastReload, Reloaded, Reloading};
 pub use error::Told;
 

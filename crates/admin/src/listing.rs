@@ -64,6 +64,31 @@ impl<T> Page<T> {
     }
 }
 
+/// Bytes of a page's things at most, about; there is room for one, however large it is.
+const MOST_BYTES: usize = 8 << 20;
+
+impl<T> Page<T> {
+    /// The first of `found` that have room in one answer.
+    pub(crate) fn of_size(
+        found: impl IntoIterator<Item = T>,
+        limit: Limit,
+        size: impl Fn(&T) -> usize,
+        name: impl FnOnce(&T) -> String,
+    ) -> Self {
+        let (mut data, mut bytes, mut goes_on) = (Vec::new(), 0_usize, false);
+        for thing in found {
+            bytes = bytes.saturating_add(size(&thing));
+            goes_on = data.len() >= limit.get() || (bytes > MOST_BYTES && !data.is_empty());
+            if goes_on {
+                break;
+            }
+            data.push(thing);
+        }
+        let next = data.last().filter(|_| goes_on).map(name);
+        Self { data, next }
+    }
+}
+
 impl<T> Page<T> {
     /// A part of a list whose things have no names to go on from: `after` is a place in it.
     ///
@@ -123,6 +148,18 @@ mod tests {
         assert_eq!((page(1, 3).data, page(1, 3).next), (vec![1, 2, 3], Some("3".to_owned())));
         assert_eq!((page(4, 2).data, page(4, 2).next), (vec![4, 5], None));
         assert_eq!((page(6, 2).data, page(6, 2).next), (vec![], None));
+    }
+
+    #[test]
+    fn a_page_ends_where_its_bytes_do_and_goes_on_with_the_next() {
+        let page = |from: usize, size: usize| {
+            let page = Page::of_size(from..8, Limit(5), |_| size, usize::to_string);
+            (page.data, page.next)
+        };
+        assert_eq!(page(1, MOST_BYTES / 2), (vec![1, 2], Some("2".to_owned())));
+        assert_eq!(page(3, MOST_BYTES + 1), (vec![3], Some("3".to_owned())), "one is given out however large it is");
+        assert_eq!(page(6, MOST_BYTES / 2), (vec![6, 7], None));
+        assert_eq!(page(1, 1), (vec![1, 2, 3, 4, 5], Some("5".to_owned())));
     }
 
     #[test]

@@ -226,7 +226,7 @@ impl Objects for IssuedKeys {
     }
 
     /// What has begun is brought to its end, also where whoever asked goes away.
-    fn change(&self, changes: Vec<Change>, deed: Deed) -> Answer<Result<(), Unreadable>> {
+    fn change(&self, changes: Vec<Change>, deeds: Vec<Deed>) -> Answer<Result<(), Unreadable>> {
         let this = self.clone();
         Answer::Later(Box::pin(async move {
             let mut changing = this.0.changing.lock().await;
@@ -235,7 +235,7 @@ impl Objects for IssuedKeys {
             this.room_for(&changes)?;
             let keys = this.clone();
             changing.spawn(async move {
-                keys.0.store.change(changes.clone(), deed).await?;
+                keys.0.store.change(changes.clone(), deeds).await?;
                 keys.changed(&changes);
                 Ok(())
             });
@@ -272,11 +272,11 @@ mod tests {
             self.objects.all()
         }
 
-        fn change(&self, changes: Vec<Change>, deed: Deed) -> Answer<Result<(), Unreadable>> {
+        fn change(&self, changes: Vec<Change>, deeds: Vec<Deed>) -> Answer<Result<(), Unreadable>> {
             let (objects, mut through) = (self.objects.clone(), self.is_through.subscribe());
             Answer::Later(Box::pin(async move {
                 drop(through.wait_for(|is_through| *is_through).await);
-                objects.change(changes, deed).await
+                objects.change(changes, deeds).await
             }))
         }
 
@@ -301,7 +301,7 @@ mod tests {
             changed: Duration::ZERO,
         };
         let second = Duration::from_secs(1);
-        let change = keys.change(vec![Change::Put(object)], Deed::default()).into_future();
+        let change = keys.change(vec![Change::Put(object)], Vec::new()).into_future();
         assert!(tokio::time::timeout(second, change).await.is_err(), "whoever asked has left");
         assert!(tokio::time::timeout(second, keys.all().into_future()).await.is_err(), "it is not kept yet");
         store.is_through.send_replace(true);

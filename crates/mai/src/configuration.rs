@@ -326,48 +326,50 @@ impl Configuration {
             let written = self.written();
             let made = held.make(changes, &written, now)?;
             if !wish.dry_run {
-                self.keep(&mut state, made, deed).await?;
+                self.keep(&mut state, made, vec![deed]).await?;
                 state.held = held;
             }
-            return Ok(Changed { written, warnings: Vec::new() });
+            return Ok(Changed { before: written.clone(), written, warnings: Vec::new() });
         }
         settled?;
         let compile = move || {
             let before = this.written();
+            let issued = &this.0.parts.live.issued;
             let made = held.make(changes, &before, now)?;
-            let owned = owned::warnings(&this.0.parts.live.issued, &made, &before);
-            let compiled = this.0.origin.compile(&sound, held);
-            compiled.map(|compiled| (made, owned, compiled)).map_err(|errors| {
+            let owned = owned::warnings(issued, &made, &before);
+            let compiled = this.0.origin.compile(&sound, held).map_err(|errors| {
                 log_causes(&errors.problems);
                 NotChanged::Unsound(errors.problems)
-            })
+            })?;
+            let deeds = rows::of(deed, &made, (&before, &compiled.shown.written), issued);
+            Ok((before, (made, deeds), owned, compiled))
         };
-        let (made, owned, compiled) = read_aside(compile).await.map_err(NotChanged::Unkept)??;
+        let (before, (made, deeds), owned, compiled) = read_aside(compile).await.map_err(NotChanged::Unkept)??;
         let warnings = [owned, news(&compiled.loaded.warnings, &state.warnings, &made)].concat();
-        let changed = Changed { written: compiled.shown.written.clone(), warnings };
+        let changed = Changed { before, written: compiled.shown.written.clone(), warnings };
         if wish.dry_run {
             return Ok(changed);
         }
-        if let ([Change::Put(object)], None) = (&*made, &deed.after) {
-            let after = changed.written.object(object.kind, &object.name);
-            deed.after = after.map(|after| after.shown.to_string().into());
-        }
-        owned::note_keys(&mut deed, &self.0.parts.live.issued, &made);
-        let told = format!("{} {} by {}", deed.action, deed.object, deed.who);
-        self.keep(&mut state, made, deed).await?;
+        let told = deeds.last().map(|deed| format!("{} {} by {}", deed.action, deed.object, deed.who));
+        self.keep(&mut state, made, deeds).await?;
         if let Err(fault) = self.put_to_files_in_force(&mut state, compiled).await {
             return Err(self.lose_sight(&mut state, fault));
         }
-        tracing::info!("changed: {told}");
+        tracing::info!("changed: {}", told.unwrap_or_default());
         for warning in &changed.warnings {
             tracing::warn!("{warning}");
         }
         Ok(changed)
     }
 
-    /// Has changes kept, with the deed.
-    async fn keep(&self, state: &mut MutexGuard<'_, State>, made: Vec<Change>, deed: Deed) -> Result<(), NotChanged> {
-        let keeping = self.0.parts.live.objects.change(made, deed);
+    /// Has changes kept, with the deeds.
+    async fn keep(
+        &self,
+        state: &mut MutexGuard<'_, State>,
+        made: Vec<Change>,
+        deeds: Vec<Deed>,
+    ) -> Result<(), NotChanged> {
+        let keeping = self.0.parts.live.objects.change(made, deeds);
         match tokio::time::timeout(PATIENCE, keeping).await {
             Ok(kept) => kept.map_err(NotChanged::Unkept),
             Err(_) => Err(self.lose_sight(state, silent())),
@@ -444,6 +446,7 @@ fn fault(error: &JoinError) -> Unreadable {
 }
 
 mod owned;
+mod rows;
 mod settling;
 #[cfg(test)]
 mod tests;

@@ -164,11 +164,11 @@ pub trait Objects: std::fmt::Debug + Send + Sync {
     /// Everything. Give an answer that comes later a deadline.
     fn all(&self) -> Answer<Result<Kept, Unreadable>>;
 
-    /// Makes all of these changes and writes down who has done it, or does nothing. When the answer is here it is kept;
+    /// Makes all of these changes and writes down who has done it, in this order, or does nothing. When the answer is here it is kept;
     /// an error says that nothing has changed. A question that is dropped may still be carried out. A key whose id or
     /// digest is there already is an error; to remove or revoke what is not there is none. Times are kept to the
     /// millisecond.
-    fn change(&self, changes: Vec<Change>, deed: Deed) -> Answer<Result<(), Unreadable>>;
+    fn change(&self, changes: Vec<Change>, deeds: Vec<Deed>) -> Answer<Result<(), Unreadable>>;
 
     /// When keys were used last: each one's id, and the time from the Unix epoch. An earlier time than is known changes
     /// nothing, nor does an id that nobody knows.
@@ -253,7 +253,7 @@ impl Objects for InProcessObjects {
         }))
     }
 
-    fn change(&self, changes: Vec<Change>, deed: Deed) -> Answer<Result<(), Unreadable>> {
+    fn change(&self, changes: Vec<Change>, deeds: Vec<Deed>) -> Answer<Result<(), Unreadable>> {
         let mut memory = self.memory();
         // All or nothing: what fails half way leaves no trace.
         let mut changed = memory.now.clone();
@@ -261,10 +261,12 @@ impl Objects for InProcessObjects {
             return Answer::Ready(Err(error));
         }
         memory.now = changed;
-        memory.count += 1;
-        let id = memory.count;
-        memory.bytes += deed.size();
-        memory.deeds.push_back(Deed { id, ..deed });
+        for deed in deeds {
+            memory.count += 1;
+            let id = memory.count;
+            memory.bytes += deed.size();
+            memory.deeds.push_back(Deed { id, ..deed });
+        }
         while memory.deeds.len() > MOST_DEEDS || memory.bytes > MOST_DEED_BYTES {
             let Some(oldest) = memory.deeds.pop_front() else { break };
             memory.bytes -= oldest.size();

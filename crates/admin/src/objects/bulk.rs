@@ -92,6 +92,10 @@ pub(crate) struct Imported {
 
 /// Makes the providers, routes and clients of a file, YAML or JSON: all of them or none.
 ///
+/// Each object leaves a row of its own in the audit log, with what was there before and what is there since, and the
+/// import one more. What is long is cut there: to 64 KiB, and of objects that come by the thousand to less, so that all
+/// texts of an import take some 16 MiB.
+///
 /// Variables (`${VAR}`) are refused: the gateway's environment is not read through this API. The command
 /// `mai-gateway import` fills them in from its own.
 #[utoipa::path(post, path = "/admin/v1/import", tag = "configuration", security(("token" = ["operator"])),

@@ -24,7 +24,7 @@ fn page(desk: &Desk, kind: ObjectKind, listing: &Listing) -> Page<Shown> {
     let mut found: Vec<_> =
         written.objects.iter().filter(|object| object.kind == kind && is_wanted(&object.name)).collect();
     found.sort_by(|a, b| a.name.cmp(&b.name));
-    Page::of(found.into_iter().map(Shown::from), listing.limit, |object| object.name.clone())
+    Page::of_size(found.into_iter().map(Shown::from), listing.limit, Shown::size, |object| object.name.clone())
 }
 
 /// One object, or nothing where whoever asks knows it.
@@ -202,7 +202,7 @@ macro_rules! endpoints {
                     (status = 409, description = "`managed_by_file`: it is written in a file, and removed there.",
                         body = Body),
                     (status = 412, description = "`precondition_failed`: it has been changed since.", body = Body),
-                    (status = 422, description = "`invalid_config`: others still name it.", body = Body),
+                    (status = 422, description = "`invalid_config`: others still need it; `problems` says which.", body = Body),
                     (status = 503, description = "`objects_unavailable`: it cannot be kept, and nothing has changed; or, as \
                         the message says then, it is not known whether it was kept.", body = Body),
                 ),

@@ -2,6 +2,7 @@
 
 mod bulk;
 mod endpoints;
+mod refusals;
 mod write;
 
 use base::ObjectKind;
@@ -10,12 +11,12 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use utoipa::{IntoParams, ToSchema};
 
-use crate::configuring::NotChanged;
-use crate::error::{Error, Store, Told};
+use crate::error::Told;
 use crate::listing::{Limit, time};
 
 pub(crate) use bulk::*;
 pub(crate) use endpoints::*;
+pub(crate) use refusals::{absent, refused};
 
 /// A provider, a route or a client.
 #[derive(Clone, Debug, Serialize, ToSchema)]
@@ -56,6 +57,30 @@ impl From<&WrittenObject> for Shown {
             changed_at: changed.map(time),
             config: object.shown.clone(),
         }
+    }
+}
+
+impl Shown {
+    /// Bytes of what it says.
+    fn size(&self) -> usize {
+        let mut bytes = Bytes(0);
+        // Nothing keeps them from being counted.
+        let _ = serde_json::to_writer(&mut bytes, &self.config);
+        bytes.0
+    }
+}
+
+/// Counts what is written.
+struct Bytes(usize);
+
+impl std::io::Write for Bytes {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.0 = self.0.saturating_add(bytes.len());
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
     }
 }
 
@@ -120,37 +145,4 @@ pub(crate) struct Changing {
 /// An object's path below `/admin/v1`, as the audit log names it.
 fn path(kind: ObjectKind, name: &str) -> String {
     format!("{}/{name}", kind.list())
-}
-
-/// Why a change was not made, for the caller.
-pub(crate) fn refused(why: NotChanged, kind: ObjectKind, name: &str) -> Error {
-    use crate::configuring::Expected;
-    let word = kind.word();
-    match why {
-        NotChanged::InFile(place) => {
-            Error::ManagedByFile(format!("the {word} `{name}` is written at {place}; change it there"))
-        }
-        NotChanged::Unexpected(Expected::Absent) => {
-            Error::AlreadyExists(format!("there is a {word} `{name}` already; PUT replaces it"))
-        }
-        NotChanged::Unexpected(Expected::Present) => absent(kind, name),
-        NotChanged::Unexpected(_) => Error::PreconditionFailed(format!(
-            "the {word} `{name}` has been changed since: read it again, and make the change to what it says now"
-        )),
-        NotChanged::Unsound(problems) => Error::InvalidConfig {
-            message: "the configuration that would come of it is not sound; nothing has changed".to_owned(),
-            problems: problems.iter().map(Told::from).collect(),
-        },
-        NotChanged::Unkept(why) => {
-            Error::Unavailable(Store::Objects, format!("nothing has changed, for it cannot be kept: {why}"))
-        }
-        NotChanged::Unknown(why) => Error::Unavailable(
-            Store::Objects,
-            format!("whether this was kept is not known; it comes into force where it was, so read it again: {why}"),
-        ),
-    }
-}
-
-pub(crate) fn absent(kind: ObjectKind, name: &str) -> Error {
-    Error::NotFound(format!("there is no {} `{name}`", kind.word()))
 }

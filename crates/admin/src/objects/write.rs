@@ -13,10 +13,11 @@ use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::value::RawValue;
 use state::objects::Change;
 
-use super::{Changing, Made, Outcome, Shown, WouldBe, absent, path, refused};
+use super::refusals::{absent, changed_since, in_use, refused};
+use super::{Changing, Made, Outcome, Shown, WouldBe};
 use crate::caller::{Caller, Operator};
 use crate::configuring::{Changed, Expected, NotChanged, Wish};
-use crate::deeds::Done;
+use crate::deeds::of_objects;
 use crate::desk::Desk;
 use crate::error::{Error, Told};
 use crate::etag::{Conditions, etag};
@@ -24,9 +25,6 @@ use crate::extract::Query;
 
 /// What stays as it is in a path (RFC 3986, section 2.3).
 const IN_A_PATH: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
-
-/// How often a change is tried anew that others came before, where nobody said which state it is meant for.
-const TRIES: usize = 5;
 
 /// How a change is made.
 pub(crate) struct How {
@@ -60,36 +58,18 @@ pub(super) struct Asked {
 impl Asked {
     /// Makes the change, or says what would become of it.
     pub async fn carry_out(self, desk: &Desk, caller: &Caller<Operator>) -> Result<Response, Error> {
-        let mut tries = 0;
-        loop {
-            let written = desk.configuring.written();
-            let current = written.object(self.kind, &self.name);
-            let (expected, would) = self.plan(current)?;
-            let done = Done {
-                action: would,
-                object: path(self.kind, &self.name),
-                before: current.map(|current| current.shown.clone()),
-                after: None,
-            };
-            let wish =
-                Wish { changes: vec![(expected, self.change())], deed: done.by(caller), dry_run: self.how.is_dry };
-            tries += 1;
-            match desk.configuring.change(wish).await {
-                Ok(changed) => return self.answer(would, current, &changed),
-                // Somebody was faster. What is asked for is asked for still.
-                Err(NotChanged::Unexpected(_)) if !self.is_particular() && tries < TRIES => {}
-                Err(why) => return Err(refused(why, self.kind, &self.name)),
-            }
+        let written = desk.configuring.written();
+        let expected = self.expected(written.object(self.kind, &self.name))?;
+        let changes = vec![(expected, self.change())];
+        let wish = Wish { changes, deed: of_objects(caller), dry_run: self.how.is_dry };
+        match desk.configuring.change(wish).await {
+            Ok(changed) => self.answer(&changed),
+            Err(why) => Err(self.refused(why)),
         }
     }
 
-    /// Whether it is meant for one state alone.
-    const fn is_particular(&self) -> bool {
-        self.is_new || self.how.conditions.are_some()
-    }
-
-    /// What must be true, and what is done then.
-    fn plan(&self, current: Option<&WrittenObject>) -> Result<(Expected, &'static str), Error> {
+    /// What must be true. Whoever sets no condition means whatever is there when the change is made.
+    fn expected(&self, current: Option<&WrittenObject>) -> Result<Expected, Error> {
         if let Some(WrittenObject { home: Home::File(place), .. }) = current {
             return Err(refused(NotChanged::InFile(place.clone()), self.kind, &self.name));
         }
@@ -99,17 +79,25 @@ impl Asked {
         if self.is_new && current.is_some() {
             return Err(refused(NotChanged::Unexpected(Expected::Absent), self.kind, &self.name));
         }
-        self.how.conditions.allow(current.map(etag).as_deref())?;
-        let expected = match current.map(|current| &current.home) {
-            Some(Home::Admin { revision, .. }) => Expected::Revision(*revision),
-            _ => Expected::Absent,
-        };
-        let would = match (&self.text, current) {
-            (None, _) => "delete",
-            (Some(_), Some(_)) => "replace",
-            (Some(_), None) => "create",
-        };
-        Ok((expected, would))
+        let conditions = &self.how.conditions;
+        conditions.allow(current.map(etag).as_deref())?;
+        Ok(match current.map(|current| &current.home) {
+            Some(_) if conditions.want_any() => Expected::Present,
+            Some(Home::Admin { revision, .. }) if conditions.are_some() => Expected::Revision(*revision),
+            None if self.is_new || conditions.are_some() => Expected::Absent,
+            _ if self.text.is_none() => Expected::Present,
+            _ => Expected::Whatever,
+        })
+    }
+
+    /// Why it was not made.
+    fn refused(&self, why: NotChanged) -> Error {
+        match why {
+            // What held when it was looked at held no more when it was to be made.
+            NotChanged::Unexpected(_) if self.how.conditions.are_some() => changed_since(self.kind, &self.name),
+            NotChanged::Unsound(problems) if self.text.is_none() => in_use(self.kind, &self.name, &problems),
+            why => refused(why, self.kind, &self.name),
+        }
     }
 
     fn change(&self) -> Change {
@@ -127,14 +115,15 @@ impl Asked {
         }
     }
 
-    fn answer(
-        &self,
-        would: &'static str,
-        before: Option<&WrittenObject>,
-        changed: &Changed,
-    ) -> Result<Response, Error> {
+    fn answer(&self, changed: &Changed) -> Result<Response, Error> {
         let warnings: Vec<Told> = changed.warnings.iter().map(Told::from).collect();
+        let before = changed.before.object(self.kind, &self.name);
         let now = changed.written.object(self.kind, &self.name);
+        let would = match (&self.text, before) {
+            (None, _) => "delete",
+            (Some(_), Some(_)) => "replace",
+            (Some(_), None) => "create",
+        };
         let missing = || Error::Internal("what was written is not there; please report this".to_owned());
         if self.how.is_dry {
             let object = if self.text.is_none() { before } else { now };

@@ -246,16 +246,17 @@ impl Configuring for Holder {
             Ok(changed) => changed,
             Err(why) => return Box::pin(async { Err(why) }),
         };
-        let changed = Changed { written: now.written.clone(), warnings: loaded.warnings };
+        let before = self.written();
+        let changed = Changed { before: before.clone(), written: now.written.clone(), warnings: loaded.warnings };
         if wish.dry_run {
             return Box::pin(async { Ok(changed) });
         }
         let (live, held) = (self.live.clone(), self.now.clone());
         Box::pin(async move {
-            let deed = told(wish.deed, &wish.changes, &now.written);
+            let deeds = rows(&wish.deed, &wish.changes, (&before, &now.written));
             let of_keys = |change: &Change| matches!(change, Change::Issue(_) | Change::Revoke(_));
             let keys = wish.changes.into_iter().map(|(_, change)| change).filter(of_keys).collect();
-            let kept = live.objects.change(keys, deed).await;
+            let kept = live.objects.change(keys, deeds).await;
             kept.map_err(NotChanged::Unkept)?;
             *held.lock().unwrap() = now;
             live.put_in_force(loaded.snapshot);
@@ -268,15 +269,27 @@ impl Configuring for Holder {
     }
 }
 
-/// A deed with what is there afterwards.
-fn told(deed: Deed, changes: &[(Expected, Change)], written: &Written) -> Deed {
-    match changes {
-        [(_, Change::Put(object))] => {
-            let after = written.object(object.kind, &object.name).map(|object| object.shown.to_string().into());
-            Deed { after, ..deed }
-        }
-        _ => deed,
-    }
+/// A row for each object, and one for what names something itself.
+fn rows(deed: &Deed, changes: &[(Expected, Change)], (before, after): (&Written, &Written)) -> Vec<Deed> {
+    let row = |(_, change): &(Expected, Change)| {
+        let (kind, name) = match change {
+            Change::Put(object) => (object.kind, &object.name),
+            Change::Remove(kind, name) => (*kind, name),
+            _ => return None,
+        };
+        let text = |written: &Written| written.object(kind, name).map(|object| object.shown.to_string().into());
+        let (before, after): (Option<Box<str>>, Option<Box<str>>) = (text(before), text(after));
+        let action = match (&before, &after) {
+            _ if !deed.object.is_empty() => &*deed.action,
+            (_, None) => "delete",
+            (None, _) => "create",
+            _ => "replace",
+        };
+        let (action, object) = (action.into(), format!("{}/{name}", kind.list()).into());
+        Some(Deed { action, object, before, after, ..deed.clone() })
+    };
+    let itself = (!deed.object.is_empty()).then(|| deed.clone());
+    changes.iter().filter_map(row).chain(itself).collect()
 }
 
 /// A store that is out.
@@ -292,7 +305,7 @@ impl Objects for Out {
         out()
     }
 
-    fn change(&self, _: Vec<Change>, _: Deed) -> state::Answer<Result<(), Unreadable>> {
+    fn change(&self, _: Vec<Change>, _: Vec<Deed>) -> state::Answer<Result<(), Unreadable>> {
         out()
     }
 

@@ -140,7 +140,11 @@ async fn what_others_still_name_is_not_removed() {
     port.ask(OPERATOR, post("/providers", r#"{"name": "local", "base_url": "http://local/v1"}"#)).await.is(201);
     let route = json!({ "name": "a", "upstreams": [{ "provider": "local", "model": "m" }] });
     port.ask(OPERATOR, post("/routes", route)).await.is(201);
-    port.ask(OPERATOR, delete("/providers/local")).await.refused(422, "invalid_config");
+    let told = port.ask(OPERATOR, delete("/providers/local")).await.refused(422, "invalid_config");
+    assert!(told.message().contains("the provider `local` is in use: `routes/a` would not be sound"), "{}", told.text);
+    let problem = &told.json["error"]["problems"][0];
+    assert_eq!(problem["path"], "routes[a].upstreams[0].provider");
+    assert_eq!(problem["message"], "still needs the provider `local`: name another one here, or remove this");
     port.ask(OPERATOR, delete("/routes/a")).await.is(204);
     port.ask(OPERATOR, delete("/providers/local")).await.is(204);
     port.ask(OPERATOR, delete("/providers/local")).await.refused(404, "not_found");
@@ -237,6 +241,53 @@ providers: [{ name: local, base_url: http://local/v1 }]
     port.ask(VIEWER, get("/clients/c")).await.refused(404, "not_found");
     let told = port.ask(VIEWER, get("/audit?object=config")).await.is(200);
     assert_eq!(told.json["data"][1]["after"]["created"], json!(["providers/local", "routes/a"]));
+    let told = port.ask(VIEWER, get("/audit?object=routes/a")).await.is(200);
+    let rows = told.json["data"].as_array().unwrap();
+    assert_eq!((rows.len(), &rows[0]["action"], &rows[1]["before"]), (2, &json!("import"), &Value::Null));
+    assert_eq!(rows[0]["before"]["upstreams"], rows[1]["after"]["upstreams"]);
+}
+
+#[tokio::test]
+async fn any_state_may_be_replaced_where_somebody_says_so_as_long_as_there_is_one() {
+    let port = Port::open();
+    let any = |asked: crate::desk::Asking| asked.header("if-match", "*");
+    port.ask(OPERATOR, any(put("/routes/a", route("m")))).await.refused(412, "precondition_failed");
+    port.ask(OPERATOR, put("/routes/a", route("m"))).await.is(201);
+    port.ask(OPERATOR, any(put("/routes/a", route("n")))).await.is(200);
+    port.ask(OPERATOR, any(delete("/routes/a"))).await.is(204);
+}
+
+#[tokio::test]
+async fn names_that_deceive_or_do_not_come_back_are_refused_at_their_field() {
+    let port = Port::open();
+    for (path, told) in [
+        ("%2E%2E", "stands for a folder"),
+        ("%E2%80%8B", "U+200B"),
+        ("a%E2%80%AEb", "U+202E"),
+        ("e%CC%81", "U+0301"),
+        ("%24%7BH%7D", "`${`"),
+        ("%20a", "blanks around it"),
+    ] {
+        let asked = put(&format!("/providers/{path}"), r#"{"base_url": "http://p/v1"}"#);
+        let refused = port.ask(OPERATOR, asked).await.refused(422, "invalid_config");
+        let problem = &refused.json["error"]["problems"][0];
+        assert!(problem["path"].as_str().unwrap().ends_with("].name"), "{}", refused.text);
+        assert!(problem["message"].as_str().unwrap().contains(told), "{}", refused.text);
+    }
+    let import = "providers: [{ name: \"..\", base_url: http://p/v1 }]";
+    let refused = port.ask(OPERATOR, post("/import", import)).await.refused(422, "invalid_config");
+    assert_eq!(refused.json["error"]["problems"][0]["path"], "providers[..].name");
+}
+
+#[tokio::test]
+async fn an_admin_token_is_no_clients_key() {
+    let port = Port::open();
+    let client = json!({ "keys": [ADMIN], "routes": ["*"] });
+    let refused = port.ask(OPERATOR, put("/clients/c", client)).await.refused(422, "invalid_config");
+    assert_eq!(refused.json["error"]["problems"][0]["path"], "clients[c].keys[0]");
+    let import = format!("clients: [{{ name: c, keys: [{ADMIN}] }}]");
+    port.ask(OPERATOR, post("/import", import)).await.refused(422, "invalid_config");
+    port.ask(ADMIN, get("/clients/c")).await.refused(404, "not_found");
 }
 
 #[tokio::test]

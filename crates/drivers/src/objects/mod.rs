@@ -108,11 +108,11 @@ impl Objects for SqliteObjects {
         })
     }
 
-    fn change(&self, changes: Vec<Change>, deed: Deed) -> Answer<Result<(), Unreadable>> {
+    fn change(&self, changes: Vec<Change>, deeds: Vec<Deed>) -> Answer<Result<(), Unreadable>> {
         self.ask(&self.asking, move |place| {
             let mut connection = place.open_or_make()?;
             let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
-            write::change(place, &transaction, changes, &deed)?;
+            write::change(place, &transaction, changes, &deeds)?;
             Ok(transaction.commit()?)
         })
     }

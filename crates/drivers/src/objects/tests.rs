@@ -79,7 +79,7 @@ fn key(id: &str, digest: [u8; 32]) -> Change {
 }
 
 async fn change(objects: &SqliteObjects, changes: Vec<Change>) -> Result<(), String> {
-    objects.change(changes, Deed::default()).await.map_err(|Unreadable(why)| why)
+    objects.change(changes, vec![Deed::default()]).await.map_err(|Unreadable(why)| why)
 }
 
 async fn names(objects: &SqliteObjects) -> Result<Vec<String>, String> {
@@ -277,7 +277,7 @@ async fn no_more_than_a_few_questions_are_asked_at_a_time() {
     assert_eq!(change(&objects, vec![provider("a")]).await, Ok(()));
     let other = Connection::open(folder.file()).unwrap();
     other.execute_batch("BEGIN IMMEDIATE").unwrap();
-    let waiting: Vec<_> = (0..8).map(|_| objects.change(vec![], Deed::default())).collect();
+    let waiting: Vec<_> = (0..8).map(|_| objects.change(vec![], vec![Deed::default()])).collect();
     let why = names(&objects).await.unwrap_err();
     assert!(why.contains("too many"), "{why}");
     other.execute_batch("COMMIT").unwrap();
@@ -296,7 +296,7 @@ async fn whoever_reads_the_audit_log_takes_no_place_from_those_who_change_someth
     // Readers are locked out too.
     other.execute_batch("PRAGMA locking_mode = EXCLUSIVE; BEGIN EXCLUSIVE; DELETE FROM deeds WHERE 0; COMMIT").unwrap();
     let reading: Vec<_> = (0..20).map(|_| objects.deeds(Deeds { limit: 9, ..Deeds::default() })).collect();
-    let changing = objects.change(vec![provider("b")], Deed::default());
+    let changing = objects.change(vec![provider("b")], vec![Deed::default()]);
     drop(other);
     assert_eq!(changing.await, Ok(()));
     let mut refused = 0;
@@ -312,7 +312,7 @@ async fn the_oldest_deeds_make_room_for_the_texts_of_new_ones() {
     let objects = folder.objects();
     let deed = |bytes| Deed { after: Some("x".repeat(bytes).into()), ..Deed::default() };
     for _ in 0..3 {
-        assert_eq!(objects.change(vec![], deed(1_000)).await, Ok(()));
+        assert_eq!(objects.change(vec![], vec![deed(1_000)]).await, Ok(()));
     }
     let other = Connection::open(folder.file()).unwrap();
     let size = || other.query_row("SELECT bytes FROM deeds_size", [], |row| row.get::<_, i64>(0)).unwrap();
@@ -320,7 +320,7 @@ async fn the_oldest_deeds_make_room_for_the_texts_of_new_ones() {
     // As if others had filled it.
     let full = MOST_DEED_BYTES as i64 - 100;
     assert_eq!(other.execute("UPDATE deeds_size SET bytes = ?1", [full]), Ok(1));
-    assert_eq!(objects.change(vec![], deed(1_500)).await, Ok(()));
+    assert_eq!(objects.change(vec![], vec![deed(1_500)]).await, Ok(()));
     let left = objects.deeds(Deeds { limit: 9, ..Deeds::default() }).await.unwrap();
     assert_eq!(left.iter().map(|deed| deed.id).collect::<Vec<_>>(), [4, 3]);
     assert_eq!(size(), full - 500);
@@ -333,7 +333,7 @@ async fn an_answer_about_deeds_ends_with_the_first_one_that_has_no_room() {
     for objects in [&disk as &dyn state::Objects, &memory] {
         for bytes in [100, MOST_ANSWERED - 10, 5, 5, 5] {
             let deed = Deed { before: Some("x".repeat(bytes).into()), ..Deed::default() };
-            assert_eq!(objects.change(vec![], deed).await, Ok(()));
+            assert_eq!(objects.change(vec![], vec![deed]).await, Ok(()));
         }
         let found = async |before| {
             let found = objects.deeds(Deeds { before, limit: 9, ..Deeds::default() }).await.unwrap();

@@ -11,7 +11,7 @@ use super::seal::Seal;
 use super::{Place, of_key, of_object};
 use crate::sqlite::{Failure, whole};
 
-/// Deeds that are dropped at a time for what their texts take.
+/// Deeds that are dropped for each new one, at most, for what their texts take.
 const DROPPED: usize = 64;
 
 /// Makes all of these changes, and writes down who has done it.
@@ -19,7 +19,7 @@ pub(super) fn change(
     place: &Place,
     transaction: &Connection,
     changes: Vec<Change>,
-    deed: &Deed,
+    deeds: &[Deed],
 ) -> Result<(), Failure> {
     let mut seal = None;
     for change in changes {
@@ -32,7 +32,7 @@ pub(super) fn change(
             }
         }
     }
-    write_down(transaction, deed)
+    deeds.iter().try_for_each(|deed| write_down(transaction, deed))
 }
 
 /// Only what is sealed needs the key: without it things can still be removed.

@@ -43,8 +43,8 @@ impl Objects for Store {
         self.tell(self.or_out(|| self.kept.all()))
     }
 
-    fn change(&self, changes: Vec<Change>, deed: Deed) -> Answer<Result<(), Unreadable>> {
-        self.tell(self.or_out(|| self.kept.change(changes, deed)))
+    fn change(&self, changes: Vec<Change>, deeds: Vec<Deed>) -> Answer<Result<(), Unreadable>> {
+        self.tell(self.or_out(|| self.kept.change(changes, deeds)))
     }
 
     fn used(&self, keys: Vec<(Arc<str>, Duration)>) -> Answer<Result<(), Unreadable>> {
@@ -72,7 +72,7 @@ async fn known(store: &Arc<Store>) -> Stage {
 async fn issue(stage: &Stage, client: &str, expires: Option<Duration>) -> NewKey {
     let new = NewKey::make().unwrap();
     let key = new.kept(client.into(), ("ops", "a note"), (stage.live.wall(), expires));
-    assert_eq!(stage.live.objects.change(vec![Change::Issue(key)], Deed::default()).await, Ok(()));
+    assert_eq!(stage.live.objects.change(vec![Change::Issue(key)], vec![Deed::default()]).await, Ok(()));
     new
 }
 
@@ -122,7 +122,7 @@ fn a_revoked_key_is_refused_from_the_next_call_on() {
         let (new, other) = (issue(&stage, "app", None).await, issue(&stage, "app", None).await);
         let mut caller = stage.caller();
         assert_eq!(caller.ask(&hi().key(new.key.expose())).await.status, 200);
-        let revoked = stage.live.objects.change(vec![Change::Revoke(new.id.clone())], Deed::default()).await;
+        let revoked = stage.live.objects.change(vec![Change::Revoke(new.id.clone())], vec![Deed::default()]).await;
         assert_eq!(revoked, Ok(()));
         // On the same connection too.
         let answer = caller.ask(&hi().key(new.key.expose())).await;
@@ -161,7 +161,7 @@ fn a_key_is_good_while_its_client_is_there() {
         assert_eq!(status(&stage, &new).await, 200);
         // A client that is removed for good takes its keys along.
         let gone = Change::Remove(ObjectKind::Client, "app".into());
-        assert_eq!(stage.live.objects.change(vec![gone], Deed::default()).await, Ok(()));
+        assert_eq!(stage.live.objects.change(vec![gone], vec![Deed::default()]).await, Ok(()));
         assert_eq!(status(&stage, &new).await, 401);
         assert_eq!(stage.live.issued.of("app"), Some(Vec::new()));
     });
@@ -201,7 +201,7 @@ fn what_the_store_does_not_keep_is_not_in_force() {
         let other = NewKey::make().unwrap();
         let issued = Change::Issue(other.kept("app".into(), ("ops", ""), (stage.live.wall(), None)));
         for change in [issued, Change::Revoke(new.id.clone())] {
-            let told = stage.live.objects.change(vec![change], Deed::default()).await;
+            let told = stage.live.objects.change(vec![change], vec![Deed::default()]).await;
             assert_eq!(told, Err(Unreadable("the disk fails".to_owned())));
         }
         assert_eq!((status(&stage, &new).await, status(&stage, &other).await), (200, 401));
@@ -215,7 +215,7 @@ fn what_has_begun_is_in_force_also_where_whoever_asked_went_away() {
         let stage = known(&store).await;
         let new = issue(&stage, "app", None).await;
         store.is_slow.store(true, Relaxed);
-        let revoking = stage.live.objects.change(vec![Change::Revoke(new.id.clone())], Deed::default());
+        let revoking = stage.live.objects.change(vec![Change::Revoke(new.id.clone())], vec![Deed::default()]);
         assert!(tokio::time::timeout(Duration::from_millis(10), revoking).await.is_err());
         tokio::time::sleep(Duration::from_secs(1)).await;
         assert_eq!(status(&stage, &new).await, 401);

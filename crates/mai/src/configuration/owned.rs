@@ -4,7 +4,7 @@ use base::{Object, ObjectKind};
 use config::{Problem, Written};
 use gateway::issued::IssuedKeys;
 use serde_json::{Value, json};
-use state::objects::{Change, Deed};
+use state::objects::Change;
 
 /// Ids that the audit log names at most of one client.
 const MOST_NAMED: usize = 100;
@@ -32,16 +32,14 @@ pub(super) fn warnings(issued: &IssuedKeys, made: &[Change], before: &Written) -
     made.iter().filter_map(told).collect()
 }
 
-/// Says in the audit log which keys went with a client.
-pub(super) fn note_keys(deed: &mut Deed, issued: &IssuedKeys, made: &[Change]) {
-    let [Change::Remove(ObjectKind::Client, name)] = made else { return };
-    let ids = ids(issued, name);
-    let before = deed.before.as_deref().and_then(|before| serde_json::from_str(before).ok());
-    if let (Some(Value::Object(mut before)), false) = (before, ids.is_empty()) {
+/// What was there, and for a client which keys go with it.
+pub(super) fn with_keys(mut was: Value, issued: &IssuedKeys, (kind, name): (ObjectKind, &str)) -> Value {
+    let ids = if kind == ObjectKind::Client { ids(issued, name) } else { Vec::new() };
+    if let (Value::Object(was), false) = (&mut was, ids.is_empty()) {
         let named = &ids[..ids.len().min(MOST_NAMED)];
-        before.insert("issued_keys".to_owned(), json!({ "count": ids.len(), "ids": named }));
-        deed.before = Some(Value::Object(before).to_string().into());
+        was.insert("issued_keys".to_owned(), json!({ "count": ids.len(), "ids": named }));
     }
+    was
 }
 
 fn ids(issued: &IssuedKeys, client: &str) -> Vec<String> {

@@ -39,11 +39,11 @@ impl Objects for Moody {
         self.said(self.objects.all())
     }
 
-    fn change(&self, changes: Vec<Change>, deed: Deed) -> Answer<Result<(), Unreadable>> {
+    fn change(&self, changes: Vec<Change>, deeds: Vec<Deed>) -> Answer<Result<(), Unreadable>> {
         if self.is_broken.load(Ordering::Relaxed) {
             return Answer::Ready(Err(Unreadable("the disk is full".to_owned())));
         }
-        self.said(self.objects.change(changes, deed))
+        self.said(self.objects.change(changes, deeds))
     }
 
     fn used(&self, keys: Vec<(Arc<str>, Duration)>) -> Answer<Result<(), Unreadable>> {
@@ -102,7 +102,7 @@ impl Drop for Stage {
 fn wish(route: &str, expected: Expected) -> Wish {
     let written = Secret::new(r#"{"upstreams": [{"provider": "up"}]}"#);
     let object = Object { kind: ObjectKind::Route, name: route.into(), written, revision: 0, changed: Duration::ZERO };
-    let deed = Deed { who: "ops".into(), action: "create".into(), object: "routes/x".into(), ..Deed::default() };
+    let deed = Deed { who: "ops".into(), ..Deed::default() };
     Wish { changes: vec![(expected, Change::Put(object))], deed, dry_run: false }
 }
 
@@ -117,6 +117,7 @@ fn a_change_goes_on_where_its_asker_leaves() {
         assert!(stage.has("a"));
         let deeds = stage.store.deeds(Deeds { limit: 10, ..Deeds::default() }).await.unwrap();
         assert_eq!(deeds.len(), 1, "what was not done is not in the audit log");
+        assert_eq!((&*deeds[0].action, &*deeds[0].object), ("create", "routes/a"));
         assert!(deeds[0].after.as_deref().is_some_and(|after| after.contains("upstreams")) && !deeds[0].at.is_zero());
     });
 }
@@ -219,8 +220,7 @@ fn what_was_kept_and_does_not_fit_other_files_is_told_until_it_fits() {
 }
 
 fn change_of_a_client(change: Change, expected: Expected) -> Wish {
-    let before = Some(r#"{"name":"app"}"#.into());
-    let deed = Deed { who: "ops".into(), object: "clients/app".into(), before, ..Deed::default() };
+    let deed = Deed { who: "ops".into(), ..Deed::default() };
     Wish { changes: vec![(expected, change)], deed, dry_run: false }
 }
 
@@ -233,7 +233,7 @@ fn keys_of_a_client_that_goes_or_comes_back_are_told() {
         assert!(stage.configuration.reload().await.is_ok());
         let objects = stage.configuration.0.parts.live.objects.clone();
         stage.configuration.0.parts.live.issued.open().await;
-        assert_eq!(objects.change(vec![Change::Issue(key())], Deed::default()).await, Ok(()));
+        assert_eq!(objects.change(vec![Change::Issue(key())], vec![Deed::default()]).await, Ok(()));
         std::fs::write(&stage.file, FILE).unwrap();
         assert!(stage.configuration.reload().await.is_ok());
         let client = Object {
@@ -301,9 +301,55 @@ fn an_export_holds_the_hashes_of_issued_keys_only_where_that_is_asked() {
         assert!(stage.configuration.reload().await.is_ok());
         // Keys come and go beside what is held here.
         let objects = stage.configuration.0.parts.live.objects.clone();
-        assert_eq!(objects.change(vec![Change::Issue(key())], Deed::default()).await, Ok(()));
+        assert_eq!(objects.change(vec![Change::Issue(key())], vec![Deed::default()]).await, Ok(()));
         let hash = format!("sha256:{}", "a5".repeat(32));
         let export = async |with_hashes| stage.configuration.export(with_hashes).await.unwrap();
         assert!(export(true).await.contains(&hash) && !export(false).await.contains("sha256"));
+    });
+}
+
+#[test]
+fn whoever_sets_no_condition_is_never_told_that_another_was_faster() {
+    story(async {
+        let stage = Stage::set("faster");
+        let mut puts = tokio::task::JoinSet::new();
+        for _ in 0..50 {
+            let configuration = stage.configuration.clone();
+            puts.spawn(async move { configuration.change(wish("one", Expected::Whatever)).await.map(drop) });
+        }
+        while let Some(made) = puts.join_next().await {
+            assert!(matches!(made, Ok(Ok(()))), "{made:?}");
+        }
+        assert_eq!(stage.revision("one"), Some(Expected::Revision(50)), "each is counted, and the last one holds");
+        let deeds = stage.store.deeds(Deeds { limit: 99, ..Deeds::default() }).await.unwrap();
+        let actions: Vec<&str> = deeds.iter().rev().map(|deed| &*deed.action).collect();
+        assert_eq!((actions.len(), actions[0]), (50, "create"));
+        assert!(actions[1..].iter().all(|action| *action == "replace"));
+        assert!(deeds[..49].iter().all(|deed| deed.before.is_some()), "each says what it has replaced");
+    });
+}
+
+#[test]
+fn an_import_leaves_a_row_for_each_object_with_what_was_and_what_is() {
+    story(async {
+        let stage = Stage::set("rows");
+        assert!(stage.put("a", Expected::Absent).await.is_ok());
+        let import = |names: [&str; 2]| {
+            let wishes = names.map(|name| wish(name, Expected::Whatever).changes).concat();
+            let deed = Deed { who: "ops".into(), action: "import".into(), object: "config".into(), ..Deed::default() };
+            Wish { changes: wishes, deed, dry_run: false }
+        };
+        assert!(stage.configuration.change(import(["a", "b"])).await.is_ok());
+        let found = async |object: &str| {
+            let which = Deeds { object: Some(object.into()), limit: 9, ..Deeds::default() };
+            let deeds = stage.store.deeds(which).await.unwrap();
+            deeds.iter().map(|deed| (deed.action.clone(), deed.before.is_some(), deed.after.is_some())).collect()
+        };
+        let rows: Vec<_> = found("routes/a").await;
+        assert_eq!(rows, [("import".into(), true, true), ("create".into(), false, true)]);
+        let rows: Vec<_> = found("routes/b").await;
+        assert_eq!(rows, [("import".into(), false, true)]);
+        let rows: Vec<_> = found("config").await;
+        assert_eq!(rows.len(), 1, "and one of its own");
     });
 }

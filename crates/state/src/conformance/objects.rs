@@ -67,7 +67,7 @@ async fn all(objects: &dyn Objects) -> Kept {
 }
 
 async fn done(objects: &dyn Objects, changes: Vec<Change>, deed: Deed) {
-    assert_eq!(objects.change(changes, deed).await, Ok(()));
+    assert_eq!(objects.change(changes, vec![deed]).await, Ok(()));
 }
 
 async fn deeds(objects: &dyn Objects, which: Deeds) -> Vec<u64> {
@@ -95,6 +95,7 @@ pub async fn objects(objects: &dyn Objects) {
     all_is_changed_or_nothing(objects).await;
     keys_remember_their_last_use(objects).await;
     deeds_are_found_by_what_is_asked(objects).await;
+    one_change_may_leave_several_deeds(objects).await;
 }
 
 use ObjectKind::{Client, Provider, Route};
@@ -146,7 +147,8 @@ async fn all_is_changed_or_nothing(objects: &dyn Objects) {
             Change::Issue(key(8, "b")),
             Change::Issue(twice),
         ];
-        assert!(objects.change(changes, deed("ops", "issue", "clients/b/keys", 8)).await.is_err(), "it is there");
+        let told = [deed("ops", "issue", "clients/b/keys", 8), deed("ops", "issue", "clients/b/keys", 8)];
+        assert!(objects.change(changes, told.to_vec()).await.is_err(), "it is there");
     }
     let after = (all(objects).await, deeds(objects, Deeds { limit: 1, ..Deeds::default() }).await);
     assert_eq!(before, after);
@@ -178,4 +180,15 @@ async fn deeds_are_found_by_what_is_asked(objects: &dyn Objects) {
     let mut told = first.unwrap_or_default().into_iter();
     assert_eq!(told.next(), Some(Deed { id: 3, ..deed("ops", "delete", "providers/b", 3) }));
     assert_eq!(told.next(), Some(Deed { id: 2, ..deed("ops", "replace", "providers/b", 2) }));
+}
+
+async fn one_change_may_leave_several_deeds(objects: &dyn Objects) {
+    let before = deeds(objects, Deeds { limit: 1, ..Deeds::default() }).await;
+    let last = before.first().copied().unwrap_or_default();
+    let told = [deed("ops", "import", "routes/one", 9), deed("ops", "import", "routes/two", 9)];
+    assert_eq!(objects.change(vec![Change::Put(object(Route, "one", 1))], told.to_vec()).await, Ok(()));
+    for (name, id) in [("routes/one", last + 1), ("routes/two", last + 2)] {
+        assert_eq!(deeds(objects, Deeds { object: Some(name.into()), limit: 9, ..Deeds::default() }).await, [id]);
+    }
+    done(objects, vec![Change::Remove(Route, "one".into())], deed("ops", "delete", "routes/one", 9)).await;
 }
