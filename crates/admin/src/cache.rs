@@ -21,8 +21,6 @@ use crate::extract::{Json, Path, Query};
 /// How long a caller waits for the disk: less than many a client waits at all, which would not hear then that what
 /// it asked for is on its way.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// Letters of a `kb_version` at most.
-const LONGEST_VERSION: usize = 200;
 
 /// How the cache on disk does; the gateway is ready all the same.
 pub(crate) fn health(desk: &Desk) -> Value {
@@ -315,7 +313,7 @@ pub(crate) async fn remove(
 #[serde(deny_unknown_fields)]
 #[schema(as = KbVersion)]
 pub(crate) struct KbVersion {
-    /// 1 to 200 letters, or null to leave it to the configuration.
+    /// 1 to 200 letters that are seen, without blanks around them; or null to leave it to the configuration.
     #[serde(deserialize_with = "given")]
     #[schema(required, min_length = 1, max_length = 200)]
     kb_version: Option<String>,
@@ -332,7 +330,8 @@ fn given<'de, D: serde::Deserializer<'de>>(value: D) -> Result<Option<String>, D
 #[utoipa::path(put, path = "/admin/v1/cache/routes/{name}/kb-version", tag = "cache",
     security(("token" = ["operator"])), responses(
         (status = 204, description = "It is set."),
-        (status = 503, description = "`cache_unavailable`: it cannot be written down; nothing has changed.", body = Body),
+        (status = 503, description = "`cache_unavailable`: it cannot be written down; nothing has changed, or, as the \
+            message says then, whether it is set is not known.", body = Body),
 ))]
 pub(crate) async fn set_kb_version(
     caller: Caller<Operator>,
@@ -342,21 +341,24 @@ pub(crate) async fn set_kb_version(
 ) -> Result<StatusCode, Error> {
     let route = route(&desk, &name)?;
     let version = asked.kb_version;
-    if version.as_ref().is_some_and(|version| !(1..=LONGEST_VERSION).contains(&version.chars().count())) {
-        let wrong = "`kb_version` must be a text of 1 to 200 letters, or null to leave it to the configuration";
-        return Err(Error::of("kb_version", wrong));
+    if let Some(Err(why)) = version.as_deref().map(base::kb_version) {
+        return Err(Error::of("kb_version", format!("`kb_version` {why}, or null to leave it to the configuration")));
     }
     let before = RouteCache::of(&desk, &route);
+    let mut done = Done::to(format!("cache/routes/{name}/kb-version"), "set");
+    done.before = Some(json!({ "kb_version": before.kb_version, "from": before.kb_version_from }));
     let setting = desk.live.kb_versions.set(route.name.clone(), version.as_deref().map(Into::into));
     match tokio::time::timeout(PATIENCE, setting).await {
         Ok(Ok(())) => {
-            let mut done = Done::to(format!("cache/routes/{name}/kb-version"), "set");
-            done.before = Some(json!({ "kb_version": before.kb_version, "from": before.kb_version_from }));
             audited(&desk, &caller, done.with(json!({ "kb_version": version }))).await;
             Ok(StatusCode::NO_CONTENT)
         }
         Ok(Err(error)) => Err(unavailable(format!("nothing has changed, for it cannot be written down: {error}"))),
-        Err(_) => Err(unavailable("the database does not answer; whether this was set is not known, ask again")),
+        Err(_) => {
+            // It may be set yet: whoever reads the audit log must find who wanted it.
+            audited(&desk, &caller, done.with(json!({ "kb_version": version, "known": false }))).await;
+            Err(unavailable("the database does not answer; whether this was set is not known, ask again"))
+        }
     }
 }
 

@@ -152,21 +152,15 @@ pub(crate) struct Listing {
     after: Option<String>,
 }
 
-fn enabled(desk: &Desk) -> Result<(), Error> {
-    if desk.live.running().snapshot.general.drills { Ok(()) } else { Err(Error::DrillsDisabled) }
-}
-
 /// The drills under way, the oldest first.
 #[utoipa::path(get, path = "/admin/v1/drills", operation_id = "list_drills", tag = "levers", params(Listing), responses(
     (status = 200, description = "A page of them.", body = Page<Shown>),
-    (status = 409, description = "`drills_disabled`: the configuration allows none.", body = Body),
 ))]
 pub(crate) async fn list(
     _: Caller<Viewer>,
     State(desk): State<Desk>,
     Query(asked): Query<Listing>,
 ) -> Result<Answer<Page<Shown>>, Error> {
-    enabled(&desk)?;
     let drills = desk.live.drills.under_way(desk.live.clock.now());
     let drills = drills.iter().map(|drill| Shown::of(&desk, drill));
     Page::numbered(drills, asked.limit, asked.after.as_deref()).map(Answer)
@@ -186,7 +180,9 @@ pub(crate) async fn begin(
     State(desk): State<Desk>,
     Json(asked): Json<Asking>,
 ) -> Result<(StatusCode, [(HeaderName, String); 1], Answer<Shown>), Error> {
-    enabled(&desk)?;
+    if !desk.live.running().snapshot.general.drills {
+        return Err(Error::DrillsDisabled);
+    }
     let wanted = asked.wanted(&caller.name)?;
     let (upstream, route) = (wanted.upstream.clone(), wanted.route.clone());
     let drill = desk.live.rehearse(wanted).map_err(|why| match why {
@@ -206,17 +202,15 @@ pub(crate) async fn begin(
     Ok((StatusCode::CREATED, [(header::LOCATION, location)], Answer(shown)))
 }
 
-/// Ends a drill.
+/// Ends a drill, also where the configuration allows none any more.
 #[utoipa::path(delete, path = "/admin/v1/drills/{id}", operation_id = "end_drill", tag = "levers", security(("token" = ["operator"])), responses(
     (status = 204, description = "It has ended."),
-    (status = 409, description = "`drills_disabled`: the configuration allows none, so that none is under way.", body = Body),
 ))]
 pub(crate) async fn end(
     caller: Caller<Operator>,
     State(desk): State<Desk>,
     Path(id): Path<String>,
 ) -> Result<StatusCode, Error> {
-    enabled(&desk)?;
     if !desk.live.drills.end(&id) {
         return Err(Error::NotFound("no drill of this id is under way; it may have ended by itself".to_owned()));
     }

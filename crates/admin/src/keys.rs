@@ -128,7 +128,8 @@ pub(crate) async fn list(
     params(("name" = String, Path, description = "The client's name, percent-encoded.")),
     responses(
         (status = 201, description = "The key.", body = Made),
-        (status = 503, description = "`objects_unavailable`: it cannot be kept; there is no key.", body = Body),
+        (status = 503, description = "`objects_unavailable`: it cannot be kept, and there is no key; or, as the message \
+            says then, it is not known whether it was kept: nobody has it, so revoke it where it is listed.", body = Body),
     ),
 )]
 pub(crate) async fn issue(
@@ -178,8 +179,8 @@ pub(crate) async fn issue(
     responses(
         (status = 204, description = "It is good no more."),
         (status = 409, description = "`managed_by_file`: it is written in a file, and taken out there.", body = Body),
-        (status = 503, description = "`objects_unavailable`: it cannot be written down; the key is still good.",
-            body = Body),
+        (status = 503, description = "`objects_unavailable`: it cannot be written down, and the key is still good; or, as \
+            the message says then, that is not known: list them again.", body = Body),
     ),
 )]
 pub(crate) async fn revoke(

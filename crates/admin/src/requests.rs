@@ -184,11 +184,15 @@ pub(crate) struct DecisionFacts {
     /// From the request's arrival.
     #[schema(required)]
     at_ms: f64,
-    /// What was decided: `limited`, `queued`, `left_queue`, `param_changed`, `truncated`, `cache`, `matched`,
-    /// `joined_flight`, `split`, `mirrored`, `quota_reserved`, `quota_refused`, `upstream_skipped`, `retry_waits`,
-    /// `retry_budget_spent`, `key_rests`, `upstream_rests`, `degraded`.
-    #[schema(required)]
+    #[schema(required, schema_with = words)]
     what: String,
+}
+
+/// The words of decisions. Later versions may say more of them.
+fn words() -> utoipa::openapi::Object {
+    let words: Vec<String> = base::Decision::WORDS.iter().map(|word| format!("`{word}`")).collect();
+    let told = format!("What was decided: {}.", words.join(", "));
+    utoipa::openapi::Object::builder().schema_type(utoipa::openapi::Type::String).description(Some(told)).build()
 }
 
 /// The text of a request.

@@ -231,31 +231,81 @@ pub enum Fact<'a> {
 /// A decision's facts, by name.
 pub type Facts<'a> = SmallVec<[(&'static str, Fact<'a>); 3]>;
 
+/// The words of decisions, each written once: the list of all is made of the same lines.
+macro_rules! words {
+    ($($name:ident $word:literal)*) => {
+        #[derive(Clone, Copy)]
+        enum What {
+            $($name,)*
+        }
+
+        impl What {
+            const fn as_str(self) -> &'static str {
+                match self {
+                    $(Self::$name => $word,)*
+                }
+            }
+        }
+
+        impl Decision {
+            /// Every word that [`Decision::what`] may say.
+            pub const WORDS: &'static [&'static str] = &[$($word,)*];
+        }
+    };
+}
+
+words! {
+    Limited "limited"
+    Queued "queued"
+    LeftQueue "left_queue"
+    ParamChanged "param_changed"
+    Truncated "truncated"
+    Cache "cache"
+    Matched "matched"
+    MatchWithheld "match_withheld"
+    JoinedFlight "joined_flight"
+    Split "split"
+    Mirrored "mirrored"
+    QuotaReserved "quota_reserved"
+    QuotaRefused "quota_refused"
+    UpstreamSkipped "upstream_skipped"
+    RetryWaits "retry_waits"
+    RetryBudgetSpent "retry_budget_spent"
+    KeyRests "key_rests"
+    UpstreamRests "upstream_rests"
+    Degraded "degraded"
+    More "more"
+}
+
 impl Decision {
     /// Its word, the `what` of a request's decisions.
     #[must_use]
     pub const fn what(&self) -> &'static str {
+        self.word().as_str()
+    }
+
+    const fn word(&self) -> What {
         match self {
-            Self::Limited { .. } => "limited",
-            Self::Queued(_) => "queued",
-            Self::LeftQueue(_) => "left_queue",
-            Self::Param { .. } => "param_changed",
-            Self::Truncated(_) => "truncated",
-            Self::Bypassed(_) | Self::Cache(_) | Self::Partial { .. } => "cache",
-            Self::Matched { .. } => "matched",
-            Self::Joined => "joined_flight",
-            Self::Branch(_) => "split",
-            Self::Mirrored(_) => "mirrored",
-            Self::Staked(_) => "quota_reserved",
-            Self::OverQuota => "quota_refused",
-            Self::Skipped { .. } => "upstream_skipped",
-            Self::Waits { .. } => "retry_waits",
-            Self::RetryBudgetSpent => "retry_budget_spent",
-            Self::KeyRests { .. } => "key_rests",
-            Self::Rests(_) => "upstream_rests",
-            Self::Degraded(_) => "degraded",
-            Self::Withheld(_) => "match_withheld",
-            Self::More(_) => "more",
+            Self::Limited { .. } => What::Limited,
+            Self::Queued(_) => What::Queued,
+            Self::LeftQueue(_) => What::LeftQueue,
+            Self::Param { .. } => What::ParamChanged,
+            Self::Truncated(_) => What::Truncated,
+            Self::Bypassed(_) | Self::Cache(_) | Self::Partial { .. } => What::Cache,
+            Self::Matched { .. } => What::Matched,
+            Self::Joined => What::JoinedFlight,
+            Self::Branch(_) => What::Split,
+            Self::Mirrored(_) => What::Mirrored,
+            Self::Staked(_) => What::QuotaReserved,
+            Self::OverQuota => What::QuotaRefused,
+            Self::Skipped { .. } => What::UpstreamSkipped,
+            Self::Waits { .. } => What::RetryWaits,
+            Self::RetryBudgetSpent => What::RetryBudgetSpent,
+            Self::KeyRests { .. } => What::KeyRests,
+            Self::Rests(_) => What::UpstreamRests,
+            Self::Degraded(_) => What::Degraded,
+            Self::Withheld(_) => What::MatchWithheld,
+            Self::More(_) => What::More,
         }
     }
 

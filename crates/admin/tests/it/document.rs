@@ -110,3 +110,12 @@ fn every_reference_leads_somewhere() {
     }
     assert_ne!(document["components"]["responses"], json!(null));
 }
+
+#[test]
+fn every_word_of_a_decision_is_in_the_document() {
+    let document: serde_json::Value = serde_json::from_str(&admin::openapi_json()).unwrap();
+    let what = &document["components"]["schemas"]["DecisionFacts"]["properties"]["what"];
+    let told = what["description"].as_str().unwrap();
+    assert!(base::Decision::WORDS.iter().all(|word| told.contains(&format!("`{word}`"))), "{told}");
+    assert!(told.contains("`match_withheld`") && told.contains("`more`"));
+}

@@ -1,6 +1,9 @@
 //! Levers: what they do, and the rows that they leave.
 
+use std::sync::Arc;
+
 use serde_json::json;
+use state::{Answer, Unreadable, Versioned, Versions};
 
 use crate::desk::{OPERATOR, Out, Port, VIEWER, delete, get, post, put};
 
@@ -48,4 +51,48 @@ async fn breakers_and_drills_leave_rows_too() {
         .collect();
     let opened = json!(["open", "breakers/cloud/m", { "route": null, "for": "90s" }]);
     assert_eq!(rows, [json!(["close", "breakers/cloud/m", { "route": null }]), opened]);
+}
+
+/// A store that never says whether it has done what it was asked.
+#[derive(Debug)]
+struct Silent;
+
+impl Versions for Silent {
+    fn all(&self) -> Answer<Result<Versioned, Unreadable>> {
+        Answer::Ready(Ok(Versioned::new()))
+    }
+
+    fn set(&self, _: Arc<str>, _: Option<Arc<str>>) -> Answer<Result<Versioned, Unreadable>> {
+        Answer::Later(Box::pin(std::future::pending()))
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_version_of_which_nobody_knows_whether_it_is_set_leaves_a_row_that_says_so() {
+    let port = Port::with(gateway::books::Stores { versions: Arc::new(Silent), ..Default::default() });
+    let asked = put("/cache/routes/chat/kb-version", r#"{"kb_version": "2026-11"}"#);
+    let told = port.ask(OPERATOR, asked).await.refused(503, "cache_unavailable");
+    assert!(told.message().contains("whether this was set is not known"), "{}", told.text);
+    let told = port.ask(VIEWER, get("/audit")).await.is(200);
+    assert_eq!(told.json["data"][0]["after"], json!({ "kb_version": "2026-11", "known": false }));
+}
+
+#[tokio::test]
+async fn a_version_that_no_header_could_say_is_refused() {
+    let port = Port::open();
+    for version in ["\u{0}", "\n", " ", "a\nb", " a", "\u{200b}", ""] {
+        let asked = put("/cache/routes/chat/kb-version", json!({ "kb_version": version }));
+        let told = port.ask(OPERATOR, asked).await.refused(400, "invalid_request");
+        assert_eq!(told.json["error"]["param"], "kb_version", "{version:?}");
+    }
+    port.ask(OPERATOR, put("/cache/routes/chat/kb-version", json!({ "kb_version": "版本 7" }))).await.is(204);
+}
+
+#[tokio::test]
+async fn drills_are_listed_and_ended_also_where_none_may_begin() {
+    let port = Port::open();
+    assert!(!port.desk.live.running().snapshot.general.drills, "this configuration says nothing of drills");
+    let told = port.ask(VIEWER, get("/drills")).await.is(200);
+    assert_eq!(told.json["data"], json!([]));
+    port.ask(OPERATOR, delete("/drills/d-1")).await.refused(404, "not_found");
 }
