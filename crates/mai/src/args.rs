@@ -1,6 +1,7 @@
 //! The command line. Its help texts are its reference.
 
 mod admin;
+mod objects;
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -8,6 +9,7 @@ use std::path::PathBuf;
 pub use admin::*;
 use clap::builder::{OsStringValueParser, TypedValueParser as _};
 use clap::{Parser, Subcommand};
+pub use objects::*;
 
 /// The one entry in front of all models: chat, embeddings and rerank over many providers, behind
 /// one address and one key per team.

@@ -1,5 +1,7 @@
 //! `routes`, `providers` and `clients`: looked at and changed while the gateway runs; `export` and `import`.
 
+mod edit;
+
 use std::io::Read as _;
 use std::path::Path;
 
@@ -37,6 +39,7 @@ pub fn objects(kind: ObjectKind, verb: &Objects) -> Result<(), Trouble> {
             say(if form.json { format!("{told:#}") } else { written(told.get("config")) });
             Ok(())
         }
+        Objects::Edit { at, name } => edit::edit(kind, at, name),
         Objects::Put { at, file, dry_run, form } => put(kind, at, file, *dry_run, form.json),
         Objects::Delete { at, name, dry_run } => {
             let path = format!("{}{}", at_object(kind, name), if *dry_run { "?dry_run=true" } else { "" });

@@ -123,6 +123,66 @@ fn a_route_is_put_with_a_look_at_what_changes_and_only_if_nobody_else_has_change
     assert_eq!(written.json(), json!({ "name": "chat", "limit": { "qps": 50 }, "headers": "s3cret" }));
 }
 
+/// Runs `routes edit chat` with this editor, and what is left in the folder of temporary files.
+fn edit(desk: &Desk, editor: &str) -> (crate::process::Ran, Vec<String>) {
+    let dir = Dir::new();
+    let folder = dir.path("tmp");
+    std::fs::create_dir_all(&folder).unwrap();
+    let mut command = program();
+    command.args(["routes", "edit", "chat", "--admin", &desk.url()]).env("MAI_ADMIN_TOKEN", TOKEN);
+    let ran = run(command.env("EDITOR", editor).env("TMPDIR", &folder).env("PATH", "/usr/bin:/bin"));
+    let left = std::fs::read_dir(&folder).unwrap().map(|file| std::fs::read_to_string(file.unwrap().path()).unwrap());
+    (ran, left.collect())
+}
+
+#[test]
+fn a_route_goes_through_the_editor_and_back() {
+    let desk = Desk::saying(one_route);
+    let (ran, left) = edit(&desk, "sed -i 's/qps: 5/qps: 50/'");
+    assert!(ran.code == 0 && ran.out.contains("-  qps: 5\n+  qps: 50\n"), "{} {}", ran.out, ran.err);
+    assert!(ran.out.ends_with("routes/chat replaced\n") && left.is_empty(), "{} {left:?}", ran.out);
+    let written = desk.asked().pop().unwrap();
+    assert_eq!((written.line.as_str(), written.header("if-match")), ("PUT /admin/v1/routes/chat", Some("\"3\"")));
+    assert_eq!(written.json(), json!({ "name": "chat", "limit": { "qps": 50 }, "headers": "[secret]" }));
+    let count = desk.lines().len();
+    let (ran, left) = edit(&desk, "true");
+    assert!(ran.code == 0 && ran.out.contains("nothing was changed") && left.is_empty(), "{} {}", ran.out, ran.err);
+    assert_eq!(desk.lines().len(), count + 1, "it is looked at alone");
+}
+
+#[test]
+fn a_text_that_cannot_be_put_is_kept_and_its_place_is_told() {
+    let refuses = |asked: &Asked| match asked.line.as_str() {
+        "PUT /admin/v1/routes/chat?dry_run=true" => error(412, "precondition_failed", "it has been changed since"),
+        _ => one_route(asked),
+    };
+    for (editor, told) in [
+        ("sed -i 's/qps: 5/qps: 50/'", "changed since"),
+        ("sed -i 's/name: chat/name: other/'", "an edit keeps the name `chat`"),
+        ("sed -i 's/qps: 5/qps: [5/'", "not YAML"),
+        ("false", "the editor (`false`) ended with"),
+    ] {
+        let (ran, left) = edit(&Desk::saying(refuses), editor);
+        assert!(ran.code == 1 && ran.err.contains(told), "{editor}: {}", ran.err);
+        assert!(
+            ran.err.contains("your text is kept in ") && ran.err.contains("mai-gateway routes put "),
+            "{}",
+            ran.err
+        );
+        assert_eq!(left.len(), 1, "{editor}");
+        assert!(left[0].contains("name: "), "{left:?}");
+    }
+}
+
+#[test]
+fn what_stands_in_a_file_is_opened_in_no_editor() {
+    let of_file = |_: &Asked| ok(json!({ "name": "chat", "managed_by": "file", "file": "g.yaml:7:5", "config": {} }));
+    let desk = Desk::saying(of_file);
+    let (ran, left) = edit(&desk, "false");
+    assert!(ran.code == 1 && ran.err.contains("routes/chat is written at g.yaml:7:5; change it there"), "{}", ran.err);
+    assert!(left.is_empty());
+}
+
 #[test]
 fn of_several_routes_all_are_tried_before_the_first_is_written() {
     let desk = Desk::saying(one_route);
