@@ -164,15 +164,19 @@ pub struct Left {
 }
 
 /// What one scope has used, and may use.
+///
+/// What every call writes comes first, and fits into one cache line with the lock before it: cores that share an
+/// account pass that line to and fro, and no other.
 #[derive(Clone, Debug)]
+#[repr(C)]
 pub struct Account {
-    limit: Limit,
-    /// Whether both classes of clients come here: then each leaves the other a tenth.
-    is_shared: bool,
     requests: Option<Bucket>,
     tokens: Option<Bucket>,
     /// Calls side by side, of all classes and of batch.
     running: (u32, u32),
+    limit: Limit,
+    /// Whether both classes of clients come here: then each leaves the other a tenth.
+    is_shared: bool,
     /// Batch calls among them that stand in an upstream's line.
     in_line: u32,
     shares: Shares,
@@ -386,7 +390,10 @@ impl Account {
         if want.class == Class::Batch {
             self.running.1 = self.running.1.saturating_add(1);
         }
-        self.shares.granted(want.class, self.waits.count > 0);
+        // Not written where nothing changes: see above.
+        if self.waits.count > 0 || want.class == Class::Batch {
+            self.shares.granted(want.class, self.waits.count > 0);
+        }
     }
 
     /// Brings its buckets up to now.

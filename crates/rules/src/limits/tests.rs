@@ -410,3 +410,9 @@ proptest! {
         prop_assert_eq!(account.allowance(now + SECOND * 120).tokens.unwrap().remaining, limit);
     }
 }
+
+#[test]
+fn what_every_call_writes_fits_into_one_cache_line_with_the_lock_before_it() {
+    const LOCK: usize = 8;
+    assert!(LOCK + std::mem::offset_of!(Account, limit) <= 64);
+}
