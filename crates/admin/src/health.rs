@@ -36,6 +36,9 @@ pub(crate) struct Ready {
     /// The usage ledger.
     #[schema(value_type = Object)]
     ledger: Value,
+    /// The store of objects of the admin API, issued keys and the audit log.
+    #[schema(value_type = Object)]
+    objects: Value,
     /// Keys that were issued: whether it is known which there are.
     #[schema(value_type = Object)]
     keys: Value,
@@ -74,6 +77,7 @@ pub(crate) async fn readyz(State(desk): State<Desk>) -> Response {
         not_in_force: desk.live.running().snapshot.not_in_force.clone(),
         last_reload: desk.last_reload.problems(),
         ledger: ledger(&desk),
+        objects: objects(&desk),
         keys: keys(&desk),
         cache: cache::health(&desk),
         webhooks: webhooks(&desk),
@@ -105,6 +109,17 @@ fn webhooks(desk: &Desk) -> Vec<Webhook> {
         events_waiting: hook.waiting,
     };
     hooks.map(webhook).collect()
+}
+
+/// How the store of objects does: `out` while it cannot be written, or is not the one that was opened. What is in force
+/// stays so.
+fn objects(desk: &Desk) -> Value {
+    let trouble = desk.live.objects.health();
+    json!({
+        "status": if trouble.is_some() { "out" } else { "ok" },
+        "since": trouble.as_ref().map(|trouble| trouble.since.as_secs()),
+        "why": trouble.map(|trouble| trouble.what),
+    })
 }
 
 /// Whether it is known which keys were issued; until then those are refused for the time being, and others served.

@@ -1,7 +1,8 @@
 //! What all files of ours have in common: how they are opened, told from others of their name, and set aside where
 //! they are damaged.
 
-use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
+use std::fs::Permissions;
+use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -28,12 +29,12 @@ pub(crate) enum Failure {
 
 impl From<rusqlite::Error> for Failure {
     fn from(error: rusqlite::Error) -> Self {
-        use crate::sqlite::Failure as Known;
+        use crate::failure::Failure as Known;
         let is_full = error.sqlite_error_code() == Some(ErrorCode::DiskFull);
         match Known::from(error) {
             Known::Damaged(what) => Self::Damaged(what),
-            Known::Trouble(what) if is_full => Self::Full(what),
-            Known::Trouble(what) => Self::Trouble(what),
+            other if is_full => Self::Full(other.what()),
+            other => Self::Trouble(other.what()),
         }
     }
 }
@@ -50,10 +51,31 @@ pub(crate) fn connect(path: &Path, flags: OpenFlags) -> Result<Connection, Failu
 
 /// A connection that writes, to a file that is made where it is missing.
 pub(crate) fn connect_to_write(path: &Path) -> Result<Connection, Failure> {
+    make(path);
+    connect(path, OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE)
+}
+
+/// Makes a file where there is none, for nobody else to read. What cannot be made is told by the opening.
+pub(crate) fn make(path: &Path) {
+    if let Some(folder) = path.parent() {
+        let _ = std::fs::create_dir_all(folder);
+    }
     // What is in it is nobody else's business; SQLite gives the other parts the same mode.
     // Never opened where it is there: closing it would give up the locks that others of this process hold.
     let _ = std::fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(path);
-    connect(path, OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE)
+}
+
+/// Closes a file of ours to everybody on the machine, where it was made before they were made so. Whom its owner has
+/// let in by its group stays in.
+pub(crate) fn close_to_others(path: &Path) {
+    for part in PARTS {
+        let path = with_suffix(path, part);
+        let Ok(mode) = std::fs::metadata(&path).map(|file| file.permissions().mode()) else { continue };
+        if mode & 0o007 != 0 {
+            // Another user's file can be left as it is.
+            let _ = std::fs::set_permissions(&path, Permissions::from_mode(mode & 0o770));
+        }
+    }
 }
 
 /// What tells a file of ours from others.
@@ -71,10 +93,6 @@ pub(crate) struct Form {
 /// Opens a file of which nothing is lost that could not be had again: one of another version begins anew. Another
 /// program's is left alone.
 pub(crate) fn open(path: &Path, form: &Form) -> Result<Connection, Failure> {
-    if let Some(folder) = path.parent() {
-        // What cannot be made is told by the opening.
-        let _ = std::fs::create_dir_all(folder);
-    }
     let mut connection = connect_to_write(path)?;
     if number(&connection, "page_count")? > 0 {
         let (application, version) = (number(&connection, "application_id")?, number(&connection, "user_version")?);
@@ -102,6 +120,7 @@ pub(crate) fn open(path: &Path, form: &Form) -> Result<Connection, Failure> {
         transaction.pragma_update(None, "user_version", form.version)?;
     }
     transaction.commit()?;
+    close_to_others(path);
     Ok(connection)
 }
 

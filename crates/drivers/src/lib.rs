@@ -2,12 +2,15 @@
 
 mod answers;
 mod failing;
+mod failure;
 mod file;
+mod folder;
 mod objects;
 mod requests;
 mod sqlite;
 
 pub use answers::TieredAnswers;
+pub use folder::DataFolder;
 pub use objects::{SecretKey, SqliteObjects};
 pub use requests::SqliteRequests;
 pub use sqlite::{SqliteLedger, SqliteVersions};

@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use base::{Cost, Outcome, Record, Saved, Spending, Usage};
+use state::objects::IssuedKey;
 use state::{
     Accounts, Answers, Entry, InProcessAccounts, InProcessAnswers, InProcessLedger, InProcessObjects,
     InProcessRequests, InProcessVersions, Ledger, Objects, Requests, Row, Sums, Unreadable, Versions,
@@ -31,6 +32,8 @@ pub struct Stores {
     pub versions: Arc<dyn Versions>,
     /// Objects made through the admin API, keys issued there, and who has done what.
     pub objects: Arc<dyn Objects>,
+    /// The keys among them, where they were read already; else they are asked for.
+    pub keys: Option<Vec<IssuedKey>>,
     /// What became of single requests.
     pub records: Arc<dyn Requests>,
 }
@@ -46,6 +49,7 @@ impl Default for Stores {
             answers: Arc::new(InProcessAnswers::within(MEMORY)),
             versions: Arc::new(InProcessVersions::default()),
             objects: Arc::new(InProcessObjects::default()),
+            keys: None,
             records: Arc::new(InProcessRequests::default()),
         }
     }

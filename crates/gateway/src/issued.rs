@@ -12,7 +12,7 @@ use std::time::Duration;
 use arc_swap::ArcSwap;
 use base::{Clock, KeyHasher, KeyId, ObjectKind};
 use config::{Client, Snapshot};
-use state::objects::{Change, Deed, Deeds, Kept};
+use state::objects::{Change, Deed, Deeds, IssuedKey, Kept};
 use state::{Answer, Objects, Trouble, Unreadable};
 use tokio::task::JoinSet;
 
@@ -27,6 +27,8 @@ pub const MOST_KEYS: usize = 100_000;
 const AGAIN: Duration = Duration::from_secs(1);
 /// When keys were used last is written down so often.
 const WRITE_DOWN: Duration = Duration::from_secs(5 * 60);
+/// How often it is found out how the store does.
+const LOOK: Duration = Duration::from_secs(15);
 /// A store that does not answer is given up after so long.
 const PATIENCE: Duration = Duration::from_secs(30);
 
@@ -59,12 +61,14 @@ pub enum Shut {
 }
 
 impl IssuedKeys {
-    pub(crate) fn new(store: Arc<dyn Objects>, hasher: KeyHasher) -> Self {
-        // What is there without waiting is known from the start.
-        let known = match store.all() {
-            Answer::Ready(Ok(kept)) => Some(Table::of(kept.keys, &hasher)),
+    /// Those in a store; `read` are they, where they were read from there already.
+    pub(crate) fn new(store: Arc<dyn Objects>, read: Option<Vec<IssuedKey>>, hasher: KeyHasher) -> Self {
+        let at_once = || match store.all() {
+            // What is there without waiting is known from the start.
+            Answer::Ready(Ok(kept)) => Some(kept.keys),
             Answer::Ready(Err(_)) | Answer::Later(_) => None,
         };
+        let known = read.or_else(at_once).map(|keys| Table::of(keys, &hasher));
         let (table, changing) = (ArcSwap::from_pointee(known), tokio::sync::Mutex::default());
         Self(Arc::new(Keys { store, hasher, table, changing, trouble: Mutex::default() }))
     }
@@ -163,6 +167,15 @@ impl IssuedKeys {
         Ok(())
     }
 
+    /// Finds out every few seconds how the store does, for ever.
+    pub async fn keep_looking(&self) {
+        loop {
+            // One that does not answer has not answered whoever asked something of it either.
+            let _ = tokio::time::timeout(PATIENCE, self.0.store.look()).await;
+            tokio::time::sleep(LOOK).await;
+        }
+    }
+
     /// Writes it down every few minutes, for ever.
     pub async fn keep_writing_down(&self) {
         let mut is_told = false;
@@ -251,6 +264,14 @@ impl Objects for IssuedKeys {
     fn deeds(&self, which: Deeds) -> Answer<Result<Vec<Deed>, Unreadable>> {
         self.0.store.deeds(which)
     }
+
+    fn health(&self) -> Option<Trouble> {
+        self.0.store.health()
+    }
+
+    fn look(&self) -> Answer<()> {
+        self.0.store.look()
+    }
 }
 
 #[cfg(test)]
@@ -292,7 +313,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn everything_is_told_with_what_is_being_kept_yet() {
         let store = Arc::<Slow>::default();
-        let keys = IssuedKeys::new(store.clone(), KeyHasher::new(&[7; 64]));
+        let keys = IssuedKeys::new(store.clone(), None, KeyHasher::new(&[7; 64]));
         let object = base::Object {
             kind: ObjectKind::Client,
             name: "app".into(),

@@ -146,7 +146,7 @@ impl Live {
         let mut kept = Kept::with(KeptPurses::new(stores.accounts));
         let books = Books::new(stores.ledger);
         let running = kept.bind(snapshot, &|_| Counts::default());
-        let issued = IssuedKeys::new(stores.objects, running.snapshot.keys.hasher().clone());
+        let issued = IssuedKeys::new(stores.objects, stores.keys, running.snapshot.keys.hasher().clone());
         let kb_versions = Arc::new(KbVersions::new(stores.versions, &dice));
         books.open(kept.purses.unknown(&running.snapshot, Clock.wall()));
         stores.answers.bound(bounds(&running.snapshot));
@@ -425,6 +425,7 @@ impl Live {
         });
         self.metrics.show_quotas(shares);
         self.metrics.show_unread_quotas(self.books.unopened());
+        self.metrics.show_objects(self.objects.health().is_some());
         let health = self.books.ledger.health();
         self.metrics.show_ledger(health.waiting, health.lost);
     }

@@ -105,6 +105,7 @@ pub struct Metrics {
     quotas_unread: IntGauge,
     usage_waiting: IntGauge,
     usage_lost: IntCounter,
+    objects_out: IntGauge,
     /// Levers that were pulled and are missing in the audit log.
     pub audit_rows_lost: IntCounter,
     records_lost: IntCounterVec,
@@ -161,6 +162,7 @@ impl Metrics {
             quotas_unread: of.gauge(&QUOTAS_UNREAD)?.with_label_values::<&str>(&[]),
             usage_waiting: of.gauge(&USAGE_WAITING)?.with_label_values::<&str>(&[]),
             usage_lost: of.counter(&USAGE_LOST)?.with_label_values::<&str>(&[]),
+            objects_out: of.gauge(&OBJECTS_OUT)?.with_label_values::<&str>(&[]),
             audit_rows_lost: of.counter(&AUDIT_LOST)?.with_label_values::<&str>(&[]),
             records_lost: of.counter(&RECORDS_LOST)?,
             telemetry: telemetry::Telemetry::new(of.registry())?,
@@ -291,6 +293,11 @@ impl Metrics {
     /// So many quotas do not know what was used before.
     pub fn show_unread_quotas(&self, count: usize) {
         self.quotas_unread.set(i64::try_from(count).unwrap_or(i64::MAX));
+    }
+
+    /// Whether what is made through the admin API cannot be kept.
+    pub fn show_objects(&self, are_out: bool) {
+        self.objects_out.set(are_out.into());
     }
 
     /// How quotas stand now: client, kind, share.

@@ -152,13 +152,16 @@ impl Origin {
     }
 }
 
-/// Everything that is kept, for a start.
+/// Everything that is kept, for a start: what is put to the files, and issued keys.
 ///
 /// # Errors
 /// A sentence. Without what was made there, the gateway would refuse callers that it knows.
-pub async fn kept(objects: &dyn Objects) -> Result<Holdings, String> {
-    let told = match all(objects).await {
-        Ok(kept) => return Ok(kept),
+pub async fn kept(objects: &dyn Objects) -> Result<(Holdings, Vec<IssuedKey>), String> {
+    let told = match ask(objects).await {
+        Ok(mut kept) => {
+            let keys = std::mem::take(&mut kept.keys);
+            return Ok((Holdings::from(kept), keys));
+        }
         Err(Unreadable(told)) => told,
     };
     Err(format!(

@@ -11,7 +11,7 @@ use tokio::net::TcpListener;
 /// Connections that the kernel holds until they are accepted.
 const BACKLOG: i32 = 4096;
 /// Callers' connections at most; further ones wait in the kernel.
-const MOST_CONNECTIONS: usize = 20_000;
+pub const MOST_CONNECTIONS: usize = 20_000;
 
 /// While connections cannot be accepted, the log says so this often.
 const TOLD_AGAIN: Duration = Duration::from_secs(1);

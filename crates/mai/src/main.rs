@@ -5,6 +5,7 @@ mod cache;
 mod calibrate;
 mod check;
 mod configuration;
+mod descriptors;
 mod explain;
 mod holdings;
 mod keys;

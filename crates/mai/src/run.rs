@@ -9,7 +9,7 @@ use std::time::Duration;
 use admin::LastReload;
 use base::{Dice, KeyHasher};
 use config::{Overrides, Snapshot};
-use drivers::{SecretKey, SqliteLedger, SqliteObjects, SqliteRequests, SqliteVersions, TieredAnswers};
+use drivers::{DataFolder, SecretKey, SqliteLedger, SqliteObjects, SqliteRequests, SqliteVersions, TieredAnswers};
 use gateway::books::Stores;
 use gateway::live::{Live, record_bounds};
 use gateway::log::AccessLog;
@@ -17,6 +17,7 @@ use gateway::outbox::Outbox;
 use gateway::worker::{Desk, Worker, desk};
 use state::Objects;
 use state::answers::Bounds;
+use state::objects::IssuedKey;
 use tokio::net::TcpListener;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
@@ -24,11 +25,12 @@ use crate::configuration::{self, Configuration, Origin, Parts};
 use crate::logging::{self, Mask};
 use crate::shared::{Shared, secrets};
 use crate::watched::Watched;
-use crate::{BAD_CONFIG, CLEAN, check, complain, listen, zero};
+use crate::{BAD_CONFIG, CLEAN, check, complain, descriptors, listen, zero};
 use mai::args::ServeFlags;
 
 /// `mai-gateway serve`
 pub fn serve(flags: ServeFlags) -> ExitCode {
+    let descriptors = descriptors::raise();
     let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
         Ok(runtime) => runtime,
         Err(error) => return failed(&format!("no runtime: {error}")),
@@ -38,7 +40,7 @@ pub fn serve(flags: ServeFlags) -> ExitCode {
         if let Err(error) = outlive_file_limits() {
             return failed(&format!("signals cannot be watched for: {error}"));
         }
-        match start(flags).await {
+        match start(flags, descriptors).await {
             Ok(gateway) => gateway.run().await,
             Err(message) => failed(&message),
         }
@@ -73,11 +75,13 @@ struct Gateway {
     last_reload: LastReload,
     hasher: KeyHasher,
     banner: Option<zero::Banner>,
+    /// Let go with the end.
+    _folder: DataFolder,
     /// The built-in mock of zero configuration, for as long as the gateway runs.
     _mock: Option<mock::Running>,
 }
 
-async fn start(flags: ServeFlags) -> Result<Gateway, String> {
+async fn start(flags: ServeFlags, descriptors: Option<u64>) -> Result<Gateway, String> {
     let hasher = KeyHasher::new(&random::<64>()?);
     // A variable that is set to nothing counts as not set.
     let given = |value: &Option<String>| value.clone().filter(|value| !value.is_empty());
@@ -98,27 +102,28 @@ async fn start(flags: ServeFlags) -> Result<Gateway, String> {
     };
     let origin = Origin { source, overrides, hasher: hasher.clone() };
     let files = origin.read().map_err(|errors| errors.to_string())?;
+    let folder = DataFolder::take(&files.data_dir())?;
     let objects = objects(&files.data_dir())?;
-    let held = configuration::kept(&*objects).await?;
+    let (held, keys) = configuration::kept(&*objects).await?;
     let compiled = origin.compile(&files, held).map_err(|errors| errors.with_causes())?;
     let loaded = &compiled.loaded;
     let mask = Mask::default();
     mask.set(secrets(&loaded.snapshot));
     let level = logging::start(&loaded.snapshot.general.log_level, mask.clone());
-    let folder = &loaded.snapshot.general.data_dir;
-    if let Err(error) = std::fs::create_dir_all(folder) {
-        // The ledger says more, once it cannot be written: calls do not depend on it.
-        tracing::warn!(folder = %folder.display(), %error, "`data_dir` cannot be made");
+    descriptors::tell(descriptors);
+    if let Some(why) = folder.unlocked() {
+        // What it keeps says more, once it cannot be written: calls do not depend on it.
+        tracing::warn!("the data folder cannot be locked, so that a second gateway on it would not be noticed: {why}");
     }
+    objects.tell();
     for warning in &loaded.warnings {
         tracing::warn!("{warning}");
     }
     let watched = Watched::now(loaded.files.clone());
     let (snapshot, first) = compiled.first();
-    let (live, shared) = live(snapshot, objects)?;
+    let (live, shared) = live(snapshot, objects, keys)?;
     open_quotas(&live).await;
     open_kb_versions(&live).await;
-    open_issued_keys(&live).await;
     live.meanings.employ().map_err(|error| format!("no thread for the semantic cache: {error}"))?;
     live.contents.employ().map_err(|error| format!("no thread for recorded texts: {error}"))?;
     let general = &live.running().snapshot.general;
@@ -130,7 +135,19 @@ async fn start(flags: ServeFlags) -> Result<Gateway, String> {
     let parts = Parts { mask, live: live.clone(), shared: shared.clone(), last: last_reload.clone(), watched, level };
     let configuration = Configuration::new(origin, parts, first);
     let (banner, mock) = found.map_or((None, None), |found| (Some(found.banner), found.mock));
-    Ok(Gateway { live, shared, data, admin, desks, configuration, last_reload, hasher, banner, _mock: mock })
+    Ok(Gateway {
+        live,
+        shared,
+        data,
+        admin,
+        desks,
+        configuration,
+        last_reload,
+        hasher,
+        banner,
+        _folder: folder,
+        _mock: mock,
+    })
 }
 
 fn taken(what: &str, key: &str, addr: std::net::SocketAddr, error: &io::Error) -> String {
@@ -139,13 +156,17 @@ fn taken(what: &str, key: &str, addr: std::net::SocketAddr, error: &io::Error) -
 }
 
 /// Where objects of the admin API are kept.
-fn objects(folder: &Path) -> Result<Arc<dyn Objects>, String> {
+fn objects(folder: &Path) -> Result<Arc<SqliteObjects>, String> {
     let given = check::env("MAI_SECRET_KEY").filter(|given| !given.is_empty());
     let secret_key = SecretKey::of(given.as_deref(), folder)?;
     Ok(Arc::new(SqliteObjects::at(folder.join(OBJECTS), secret_key)))
 }
 
-fn live(snapshot: Snapshot, objects: Arc<dyn Objects>) -> Result<(Arc<Live>, Arc<Shared>), String> {
+fn live(
+    snapshot: Snapshot,
+    objects: Arc<dyn Objects>,
+    keys: Vec<IssuedKey>,
+) -> Result<(Arc<Live>, Arc<Shared>), String> {
     let shared = Shared::of(&snapshot)?;
     let log = AccessLog::to(io::stdout()).map_err(|error| format!("no thread for the access log: {error}"))?;
     let ledger = SqliteLedger::open(snapshot.general.database.clone());
@@ -162,6 +183,7 @@ fn live(snapshot: Snapshot, objects: Arc<dyn Objects>) -> Result<(Arc<Live>, Arc
         answers: Arc::new(answers),
         versions: Arc::new(versions),
         objects,
+        keys: Some(keys),
         records: Arc::new(records),
         ..Stores::default()
     };
@@ -194,15 +216,6 @@ async fn open_kb_versions(live: &Arc<Live>) {
     if tokio::time::timeout(OPENING, live.kb_versions.open()).await.is_err() {
         let opening = live.clone();
         background(async move { opening.kb_versions.open().await });
-    }
-}
-
-/// Which keys were issued is known before the first call, if their file can be read. Until it is, a key that is none of
-/// the configuration's is refused for the time being.
-async fn open_issued_keys(live: &Arc<Live>) {
-    if tokio::time::timeout(OPENING, live.issued.open()).await.is_err() {
-        let opening = live.clone();
-        background(async move { opening.issued.open().await });
     }
 }
 
@@ -264,6 +277,8 @@ impl Gateway {
         background(async move { questions.meanings.keep_taking_up().await });
         let issued = self.live.issued.clone();
         background(async move { issued.keep_writing_down().await });
+        let looking = self.live.issued.clone();
+        background(async move { looking.keep_looking().await });
         // Probes have places of their own: they take none from calls.
         background(gateway::probe::keep_probing(self.live.clone(), self.shared.transport(Arc::default(), None)));
         let deliveries = self.shared.transport(Arc::default(), None);

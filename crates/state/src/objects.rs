@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use base::{Object, ObjectKind};
 
-use crate::{Answer, Unreadable};
+use crate::{Answer, Trouble, Unreadable};
 
 /// A client's key that was issued through the admin API. The key itself is known to nobody but its owner.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -177,6 +177,18 @@ pub trait Objects: std::fmt::Debug + Send + Sync {
     /// What has been done, the newest first; fewer than are asked for where their texts are long, and then one more than
     /// there is room for, as of [`Filling`].
     fn deeds(&self, which: Deeds) -> Answer<Result<Vec<Deed>, Unreadable>>;
+
+    /// How the store does, as far as is known from what was asked of it: `None` where what was asked was done. Never
+    /// waits. One that is memory alone does always well.
+    fn health(&self) -> Option<Trouble> {
+        None
+    }
+
+    /// Finds out how it does, for [`Objects::health`]: whether what was opened is still in its place, and where something
+    /// was wrong, whether it still is. Nothing of what is kept changes. Give an answer that comes later a deadline.
+    fn look(&self) -> Answer<()> {
+        Answer::Ready(())
+    }
 }
 
 /// In this process's memory alone: forgotten with it.

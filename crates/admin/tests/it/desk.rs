@@ -316,4 +316,8 @@ impl Objects for Out {
     fn deeds(&self, _: Deeds) -> state::Answer<Result<Vec<Deed>, Unreadable>> {
         out()
     }
+
+    fn health(&self) -> Option<state::Trouble> {
+        Some(state::Trouble { since: Duration::from_secs(5), what: "no space left on device".to_owned() })
+    }
 }

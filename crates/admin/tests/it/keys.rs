@@ -107,6 +107,13 @@ async fn while_the_store_is_out_no_key_is_made_and_it_is_said() {
     issue(&port, "app", json!({})).await.refused(503, "objects_unavailable");
     let ready = port.ask("", crate::desk::Asking { path: "/readyz".to_owned(), ..get("") }).await.is(200);
     assert_eq!(ready.json["keys"]["status"], "unread", "{}", ready.text);
+    assert_eq!(ready.json["objects"], json!({ "status": "out", "since": 5, "why": "no space left on device" }));
+    assert!(
+        port.ask("", crate::desk::Asking { path: "/metrics".to_owned(), ..get("") })
+            .await
+            .text
+            .contains("\nmai_objects_out 1\n")
+    );
     let ready = Port::open().ask("", crate::desk::Asking { path: "/readyz".to_owned(), ..get("") }).await.is(200);
-    assert_eq!(ready.json["keys"]["status"], "ok");
+    assert_eq!((&ready.json["keys"]["status"], &ready.json["objects"]["status"]), (&json!("ok"), &json!("ok")));
 }

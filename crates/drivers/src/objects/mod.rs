@@ -2,12 +2,14 @@
 //!
 //! **What is promised.** What was changed is on the disk when it is told to be: every commit waits for `fsync` (WAL with
 //! `synchronous = FULL`). A full disk, a lock held for longer than five seconds or a damaged file is an error, and
-//! nothing has changed. The file is never set aside or begun anew: what is wrong with it is told. Secrets stand in
+//! nothing has changed. The file is never set aside or begun anew: what is wrong with it is told. One that cannot be
+//! written is still read. Secrets stand in
 //! it sealed alone (see [`seal`]); names, notes and the audit log, which hold none, stand in the open.
 
 mod schema;
 mod seal;
 mod secret_key;
+mod standing;
 #[cfg(test)]
 mod tests;
 mod write;
@@ -22,13 +24,14 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use base::{Object, ObjectKind, Secret};
-use rusqlite::{Connection, OptionalExtension as _, Row, TransactionBehavior};
+use rusqlite::{Connection, MAIN_DB, OptionalExtension as _, Row, TransactionBehavior};
 use state::objects::{Change, Deed, Deeds, Filling, IssuedKey, Kept, KeyDigest};
-use state::{Answer, Objects, Unreadable};
+use state::{Answer, Objects, Trouble, Unreadable};
 
 use crate::file::identity;
-use crate::sqlite::{Asking, Failure, connect, migrate_by, whole};
+use crate::sqlite::{Asking, Failure, connect, known_version, migrate_by, read_all_the_same, whole};
 use seal::{Key, Seal};
+use standing::{OUT, Standing, Wanted};
 
 pub use secret_key::SecretKey;
 
@@ -46,6 +49,7 @@ pub struct SqliteObjects {
     place: Arc<Place>,
     asking: Asking,
     auditing: Asking,
+    looking: Asking,
 }
 
 /// Where it is.
@@ -58,6 +62,9 @@ struct Place {
     known: OnceLock<(u64, u64)>,
     /// It has had its tables.
     is_filled: AtomicBool,
+    standing: Standing,
+    /// Nothing was found that is sealed, when everything was read last.
+    is_lonely: AtomicBool,
     /// The disk is full when the file has so many pages; 0 is no bound.
     #[cfg(test)]
     room: std::sync::atomic::AtomicU32,
@@ -77,6 +84,8 @@ impl SqliteObjects {
             busy,
             known: OnceLock::new(),
             is_filled: AtomicBool::new(false),
+            standing: Standing::default(),
+            is_lonely: AtomicBool::new(false),
             #[cfg(test)]
             room: std::sync::atomic::AtomicU32::new(0),
         };
@@ -84,32 +93,71 @@ impl SqliteObjects {
             place: Arc::new(place),
             asking: Asking::named("objects", QUESTIONS),
             auditing: Asking::named("objects", READINGS),
+            looking: Asking::named("objects", 1),
         }
     }
 
-    fn ask<T: Send + 'static>(
+    /// Says in the log what the first reading has met that operators must know: at a start there is no log before that.
+    pub fn tell(&self) {
+        if let Some(trouble) = self.health() {
+            tracing::warn!("{OUT}: {}", trouble.what);
+        }
+        // A key of secrets is made when the first one is kept: where it stands alone, what was kept is missing.
+        if self.place.is_lonely.load(Relaxed) && self.place.key.has_file() {
+            tracing::warn!(
+                file = %self.place.path.display(),
+                "there is a key of secrets (secrets.key), but nothing that was made through the admin API: if something \
+                 was, put a copy of the file back and start again"
+            );
+        }
+    }
+
+    /// Reads something; `None` where nothing was ever kept.
+    fn read<T: Send + 'static>(
+        &self,
+        asking: &Asking,
+        act: impl Fn(&Place, &mut Connection) -> Result<T, Failure> + Send + 'static,
+    ) -> Answer<Result<Option<T>, Unreadable>> {
+        let place = self.place.clone();
+        asking.ask(move || match place.read(&|connection| act(&place, connection)) {
+            Ok((read, None)) => {
+                place.standing.is_well(Wanted::Reading);
+                Ok(read)
+            }
+            Ok((read, Some(why))) => {
+                place.standing.is_out(Wanted::Writing, &why);
+                Ok(read)
+            }
+            Err(failure) => Err(place.told(Wanted::Reading, failure)),
+        })
+    }
+
+    fn write<T: Send + 'static>(
         &self,
         asking: &Asking,
         act: impl FnOnce(&Place) -> Result<T, Failure> + Send + 'static,
     ) -> Answer<Result<T, Unreadable>> {
         let place = self.place.clone();
-        asking.ask(move || act(&place).map_err(|failure| place.told(failure)))
+        asking.ask(move || {
+            let done = act(&place).map_err(|failure| place.told(Wanted::Writing, failure))?;
+            place.standing.is_well(Wanted::Writing);
+            Ok(done)
+        })
     }
 }
 
 impl Objects for SqliteObjects {
     fn all(&self) -> Answer<Result<Kept, Unreadable>> {
-        self.ask(&self.asking, |place| match place.open()? {
-            Some(connection) => place.all(connection),
-            None => {
-                place.warn_of_a_lonely_key();
-                Ok(Kept::default())
-            }
-        })
+        let (place, reading) = (self.place.clone(), self.read(&self.asking, Place::all));
+        Answer::Later(Box::pin(async move {
+            let kept = reading.await?;
+            place.is_lonely.store(kept.as_ref().is_none_or(|(_, has_seal)| !has_seal), Relaxed);
+            Ok(kept.map(|(kept, _)| kept).unwrap_or_default())
+        }))
     }
 
     fn change(&self, changes: Vec<Change>, deeds: Vec<Deed>) -> Answer<Result<(), Unreadable>> {
-        self.ask(&self.asking, move |place| {
+        self.write(&self.asking, move |place| {
             let mut connection = place.open_or_make()?;
             let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
             write::change(place, &transaction, changes, &deeds)?;
@@ -118,7 +166,7 @@ impl Objects for SqliteObjects {
     }
 
     fn used(&self, keys: Vec<(Arc<str>, Duration)>) -> Answer<Result<(), Unreadable>> {
-        self.ask(&self.asking, move |place| {
+        self.write(&self.asking, move |place| {
             let Some(mut connection) = place.open()? else { return Ok(()) };
             let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
             write::used(&transaction, &keys)?;
@@ -127,15 +175,28 @@ impl Objects for SqliteObjects {
     }
 
     fn deeds(&self, which: Deeds) -> Answer<Result<Vec<Deed>, Unreadable>> {
-        self.ask(&self.auditing, move |place| {
-            place.open()?.map_or(Ok(Vec::new()), |connection| deeds(&connection, &which))
-        })
+        let reading = self.read(&self.auditing, move |_, connection| deeds(connection, &which));
+        Answer::Later(Box::pin(async move { Ok(reading.await?.unwrap_or_default()) }))
+    }
+
+    fn health(&self) -> Option<Trouble> {
+        self.place.standing.trouble()
+    }
+
+    fn look(&self) -> Answer<()> {
+        let place = self.place.clone();
+        let looking = self.looking.ask(move || {
+            let Err(failure) = place.look() else { return Ok(()) };
+            Err(place.told(Wanted::Writing, failure))
+        });
+        // What was found is told by the health.
+        Answer::Later(Box::pin(async move { drop(looking.await) }))
     }
 }
 
 impl Place {
-    /// The file; `None` where nothing was ever kept.
-    fn open(&self) -> Result<Option<Connection>, Failure> {
+    /// Which file there is; `None` where nothing was ever kept.
+    fn identity(&self) -> Result<Option<(u64, u64)>, Failure> {
         let is_there = self.path.try_exists().map_err(|error| self.trouble(&error))?;
         if !is_there && self.known.get().is_none() {
             return Ok(None);
@@ -149,6 +210,12 @@ impl Place {
         if is_empty && self.is_filled.load(Relaxed) {
             return Err(self.is_gone());
         }
+        Ok(Some(now))
+    }
+
+    /// The file; `None` where nothing was ever kept.
+    fn open(&self) -> Result<Option<Connection>, Failure> {
+        let Some(now) = self.identity()? else { return Ok(None) };
         let mut connection = connect(&self.path, self.busy)?;
         #[cfg(test)]
         {
@@ -156,13 +223,57 @@ impl Place {
             let most = if room == 0 { u32::MAX - 1 } else { room };
             connection.pragma_update_and_check(None, "max_page_count", most, |_| Ok(()))?;
         }
-        migrate_by(schema::MIGRATIONS, "objects", &mut connection, "put a copy of an older one back")?;
-        // Known from here on alone: what could not be opened (a folder, another program's file) was never the one.
+        migrate_by(schema::MIGRATIONS, TABLE, &mut connection, ELSE)?;
+        self.is_known_as(now)?;
+        Ok(Some(connection))
+    }
+
+    /// It is known from here on alone: what could not be opened (a folder, another program's file) was never the one.
+    fn is_known_as(&self, now: (u64, u64)) -> Result<(), Failure> {
         if *self.known.get_or_init(|| now) != now {
             return Err(self.is_gone());
         }
         self.is_filled.store(true, Relaxed);
-        Ok(Some(connection))
+        Ok(())
+    }
+
+    /// Reads something, be it that the file cannot be written: why it cannot comes along. `None` where nothing was ever
+    /// kept.
+    fn read<T>(&self, act: Reading<'_, T>) -> Result<(Option<T>, Option<String>), Failure> {
+        let read = self.open().and_then(|opened| {
+            let Some(mut connection) = opened else { return Ok((None, None)) };
+            let is_frozen = connection.is_readonly(MAIN_DB)?;
+            Ok((Some(act(&mut connection)?), is_frozen.then(|| self.may_not_be_written())))
+        });
+        let why = match read {
+            Err(Failure::Unwritable(why)) => why,
+            read => return read,
+        };
+        let Some(now) = self.identity()? else { return Err(Failure::Unwritable(why)) };
+        let read = read_all_the_same(&self.path, self.busy, why.clone(), &|connection| {
+            let version = known_version(schema::MIGRATIONS, TABLE, connection, ELSE)?;
+            if version == 0 { Ok(None) } else { act(connection).map(Some) }
+        })?;
+        if read.is_some() {
+            self.is_known_as(now)?;
+        }
+        Ok((read, Some(why)))
+    }
+
+    /// Whether it is the file that was opened; and whether something can be written, where that is not known or could not
+    /// be done.
+    fn look(&self) -> Result<(), Failure> {
+        if self.identity()?.is_none() || self.standing.is_proven() {
+            return Ok(());
+        }
+        let Some(mut connection) = self.open()? else { return Ok(()) };
+        let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+        self.seal(&transaction)?;
+        // It says what it said before; but it is written.
+        transaction.execute("UPDATE deeds_size SET bytes = bytes", [])?;
+        transaction.commit()?;
+        self.standing.is_well(Wanted::Writing);
+        Ok(())
     }
 
     /// The file, which is made where it is missing, for nobody else to read.
@@ -194,40 +305,38 @@ impl Place {
         ))
     }
 
-    /// A key of secrets is made when the first one is kept: where it stands alone, what was kept is missing.
-    fn warn_of_a_lonely_key(&self) {
-        if self.key.has_file() {
-            tracing::warn!(
-                file = %self.path.display(),
-                "there is a key of secrets (secrets.key), but nothing that was made through the admin API: if something \
-                 was, put a copy of the file back and start again"
-            );
-        }
+    fn may_not_be_written(&self) -> String {
+        format!("{} may not be written", self.path.display())
     }
 
     fn trouble(&self, error: &std::io::Error) -> Failure {
         Failure::Trouble(format!("{}: {error}", self.path.display()))
     }
 
-    fn told(&self, failure: Failure) -> Unreadable {
-        Unreadable(match failure {
+    /// What went wrong, in words; it is noted, but where the file has nothing to do with it.
+    fn told(&self, wanted: Wanted, failure: Failure) -> Unreadable {
+        let told = match failure {
+            Failure::Refused(what) => return Unreadable(what),
             Failure::Damaged(what) => format!(
                 "{} is damaged ({what}): put a copy of it back; until then nothing can be changed, and what is in force \
                  stays so",
                 self.path.display()
             ),
-            Failure::Trouble(what) => what,
-        })
+            Failure::Unwritable(what) | Failure::Trouble(what) => what,
+        };
+        self.standing.is_out(wanted, &told);
+        Unreadable(told)
     }
 
-    fn all(&self, mut connection: Connection) -> Result<Kept, Failure> {
+    /// Everything, and whether there is something that was sealed.
+    fn all(&self, connection: &mut Connection) -> Result<(Kept, bool), Failure> {
         // All of it as it was at one moment.
         let view = connection.transaction()?;
         let Some(seal) = self.seal(&view)? else {
-            self.warn_of_a_lonely_key();
-            return Ok(Kept { gone: gone(&view)?, ..Kept::default() });
+            return Ok((Kept { gone: gone(&view)?, ..Kept::default() }, false));
         };
-        Ok(Kept { objects: objects(&view, &seal)?, keys: keys(&view, &seal)?, gone: gone(&view)? })
+        let kept = Kept { objects: objects(&view, &seal)?, keys: keys(&view, &seal)?, gone: gone(&view)? };
+        Ok((kept, true))
     }
 
     /// What secrets are sealed with; `None` where there are none.
@@ -253,6 +362,14 @@ impl Place {
         Ok(seal)
     }
 }
+
+/// What reads something of an open file.
+type Reading<'a, T> = &'a dyn Fn(&mut Connection) -> Result<T, Failure>;
+
+/// A file that has this table is one of these.
+const TABLE: &str = "objects";
+/// What an operator may do where the file is none, or of a newer version.
+const ELSE: &str = "put a copy of an older one back";
 
 /// What is sealed to know a key by.
 const PROOF: &str = "proof";

@@ -387,3 +387,53 @@ async fn a_file_that_is_removed_replaced_or_emptied_while_in_use_is_told_and_not
         }
     }
 }
+
+#[tokio::test]
+async fn what_is_kept_is_read_where_nothing_can_be_written_and_that_is_told_until_something_can() {
+    let folder = Folder::new();
+    assert_eq!(change(&folder.objects(), vec![provider("a"), key("key_1", [1; 32])]).await, Ok(()));
+    // Nobody can make what SQLite needs beside the file, not even root: as on a full disk.
+    let index = folder.at("objects.db-shm");
+    std::os::unix::fs::symlink(&index, &index).unwrap();
+    let objects = folder.objects();
+    let kept = objects.all().await.unwrap();
+    assert_eq!((kept.objects.len(), kept.keys.len()), (1, 1));
+    let trouble = objects.health().unwrap();
+    assert!(trouble.what.contains("cannot be opened"), "{trouble:?}");
+    assert!(change(&objects, vec![provider("b")]).await.is_err());
+    assert_eq!(objects.deeds(Deeds { limit: 9, ..Deeds::default() }).await.unwrap().len(), 1);
+    let late = folder.objects();
+    late.look().await;
+    assert!(late.health().is_some(), "also where nothing was asked yet");
+    objects.look().await;
+    assert_eq!(objects.health().map(|still| still.since), Some(trouble.since));
+    std::fs::remove_file(&index).unwrap();
+    objects.look().await;
+    assert_eq!(objects.health(), None);
+    assert_eq!(change(&objects, vec![provider("b")]).await, Ok(()));
+    assert_eq!(names(&objects).await.unwrap(), ["a", "b"]);
+}
+
+#[tokio::test]
+async fn how_the_store_does_is_known_from_what_was_asked_last_and_from_a_look() {
+    let folder = Folder::new();
+    let objects = folder.objects();
+    assert_eq!(change(&objects, vec![provider("a"), key("key_1", [1; 32])]).await, Ok(()));
+    assert!(change(&objects, vec![key("key_1", [1; 32])]).await.is_err());
+    assert_eq!(objects.health(), None, "who asks for what cannot be is no trouble of the store");
+    let aside = folder.at("aside.db");
+    std::fs::rename(folder.file(), &aside).unwrap();
+    objects.look().await;
+    assert!(objects.health().unwrap().what.contains("was removed or replaced"));
+    std::fs::rename(&aside, folder.file()).unwrap();
+    objects.look().await;
+    assert_eq!(objects.health(), None);
+    objects.place.room.store(2, Ordering::Relaxed);
+    let many = (0..500).map(|n| provider(&format!("many-{n}"))).collect();
+    assert!(change(&objects, many).await.is_err());
+    assert!(names(&objects).await.is_ok());
+    assert!(objects.health().is_some(), "that it can be read does not say that it can be written");
+    objects.place.room.store(0, Ordering::Relaxed);
+    assert_eq!(change(&objects, vec![provider("b")]).await, Ok(()));
+    assert_eq!(objects.health(), None);
+}

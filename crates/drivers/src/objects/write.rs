@@ -91,7 +91,7 @@ fn issue(transaction: &Connection, seal: &Seal, key: &IssuedKey) -> Result<(), F
     );
     match inserted {
         Err(error) if error.sqlite_error_code() == Some(ErrorCode::ConstraintViolation) => {
-            Err(Failure::Trouble("this key is there already".to_owned()))
+            Err(Failure::Refused("this key is there already".to_owned()))
         }
         inserted => Ok(inserted.map(drop)?),
     }

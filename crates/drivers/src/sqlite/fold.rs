@@ -7,8 +7,8 @@ use std::time::Duration;
 use rusqlite::{Connection, OptionalExtension as _, TransactionBehavior};
 use state::QUARTER;
 
-use super::failure::Failure;
 use super::schema::{ADD_TO_KNOWN, whole};
+use crate::failure::Failure;
 
 /// Quarters are kept so long: what any client's month is, and the one before it, whatever its time zone.
 pub(super) const QUARTERS_KEPT: Duration = Duration::from_secs(64 * 24 * 60 * 60);

@@ -11,10 +11,10 @@
 
 mod asking;
 mod desk;
-mod failure;
 mod fold;
 mod read;
 mod reader;
+mod reading;
 mod schema;
 mod store;
 #[cfg(test)]
@@ -30,9 +30,10 @@ use std::time::Duration;
 use state::{Answer, Entry, Health, Ledger, Question, Row, Unreadable};
 use tokio::sync::oneshot;
 
+pub(crate) use crate::failure::Failure;
 pub(crate) use asking::Asking;
-pub(crate) use failure::Failure;
-pub(crate) use schema::{migrate_by, whole};
+pub(crate) use reading::read as read_all_the_same;
+pub(crate) use schema::{known_version, migrate_by, whole};
 pub(crate) use store::connect;
 pub use versions::SqliteVersions;
 

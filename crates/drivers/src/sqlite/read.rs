@@ -8,8 +8,8 @@ use rusqlite::Connection;
 use rusqlite::types::ValueRef;
 use state::{Question, Row, Sums};
 
-use super::failure::Failure;
 use super::schema::whole;
+use crate::failure::Failure;
 
 const SELECT: &str = "
     SELECT quarter, client, route, upstream, model, currency, requests, tokens_in, tokens_out, tokens_cached, cost,

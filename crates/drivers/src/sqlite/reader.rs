@@ -5,8 +5,8 @@ use std::sync::mpsc::Receiver;
 use state::{Question, Row, Unreadable, joined};
 
 use super::desk::{Desk, Reply};
-use super::failure::Failure;
 use super::store::View;
+use crate::failure::Failure;
 
 /// A question, with everything that was booked before it was put.
 #[derive(Debug)]
@@ -26,11 +26,11 @@ pub(super) fn read_out(desk: &Desk, sittings: &Receiver<Sitting>) {
             Ok(Some(rows)) => Ok(joined(rows.into_iter().chain(unwritten))),
             // Nobody waits for it any more.
             Ok(None) => Ok(Vec::new()),
-            Err(Failure::Trouble(what)) => Err(Unreadable(what)),
             Err(Failure::Damaged(what)) => {
                 desk.report_damage(view.file, what.clone());
                 Err(Unreadable(format!("the database is damaged ({what}); ask again in a moment")))
             }
+            Err(other) => Err(Unreadable(other.what())),
         };
         // Its end lets the file's log be taken up again; only then is there room for another question.
         drop(view);

@@ -2,7 +2,7 @@
 
 use rusqlite::Connection;
 
-use super::failure::Failure;
+use crate::failure::Failure;
 
 /// Each leads from the version that is its index to the next one, and is never changed once released.
 /// `PRAGMA user_version` says which one a file is of; SQLite's own default of 0 is an empty file.
@@ -74,6 +74,23 @@ pub(crate) fn is_own(table: &str, connection: &Connection, else_: &str) -> Resul
     Ok(())
 }
 
+/// Which version a file of ours is of; 0 is an empty one.
+pub(crate) fn known_version(
+    migrations: &[&str],
+    table: &str,
+    connection: &Connection,
+    else_: &str,
+) -> Result<usize, Failure> {
+    is_own(table, connection, else_)?;
+    let version = connection.pragma_query_value(None, "user_version", |row| row.get::<_, i64>(0))?;
+    let known = usize::try_from(version).ok().filter(|version| *version <= migrations.len());
+    known.ok_or_else(|| {
+        Failure::Trouble(format!(
+            "the database was written by a newer version of the gateway; run that one, or {else_}"
+        ))
+    })
+}
+
 /// Brings a file that has this table to the newest version, each step in a transaction of its own. Where a newer gateway wrote it, the
 /// operator may also do something `else_`.
 pub(crate) fn migrate_by(
@@ -82,14 +99,9 @@ pub(crate) fn migrate_by(
     connection: &mut Connection,
     else_: &str,
 ) -> Result<(), Failure> {
-    is_own(table, connection, else_)?;
+    known_version(migrations, table, connection, else_)?;
     let version =
         |connection: &Connection| connection.pragma_query_value(None, "user_version", |row| row.get::<_, i64>(0));
-    if usize::try_from(version(connection)?).unwrap_or(usize::MAX) > migrations.len() {
-        return Err(Failure::Trouble(format!(
-            "the database was written by a newer version of the gateway; run that one, or {else_}"
-        )));
-    }
     for (at, migration) in (0_i64..).zip(migrations) {
         if version(connection)? > at {
             continue;

@@ -1,6 +1,6 @@
 //! The file: opened, migrated, written, viewed, and set aside where it is damaged.
 
-use std::os::unix::fs::MetadataExt as _;
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -9,9 +9,10 @@ use rusqlite::{Connection, ErrorCode, OpenFlags, Statement, TransactionBehavior}
 use state::{Book, Entry, QUARTER, Question, Row, Sums};
 
 use super::desk::File;
-use super::failure::Failure;
 use super::schema::{ADD_TO_KNOWN, whole};
-use super::{fold, read, schema};
+use super::{fold, read, reading, schema};
+use crate::failure::Failure;
+use crate::file::{PARTS, close_to_others, identity, make, with_suffix};
 
 /// A database file; opened when it is first needed, and again after every failure if that can be.
 #[derive(Debug)]
@@ -67,6 +68,17 @@ impl Store {
         self.with(|connection| Ok(read::report(connection, question, &|| true)?.unwrap_or_default()))
     }
 
+    /// The same where the file cannot be opened as usual, and it is known why.
+    pub fn read_all_the_same(&self, question: &Question, why: String) -> Result<Vec<Row>, Failure> {
+        if identity(&self.path).is_none() {
+            return Err(Failure::Unwritable(why));
+        }
+        reading::read(&self.path, BUSY, why, &|connection| {
+            schema::is_own(schema::TABLE, connection, schema::ELSE)?;
+            Ok(read::report(connection, question, &|| true)?.unwrap_or_default())
+        })
+    }
+
     /// What is written now, to be read elsewhere while more is written; `None` where no further connection can
     /// be had.
     pub fn view(&mut self) -> Result<Option<View>, Failure> {
@@ -104,6 +116,10 @@ impl Store {
     /// A connection may be at fault itself, as when a file system has come back. But where no new one can be
     /// had, as on a full disk, the old one can still be read from.
     fn try_anew(&mut self) {
+        if self.open.as_ref().is_some_and(|open| open.file.is_some()) && identity(&self.path).is_none() {
+            // It was removed: what is open is all that is left of it.
+            return;
+        }
         if let Ok(fresh) = open(&self.path) {
             self.open = Some(fresh);
         }
@@ -112,7 +128,7 @@ impl Store {
     fn try_with<T>(&mut self, act: impl Fn(&mut Connection) -> Result<T, Failure>) -> Result<T, Failure> {
         // A file that somebody removed or replaced would go on being written without ever being read.
         if self.open.as_ref().is_some_and(|open| open.file.is_none() || open.file != identity(&self.path)) {
-            self.open = None;
+            self.leave_the_old()?;
         }
         let open = match self.open.take() {
             Some(open) => open,
@@ -126,6 +142,41 @@ impl Store {
             connection.pragma_update_and_check(None, "max_page_count", most, |_| Ok(()))?;
         }
         act(connection)
+    }
+
+    /// What was open is not the file of this name any more. Where there is none, what was in it is written anew: quotas
+    /// count by it after a restart. One that somebody has put in its place is taken as it is.
+    fn leave_the_old(&mut self) -> Result<(), Failure> {
+        let Some(old) = self.open.take() else { return Ok(()) };
+        let file = self.path.display();
+        if old.file.is_none() {
+            return Ok(());
+        }
+        if identity(&self.path).is_some() {
+            tracing::warn!(
+                %file,
+                "the usage ledger was replaced while in use: what is used from now on is written to the one that is \
+                 there now; quotas go on as they stand until a restart, and then count by that one"
+            );
+            return Ok(());
+        }
+        match write_anew(&old.connection, &self.path) {
+            Ok(()) => tracing::warn!(
+                %file,
+                "the usage ledger was removed while in use: it is written anew, with all that was in it. To begin with \
+                 an empty one, stop the gateway before the file is removed"
+            ),
+            Err(Failure::Damaged(why)) => tracing::warn!(
+                %file, why,
+                "the usage ledger was removed while in use: it begins anew; quotas go on as they stand until a restart"
+            ),
+            Err(failure) => {
+                self.open = Some(old);
+                let what = failure.what();
+                return Err(Failure::Trouble(format!("{file} was removed, and cannot be written anew: {what}")));
+            }
+        }
+        Ok(())
     }
 
     /// Sets the file aside, which somebody has found damaged, unless another one has taken its place.
@@ -145,9 +196,9 @@ impl Store {
 
     fn set_aside(&self, why: &str) -> Result<(), Failure> {
         let suffix = format!(".damaged-{}", Clock.wall().as_secs());
-        for part in ["", "-wal", "-shm"] {
+        for part in PARTS {
             let (from, to) = (with_suffix(&self.path, part), with_suffix(&self.path, &format!("{suffix}{part}")));
-            match std::fs::rename(&from, &to) {
+            match fs::rename(&from, &to) {
                 Err(error) if part.is_empty() => {
                     return Err(Failure::Trouble(format!(
                         "the database is damaged ({why}) and cannot be set aside: {error}"
@@ -189,42 +240,46 @@ impl View {
     }
 }
 
+/// Writes everything that a connection can read into a new file, which has its name once it is whole and on the disk.
+fn write_anew(connection: &Connection, path: &Path) -> Result<(), Failure> {
+    let trouble = |error: std::io::Error| Failure::Trouble(error.to_string());
+    let beside = with_suffix(path, "-anew");
+    // What an earlier try has left.
+    let _ = fs::remove_file(&beside);
+    make(&beside);
+    let name = beside.to_str().ok_or_else(|| Failure::Trouble("its name is not UTF-8".to_owned()))?;
+    connection.execute("VACUUM INTO ?1", [name])?;
+    fs::File::open(&beside).and_then(|file| file.sync_all()).map_err(trouble)?;
+    // The old log, left behind, is none of the new file's.
+    for part in PARTS.into_iter().skip(1) {
+        let _ = fs::remove_file(with_suffix(path, part));
+    }
+    fs::rename(&beside, path).map_err(trouble)?;
+    let folder = path.parent().map_or(Ok(()), |folder| fs::File::open(folder)?.sync_all());
+    folder.map_err(trouble)
+}
+
 /// Reads as little as a reading can.
 const ANY: &str = "SELECT EXISTS (SELECT 1 FROM usage)";
 
 fn open(path: &Path) -> Result<Open, Failure> {
     let mut connection = connect(path, BUSY)?;
     schema::migrate(&mut connection)?;
+    close_to_others(path);
     Ok(Open { connection, file: identity(path) })
 }
 
-/// A connection to the file, which is made where it is missing. SQLite itself tries again for `busy` where another
+/// A connection to the file, which is made where it is missing, for nobody else to read. SQLite itself tries again for `busy` where another
 /// process holds a lock.
 pub(crate) fn connect(path: &Path, busy: Duration) -> Result<Connection, Failure> {
-    if let Some(folder) = path.parent() {
-        // What cannot be made is told by the opening.
-        let _ = std::fs::create_dir_all(folder);
-    }
+    make(path);
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
-    let named = |error: rusqlite::Error| match Failure::from(error) {
-        Failure::Trouble(what) => Failure::Trouble(format!("{}: {what}", path.display())),
-        damaged @ Failure::Damaged(_) => damaged,
-    };
+    let named = |error: rusqlite::Error| Failure::from(error).of(path);
     let connection = Connection::open_with_flags(path, flags).map_err(named)?;
     connection.busy_timeout(busy).map_err(named)?;
     connection.pragma_update(None, "journal_mode", "WAL").map_err(named)?;
     connection.pragma_update(None, "synchronous", "FULL").map_err(named)?;
     Ok(connection)
-}
-
-pub(super) fn identity(path: &Path) -> File {
-    std::fs::metadata(path).ok().map(|file| (file.dev(), file.ino()))
-}
-
-fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
-    let mut name = path.as_os_str().to_owned();
-    name.push(suffix);
-    name.into()
 }
 
 fn add_entry(add: &mut Statement<'_>, entry: &Entry) -> rusqlite::Result<()> {

@@ -1,5 +1,6 @@
 //! The ledger in real files, in real time.
 
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use std::time::Duration;
@@ -171,18 +172,88 @@ async fn a_damaged_file_is_set_aside() {
 }
 
 #[tokio::test]
-async fn a_file_that_is_damaged_or_removed_while_it_is_used_is_begun_anew() {
+async fn a_file_that_is_removed_while_it_is_used_is_written_anew_with_all_that_was_in_it() {
+    for parts in [&["gateway.db", "gateway.db-wal", "gateway.db-shm"][..], &["gateway.db"]] {
+        let folder = Folder::new();
+        let first = ledger(&folder.file());
+        first.book(vec![entry("a"), entry("b")]);
+        assert!(first.flush(PATIENCE));
+        for part in parts {
+            std::fs::remove_file(folder.0.join(part)).unwrap();
+        }
+        first.book(vec![entry("a")]);
+        assert!(first.flush(PATIENCE));
+        assert_eq!(requests(&first).await, 3);
+        drop(first);
+        let again = ledger(&folder.file());
+        assert_eq!(requests(&again).await, 3, "also for whoever opens it next");
+        assert!(!folder.names().iter().any(|name| name.contains("anew")), "{:?}", folder.names());
+    }
+}
+
+#[tokio::test]
+async fn a_file_that_is_replaced_while_it_is_used_is_taken_as_it_is() {
     let folder = Folder::new();
+    let other = ledger(&folder.0.join("other.db"));
+    other.book(vec![entry("a"); 5]);
+    assert!(other.flush(PATIENCE));
+    drop(other);
     let ledger = ledger(&folder.file());
     ledger.book(vec![entry("a")]);
     assert!(ledger.flush(PATIENCE));
-    for part in ["gateway.db", "gateway.db-wal", "gateway.db-shm"] {
-        let _ = std::fs::remove_file(folder.0.join(part));
+    std::fs::rename(folder.0.join("other.db"), folder.file()).unwrap();
+    for part in ["-wal", "-shm"] {
+        let _ = std::fs::remove_file(folder.0.join(format!("gateway.db{part}")));
     }
     ledger.book(vec![entry("a")]);
     assert!(ledger.flush(PATIENCE));
-    assert!(folder.file().exists());
-    assert_eq!(requests(&ledger).await, 1);
+    assert_eq!(requests(&ledger).await, 6);
+}
+
+#[tokio::test]
+async fn where_nothing_can_be_written_what_was_used_and_set_before_is_known_all_the_same() {
+    let folder = Folder::new();
+    let first = ledger(&folder.file());
+    first.book(vec![entry("a")]);
+    assert!(first.flush(PATIENCE));
+    drop(first);
+    let versions = SqliteVersions::at(folder.0.join("kb-versions.db"));
+    let set = versions.set("chat".into(), Some("2026-11".into())).await.unwrap();
+    // Nobody can make what SQLite needs beside a file, not even root: as on a full disk.
+    for file in ["gateway.db-shm", "kb-versions.db-shm"] {
+        let index = folder.0.join(file);
+        let _ = std::fs::remove_file(&index);
+        std::os::unix::fs::symlink(&index, &index).unwrap();
+    }
+    let again = ledger(&folder.file());
+    assert_eq!(requests(&again).await, 1);
+    assert_eq!(SqliteVersions::at(folder.0.join("kb-versions.db")).all().await.unwrap(), set);
+    again.book(vec![entry("a")]);
+    comes_to(&again, |health| health.trouble.is_some() && health.waiting == 1).await;
+}
+
+#[tokio::test]
+async fn files_are_for_nobody_else_to_read_also_those_that_were() {
+    let folder = Folder::new();
+    let mode = |name: &str| std::fs::metadata(folder.0.join(name)).unwrap().permissions().mode() & 0o777;
+    let first = ledger(&folder.file());
+    first.book(vec![entry("a")]);
+    assert!(first.flush(PATIENCE));
+    let versions = SqliteVersions::at(folder.0.join("kb-versions.db"));
+    versions.set("chat".into(), Some("1".into())).await.unwrap();
+    for file in ["gateway.db", "gateway.db-wal", "gateway.db-shm", "kb-versions.db"] {
+        assert_eq!(mode(file), 0o600, "{file}");
+    }
+    drop(first);
+    for file in ["gateway.db", "kb-versions.db"] {
+        std::fs::set_permissions(folder.0.join(file), std::fs::Permissions::from_mode(0o644)).unwrap();
+    }
+    let again = ledger(&folder.file());
+    assert_eq!(requests(&again).await, 1);
+    versions.set("chat".into(), None).await.unwrap();
+    for file in ["gateway.db", "kb-versions.db"] {
+        assert_eq!(mode(file), 0o640, "{file}: its group, which the owner may have let in, stays in");
+    }
 }
 
 #[tokio::test]
@@ -497,7 +568,7 @@ async fn another_programs_file_is_told_and_left_as_it_is() {
     comes_to(&ledger, |health| health.trouble.is_some()).await;
     let told = ledger.health().trouble.unwrap().what;
     assert!(told.contains("another program's database") && told.contains("give `database` another file"), "{told}");
-    ledger.desk.report_damage(super::store::identity(&folder.file()), "a reader thinks so".to_owned());
+    ledger.desk.report_damage(crate::file::identity(&folder.file()), "a reader thinks so".to_owned());
     assert!(!ledger.flush(Duration::from_millis(50)));
     assert!(folder.names().iter().all(|name| !name.contains("damaged")), "{:?}", folder.names());
     let (sum, tables) = ("SELECT sum FROM objects", "SELECT COUNT(*) FROM sqlite_schema");

@@ -11,9 +11,10 @@ use rusqlite::Connection;
 use state::{Answer, Unreadable, Versioned, Versions};
 
 use super::asking::Asking;
-use super::failure::Failure;
 use super::schema::is_own;
-use super::store;
+use super::{reading, store};
+use crate::failure::Failure;
+use crate::file::close_to_others;
 
 /// How long SQLite itself tries again where the ledger or another process holds a lock.
 const BUSY: Duration = Duration::from_secs(2);
@@ -22,6 +23,9 @@ const QUESTIONS: usize = 8;
 
 const TABLE: &str =
     "CREATE TABLE IF NOT EXISTS kb_versions (route TEXT PRIMARY KEY, version TEXT NOT NULL) STRICT, WITHOUT ROWID";
+
+/// What an operator may do where the file is none of ours.
+const ELSE: &str = "purge the cache and set every version again";
 
 type Told = Result<Versioned, Unreadable>;
 
@@ -49,7 +53,7 @@ impl SqliteVersions {
                      version again",
                     path.display()
                 )),
-                Failure::Trouble(what) => Unreadable(what),
+                other => Unreadable(other.what()),
             })
         })
     }
@@ -62,7 +66,14 @@ impl Versions for SqliteVersions {
             if !path.exists() {
                 return Ok(Versioned::new());
             }
-            all(&open(path)?)
+            let why = match open(path) {
+                Err(Failure::Unwritable(why)) => why,
+                opened => return all(&opened?),
+            };
+            reading::read(path, BUSY, why, &|connection| {
+                is_own("kb_versions", connection, ELSE)?;
+                if connection.table_exists(None, "kb_versions")? { all(connection) } else { Ok(Versioned::new()) }
+            })
         })
     }
 
@@ -83,8 +94,9 @@ impl Versions for SqliteVersions {
 
 fn open(path: &Path) -> Result<Connection, Failure> {
     let connection = store::connect(path, BUSY)?;
-    is_own("kb_versions", &connection, "purge the cache and set every version again")?;
+    is_own("kb_versions", &connection, ELSE)?;
     connection.execute_batch(TABLE)?;
+    close_to_others(path);
     Ok(connection)
 }
 

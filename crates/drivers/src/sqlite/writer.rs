@@ -7,9 +7,9 @@ use base::Clock;
 use state::{Book, Entry, Question, Row, Trouble, Unreadable, joined};
 
 use super::desk::{Desk, Item, MOST_ENTRIES, Reply};
-use super::failure::Failure;
 use super::reader::Sitting;
 use super::store::Store;
+use crate::failure::Failure;
 
 /// Entries are gathered this long, so that a busy gateway commits some thirty times a second at most.
 const GATHER: Duration = Duration::from_millis(30);
@@ -161,7 +161,14 @@ impl Writer<'_> {
                         self.desk.answered();
                     }
                 }
-                Ok(None) => self.answer_here(held),
+                Ok(None) => {
+                    let read = self.store.read(&held.question);
+                    self.answer_here(held, read);
+                }
+                Err(Failure::Unwritable(why)) => {
+                    let read = self.store.read_all_the_same(&held.question, why);
+                    self.answer_here(held, read);
+                }
                 Err(failure) => {
                     self.unanswered.push(held);
                     self.failed(failure);
@@ -170,9 +177,9 @@ impl Writer<'_> {
         }
     }
 
-    /// Answers with what the connection reads that also writes: better late commits than no answer.
-    fn answer_here(&mut self, held: Held) {
-        match self.store.read(&held.question) {
+    /// Answers with what was read by the thread that also writes: better late commits than no answer.
+    fn answer_here(&mut self, held: Held, read: Result<Vec<Row>, Failure>) {
+        match read {
             Ok(rows) => {
                 self.desk.answered();
                 // Whoever asked may have left.
@@ -252,7 +259,7 @@ impl Writer<'_> {
     }
 
     fn failed(&mut self, failure: Failure) {
-        let (Failure::Damaged(what) | Failure::Trouble(what)) = failure;
+        let what = failure.what();
         let now = Clock.now();
         let failing = self.failing.get_or_insert_with(|| Failing {
             since: now,

@@ -112,6 +112,8 @@ metrics! {
         "Entries of the usage ledger that are in memory alone: more than a few, and the database cannot be written.";
     USAGE_LOST: "counter" "mai_usage_requests_lost_total" []
         "Requests whose usage was lost since memory for it was full while the database could not be written.";
+    OBJECTS_OUT: "gauge" "mai_objects_out" []
+        "1 while what is made through the admin API cannot be kept, else 0; what is in force stays so.";
     AUDIT_LOST: "counter" "mai_audit_rows_lost_total" []
         "Levers of the admin API that were pulled while their row in the audit log could not be written.";
     WEBHOOKS: "counter" "mai_webhook_deliveries_total" ["hook", "event", "result"]

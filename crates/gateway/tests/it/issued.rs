@@ -116,6 +116,20 @@ fn an_issued_key_opens_its_clients_routes_from_the_next_call_on() {
 }
 
 #[test]
+fn keys_that_were_read_for_the_start_are_in_force_without_asking_again() {
+    story(async {
+        let new = NewKey::make().unwrap();
+        let key = new.kept("app".into(), ("ops", "a note"), (Duration::from_secs(1), None));
+        let store = Arc::<Store>::default();
+        store.is_out.store(true, Relaxed);
+        let stores = Stores { objects: store, keys: Some(vec![key]), ..Stores::default() };
+        let stage = Stage::keeping(USUAL, stores);
+        stage.host("a", pleasant());
+        assert_eq!(status(&stage, &new).await, 200);
+    });
+}
+
+#[test]
 fn a_revoked_key_is_refused_from_the_next_call_on() {
     story(async {
         let stage = known(&Arc::default()).await;

@@ -217,6 +217,43 @@ async fn a_gateway_that_cannot_read_its_objects_does_not_start() {
     assert_eq!(gateway.answers("more").await, 200);
 }
 
+#[tokio::test]
+async fn a_data_folder_is_one_gateways_until_that_ends_however_it_does() {
+    let up = upstream("").await;
+    let gateway = Gateway::serve(&usual(&up.url())).await;
+    let mut second = program();
+    second
+        .arg("serve")
+        .arg("--config")
+        .arg(gateway.dir.path("gateway.yaml"))
+        .env("MAI_DATA_DIR", gateway.dir.path("data"));
+    let ran = run(second.args(["--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0"]));
+    assert_eq!(ran.code, 1, "{}", ran.err);
+    let folder = gateway.dir.path("data").display().to_string();
+    assert!(
+        ran.err.contains(&folder) && ran.err.contains("another gateway's") && ran.err.contains("--data-dir"),
+        "{}",
+        ran.err
+    );
+    assert_eq!(gateway.put("routes/more", &route("more")).await.status, 201, "the first goes on");
+    let gateway = gateway.cut_and_start().await;
+    assert_eq!(gateway.answers("more").await, 200);
+}
+
+#[tokio::test]
+async fn a_key_of_secrets_without_anything_that_it_opens_is_told_at_the_start() {
+    let up = upstream("").await;
+    let gateway = Gateway::serve(&usual(&up.url())).await;
+    assert!(!gateway.process.err.has("secrets.key"));
+    assert_eq!(gateway.put("routes/more", &route("more")).await.status, 201);
+    let Gateway { mut process, dir, .. } = gateway;
+    process.signal("TERM");
+    assert_eq!(process.exit().await, Some(0));
+    fs::remove_file(dir.path("data/objects.db")).unwrap();
+    let gateway = Gateway::serve_in(dir, "gateway.yaml").await;
+    until("the log says so", || gateway.process.err.has("there is a key of secrets (secrets.key), but nothing")).await;
+}
+
 /// Streams of a second and a half.
 const STREAMS: &str = "rules: [{ when: { stream: true }, reply: { say: [one, two, three, four], every: 400ms } }]";
 

@@ -2,8 +2,11 @@
 
 use std::process::Command;
 
-use crate::process::{Dir, Gateway, Program, chat, program, until, upstream, usual};
+use serde_json::json;
+use testkit::get;
 use tokio::net::TcpStream;
+
+use crate::process::{ADMIN, Dir, Gateway, KEY, Program, chat, program, until, upstream, usual};
 
 fn serve(dir: &Dir, config: &str) -> Command {
     let path = dir.write("gateway.yaml", config);
@@ -13,17 +16,64 @@ fn serve(dir: &Dir, config: &str) -> Command {
     command
 }
 
+/// The same command, once a shell has done something to its own limits.
+fn after(limits: &str, command: &Command) -> Command {
+    let mut limited = Command::new("sh");
+    limited.env_clear().args(["-c", &format!("{limits}; exec \"$0\" \"$@\"")]);
+    limited.arg(command.get_program()).args(command.get_args());
+    limited
+}
+
+#[tokio::test]
+async fn as_many_descriptors_are_taken_as_the_system_gives() {
+    let up = upstream("").await;
+    let dir = Dir::new();
+    let serve = serve(&dir, &usual(&up.url()));
+    let gateway = Gateway::start(dir, &mut after("ulimit -Sn 100; ulimit -Hn 300", &serve)).await;
+    let log = gateway.process.err.text();
+    assert!(log.contains("limit=300") && log.contains("few file descriptors"), "{log}");
+    let mut held = Vec::new();
+    for _ in 0..150 {
+        held.push(TcpStream::connect(gateway.data).await.unwrap());
+    }
+    assert_eq!(gateway.ask(&chat()).await.status, 200, "more than the soft limit was");
+}
+
+#[tokio::test]
+async fn a_disk_that_is_full_at_the_start_costs_what_would_be_written_and_no_call() {
+    let up = upstream("").await;
+    let dir = Dir::new();
+    let serve = serve(&dir, &usual(&up.url()));
+    let gateway = Gateway::start(dir, &mut after(":", &serve)).await;
+    let put = |name: &str| {
+        let route = json!({ "name": name, "upstreams": [{ "provider": "up", "model": "m" }] });
+        let ask = get(&format!("/admin/v1/routes/{name}")).method("PUT").header("content-type", "application/json");
+        ask.key(ADMIN).body(route.to_string())
+    };
+    assert_eq!(gateway.ask_admin(&put("made")).await.status, 201);
+    assert_eq!(gateway.ask(&chat()).await.status, 200);
+    let Gateway { mut process, dir, .. } = gateway;
+    process.signal("KILL");
+    process.exit().await;
+    // A write beyond the largest size of a file fails as on a full disk, whoever writes.
+    let gateway = Gateway::start(dir, &mut after("trap '' XFSZ; ulimit -f 0", &serve)).await;
+    assert_eq!(gateway.ask(&testkit::chat("made").user("Hi").key(KEY)).await.status, 200);
+    let refused = gateway.ask_admin(&put("more")).await;
+    assert_eq!((refused.status, refused.code().as_deref()), (503, Some("objects_unavailable")), "{}", refused.text());
+    let ready = gateway.ask_admin(&get("/readyz")).await;
+    assert_eq!((ready.status, &ready.json()["objects"]["status"]), (200, &json!("out")), "{}", ready.text());
+    gateway.metric_is("mai_objects_out", "", 1.0).await;
+    until("the log says so", || gateway.process.err.has("nothing can be made or changed through the admin API")).await;
+    let audit = gateway.ask_admin(&get("/admin/v1/audit").key(ADMIN)).await;
+    assert_eq!(audit.status, 200, "{}", audit.text());
+}
+
 #[tokio::test]
 async fn without_descriptors_it_waits_and_recovers() {
     let up = upstream("").await;
     let dir = Dir::new();
     let serve = serve(&dir, &usual(&up.url()));
-    let mut limited = Command::new("sh");
-    limited
-        .env_clear()
-        .args(["-c", "ulimit -n 64; exec \"$0\" \"$@\""])
-        .arg(serve.get_program())
-        .args(serve.get_args());
+    let mut limited = after("ulimit -n 64", &serve);
     let gateway = Gateway::start(dir, &mut limited).await;
     let mut held = Vec::new();
     for _ in 0..100 {

@@ -71,6 +71,24 @@ async fn a_quota_that_is_spent_stays_spent_after_a_restart() {
 }
 
 #[tokio::test]
+async fn a_ledger_that_is_removed_while_in_use_resets_no_quota_not_even_by_a_restart() {
+    let up = upstream(SCENARIO).await;
+    let gateway = Gateway::serve(&with_quota(&up.url(), "{ tokens: 100 }")).await;
+    let ask = || chat().with("max_tokens", 10);
+    assert_eq!(gateway.ask(&ask()).await.status, 200);
+    assert_eq!(totals(&gateway).await, (1, 30));
+    for part in ["gateway.db", "gateway.db-wal", "gateway.db-shm"] {
+        std::fs::remove_file(gateway.dir.path("data").join(part)).unwrap();
+    }
+    assert_eq!(gateway.ask(&ask()).await.status, 200);
+    assert_eq!(totals(&gateway).await, (2, 60));
+    until("the log says so", || gateway.process.err.has("the usage ledger was removed while in use")).await;
+    let gateway = Gateway::serve_in(stopped(gateway).await, "gateway.yaml").await;
+    assert_eq!(totals(&gateway).await, (2, 60));
+    assert_eq!(gateway.ask(&chat().with("max_tokens", 50)).await.status, 429);
+}
+
+#[tokio::test]
 async fn killed_it_has_lost_nothing_that_ended_a_tenth_of_a_second_before() {
     let up = upstream(SCENARIO).await;
     let mut gateway = Gateway::serve(&with_quota(&up.url(), "{ tokens: 100000 }")).await;

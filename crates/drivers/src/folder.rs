@@ -1,0 +1,84 @@
+//! The data folder belongs to one gateway at a time: two would write over each other's changes without a word.
+
+use std::fs::{File, OpenOptions, TryLockError};
+use std::io;
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::Path;
+
+/// What is locked. It stays in the folder, empty, whether somebody has it locked or not.
+const LOCK: &str = "gateway.lock";
+
+/// A data folder that is this process's own until this is dropped or the process ends, however that comes.
+#[derive(Debug)]
+pub struct DataFolder {
+    _lock: Option<File>,
+    unlocked: Option<String>,
+}
+
+impl DataFolder {
+    /// Takes the folder, which is made where it is missing. Where that, or a lock, cannot be had for another reason
+    /// than that somebody holds it (a disk that is full or may not be written, a file system that knows no locks), the
+    /// folder is used all the same.
+    ///
+    /// # Errors
+    /// Another gateway has it.
+    pub fn take(folder: &Path) -> Result<Self, String> {
+        // What cannot be made is told by the opening.
+        let _ = std::fs::create_dir_all(folder);
+        let path = folder.join(LOCK);
+        let unlocked =
+            |error: io::Error| Ok(Self { _lock: None, unlocked: Some(format!("{}: {error}", path.display())) });
+        let file = match open(&path) {
+            Ok(file) => file,
+            Err(error) => return unlocked(error),
+        };
+        match file.try_lock() {
+            Ok(()) => Ok(Self { _lock: Some(file), unlocked: None }),
+            Err(TryLockError::Error(error)) => unlocked(error),
+            Err(TryLockError::WouldBlock) => Err(format!(
+                "the data folder {} is another gateway's, which runs: each would overwrite what the other keeps there. \
+                 Stop that one, or give this one a folder of its own with `data_dir`, --data-dir or MAI_DATA_DIR",
+                folder.display()
+            )),
+        }
+    }
+
+    /// Why others are not kept out; `None` where they are.
+    #[must_use]
+    pub fn unlocked(&self) -> Option<&str> {
+        self.unlocked.as_deref()
+    }
+}
+
+/// A lock needs no file that may be written; some network file systems want one.
+fn open(path: &Path) -> io::Result<File> {
+    let made = OpenOptions::new().read(true).write(true).create(true).truncate(false).mode(0o600).open(path);
+    made.or_else(|error| File::open(path).map_err(|_| error))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_folder_is_one_gateways_until_it_lets_go() {
+        let folder = std::env::temp_dir().join(format!("mai-folder-{}", std::process::id()));
+        let one = DataFolder::take(&folder).unwrap();
+        assert_eq!(one.unlocked(), None);
+        let told = DataFolder::take(&folder).unwrap_err();
+        assert!(told.contains(&folder.display().to_string()) && told.contains("--data-dir"), "{told}");
+        drop(one);
+        drop(DataFolder::take(&folder).unwrap());
+        std::fs::remove_dir_all(&folder).unwrap();
+    }
+
+    #[test]
+    fn a_folder_that_cannot_be_locked_is_used_all_the_same() {
+        let folder = std::env::temp_dir().join(format!("mai-unlocked-{}", std::process::id()));
+        // Nothing can be made in a file, whoever tries.
+        std::fs::write(&folder, "").unwrap();
+        let taken = DataFolder::take(&folder).unwrap();
+        assert!(taken.unlocked().unwrap().contains(LOCK));
+        std::fs::remove_file(&folder).unwrap();
+    }
+}
