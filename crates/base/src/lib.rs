@@ -27,7 +27,7 @@ pub use clock::{Clock, Dice};
 pub use decision::{Bypass, Decision, Fact, Facts, Line, Noted, Skip, StandIn};
 pub use endpoint::{Endpoint, Family};
 pub use fault::{Class, Fault, Kind, Told};
-pub use glob::Glob;
+pub use glob::{Glob, Globs};
 pub use letters::{LONGEST_VERSION, illegible, kb_version, unseen};
 pub use money::{Cost, decimal, nanos};
 pub use object::{Object, ObjectKind};

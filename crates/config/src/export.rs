@@ -1,6 +1,6 @@
 //! Providers, routes and clients as the text of a file, credentials as variables.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::fmt::Write as _;
 
 use base::ObjectKind;
@@ -23,6 +23,10 @@ impl Whole {
     pub fn export(&self, keys: &[ClientKey]) -> String {
         let tree = Branch::root();
         let (keys, expiring): (Vec<&ClientKey>, Vec<_>) = keys.iter().partition(|key| key.expires.is_none());
+        let mut of_client: HashMap<&str, Vec<&ClientKey>> = HashMap::new();
+        for key in &keys {
+            of_client.entry(&key.client).or_default().push(key);
+        }
         let mut variables = Variables::default();
         let mut lists = String::new();
         for kind in ObjectKind::ALL {
@@ -32,7 +36,7 @@ impl Whole {
                 let mut item = item.clone();
                 let name = item.get("name").and_then(Node::scalar).map(|name| name.text.clone()).unwrap_or_default();
                 if kind == ObjectKind::Client {
-                    set_keys(&mut item, &name, &keys);
+                    set_keys(&mut item, of_client.get(&*name).map_or(&[], Vec::as_slice));
                 }
                 variables.hide((branch, Kind::Table), &mut item, &[&name]);
                 json(branch, Kind::Table, &item, Secrets::Told)
@@ -65,12 +69,12 @@ const HASHED: &str =
     "# Of issued keys the hashes stand here. Other keys that callers present are left out: issue new ones.\n";
 
 /// What a client presents is its own; of a key that was issued the hash will do.
-fn set_keys(client: &mut Node, name: &str, keys: &[&ClientKey]) {
+fn set_keys(client: &mut Node, keys: &[&ClientKey]) {
     let place = client.place.clone();
     let Value::Map(entries) = &mut client.value else { return };
     entries.shift_remove("keys");
     let node = |value| Node { value, place: place.clone() };
-    let hashes = keys.iter().filter(|key| &*key.client == name).map(|key| {
+    let hashes = keys.iter().map(|key| {
         let hex: String = key.sha256.iter().map(|byte| format!("{byte:02x}")).collect();
         node(Value::Scalar(Scalar { text: format!("sha256:{hex}"), style: Style::Variable }))
     });

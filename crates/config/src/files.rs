@@ -87,13 +87,13 @@ impl Files {
             warnings: Vec::new(),
             prices: compile::Prices::default(),
             not_in_force: Vec::new(),
-            files: read.watched.clone(),
+            files: read.watched.iter().cloned().collect(),
             known: &self.named,
             named: Named::default(),
         };
         let mut snapshot = compile::compile(&mut compiler, &View::root(&tree, &root));
         if !compiler.problems.is_empty() {
-            return Err(errors(compiler.problems, compiler.files));
+            return Err(errors(compiler.problems, compiler.files.into_iter().collect()));
         }
         let mut warnings = compiler.warnings;
         for waiting in found.waiting {
@@ -104,6 +104,6 @@ impl Files {
         sort(&mut warnings);
         let sound = Self { read: self.read.clone(), named: Arc::new(compiler.named) };
         let whole = Whole { root: Arc::new(root), homes };
-        Ok(Loaded { snapshot, warnings, files: compiler.files, sound, whole })
+        Ok(Loaded { snapshot, warnings, files: compiler.files.into_iter().collect(), sound, whole })
     }
 }

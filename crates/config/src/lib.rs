@@ -14,6 +14,7 @@
 mod added;
 mod address;
 mod caching;
+mod callers;
 mod check;
 mod compile;
 mod destination;
@@ -51,11 +52,12 @@ use base::{KeyHasher, Secret};
 
 pub use added::{Added, ClientKey};
 pub use caching::{CacheBounds, CacheMode, CacheScope, Caching, MultiTurn, Semantic, Verify};
+pub use callers::{Callers, Comers};
 pub use destination::Destination;
 pub use export::as_yaml;
 pub use files::Files;
 pub use pieces::{Piece, Pieces, pieces};
-pub use problem::{ConfigErrors, Place, Problem};
+pub use problem::{ConfigErrors, Place, Problem, place_of};
 pub use reference::reference_markdown;
 pub use schema::schema;
 pub use snapshot::*;

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use base::ObjectKind;
 
 /// Where something is written. Lines and columns count from 1, columns in characters.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Place {
     /// The file as it was named; `environment` or `flags` for what comes from there.
     pub file: Arc<str>,
@@ -37,7 +37,7 @@ impl fmt::Display for Place {
 }
 
 /// One error or warning. It never holds the value of a secret or of a variable.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Problem {
     /// Where it is written.
     pub place: Place,
@@ -77,12 +77,6 @@ impl Problem {
     pub fn is_of_a_missing(&self, kind: ObjectKind, name: &str) -> bool {
         let rest = self.text.strip_prefix(&format!("`{}` is none of the {}", clean(name), kind.list()));
         rest.is_some_and(|rest| rest.starts_with(';'))
-    }
-
-    /// Whether it stands in this object of the admin API.
-    #[must_use]
-    pub fn is_about(&self, kind: ObjectKind, name: &str) -> bool {
-        *self.place.file == *place_of(kind, name)
     }
 }
 
@@ -135,8 +129,9 @@ impl std::error::Error for ConfigErrors {}
 /// What messages call where objects of the admin API stand.
 pub(crate) const ADMIN_API: &str = "admin API";
 
-/// The file's name in [`Place`]s of an object.
-pub(crate) fn place_of(kind: ObjectKind, name: &str) -> String {
+/// The file's name in [`Place`]s of an object of the admin API.
+#[must_use]
+pub fn place_of(kind: ObjectKind, name: &str) -> String {
     format!("{ADMIN_API}: {}/{}", kind.list(), clean(name))
 }
 

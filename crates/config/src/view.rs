@@ -31,6 +31,8 @@ impl<'a> View<'a> {
 
     /// One key of a table. The table of keys must have a row for it.
     pub fn at(&self, name: &str) -> Self {
+        #[cfg(test)]
+        steps::count();
         let branch = self.branch.child(name);
         debug_assert!(branch.is_some(), "{}.{name} has no row in the table of keys", self.path);
         let node = self.node.and_then(|node| node.get(name));
@@ -167,5 +169,24 @@ impl<'a> View<'a> {
 
     fn preset(&self, family: Family) -> Option<&'static str> {
         self.branch.key?.preset.value(family)
+    }
+}
+
+/// How often a key was looked at, for tests of what large configurations cost.
+#[cfg(test)]
+pub(crate) mod steps {
+    use std::cell::Cell;
+
+    thread_local! {
+        static STEPS: Cell<usize> = const { Cell::new(0) };
+    }
+
+    pub(super) fn count() {
+        STEPS.set(STEPS.get() + 1);
+    }
+
+    /// Those of this thread so far.
+    pub(crate) fn taken() -> usize {
+        STEPS.get()
     }
 }

@@ -4,6 +4,7 @@
 mod new_key;
 mod table;
 
+use std::collections::HashMap;
 use std::future::IntoFuture as _;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -93,6 +94,12 @@ impl IssuedKeys {
     #[must_use]
     pub fn of(&self, client: &str) -> Option<Vec<Shown>> {
         Option::as_ref(&self.0.table.load()).map(|table| table.of_client(client))
+    }
+
+    /// How many each client has that has some; none while they are not known.
+    #[must_use]
+    pub fn counts(&self) -> HashMap<Arc<str>, usize> {
+        Option::as_ref(&self.0.table.load()).map(|table| table.counts()).unwrap_or_default()
     }
 
     /// How many there are; 0 while they are not known.

@@ -1,13 +1,12 @@
 //! The accounts of the limits: one for each scope that is limited, shared by all workers.
 
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 use std::time::Instant;
 
-use config::{Client, Route, Snapshot};
+use config::{Callers, Client, Route, Snapshot};
 use foldhash::{HashMap, HashMapExt as _};
 use rules::limits::Limit;
-use rules::shares::Class;
 use smallvec::SmallVec;
 use state::{Counters, InProcessCounters, Meter, Scope};
 
@@ -89,7 +88,7 @@ impl Default for KeptMeters {
 
 impl KeptMeters {
     /// The meters of a configuration: those of scopes that stay are kept, others are dropped.
-    pub fn bind(&mut self, snapshot: &Snapshot, now: Instant) -> Meters {
+    pub fn bind(&mut self, snapshot: &Snapshot, callers: &Callers, now: Instant) -> Meters {
         let mut meters =
             Meters { counters: self.counters.clone(), gateway: None, routes: HashMap::new(), clients: HashMap::new() };
         let mut seen = HashSet::new();
@@ -103,26 +102,24 @@ impl KeptMeters {
             meter.comes_under(limit, is_shared, now);
             Some(meter.clone())
         };
-        let comes = |route: Option<&Route>, class: Class| {
-            snapshot
-                .clients
-                .iter()
-                .any(|client| client.class == class && route.is_none_or(|route| client.may_use(route)))
-        };
-        let is_shared = |route: Option<&Route>| Class::ALL.into_iter().all(|class| comes(route, class));
-        meters.gateway = meter(Scope::Gateway, snapshot.general.limit, is_shared(None));
+        let is_shared = callers.anywhere().are_of_all_classes();
+        meters.gateway = meter(Scope::Gateway, snapshot.general.limit, is_shared);
         for route in snapshot.routes.iter().filter(|route| !route.limit.is_none()) {
-            let known = meter(Scope::Route(route.name.clone()), route.limit, is_shared(Some(route)));
+            let is_shared = callers.on(route).are_of_all_classes();
+            let known = meter(Scope::Route(route.name.clone()), route.limit, is_shared);
             meters.routes.extend(known.map(|meter| (at(&**route), meter)));
         }
+        let names: BTreeMap<&str, &Route> = snapshot.routes.iter().map(|route| (&*route.name, &**route)).collect();
         for client in &snapshot.clients {
             let mut of_client =
                 OfClient { own: meter(Scope::Client(client.name.clone()), client.limit, false), on: SmallVec::new() };
-            for route in snapshot.routes.iter().filter(|_| !client.limits_on.is_empty()) {
+            for route in client.limits_on.iter().flat_map(|(glob, _)| glob.among(&names).copied()) {
                 let scope = Scope::ClientOn(client.name.clone(), route.name.clone());
-                of_client.on.extend(meter(scope, client.limit_on(route), false).map(|on| (at(&**route), on)));
+                of_client.on.extend(meter(scope, client.limit_on(route), false).map(|on| (at(route), on)));
             }
             of_client.on.sort_by_key(|(route, _)| *route);
+            // Several patterns may fit one route.
+            of_client.on.dedup_by_key(|(route, _)| *route);
             if of_client.own.is_some() || !of_client.on.is_empty() {
                 meters.clients.insert(at(&**client), of_client);
             }

@@ -6,12 +6,11 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use base::{Clock, Endpoint};
-use config::{ApiKey, Provider, Route, Snapshot, Upstream};
+use config::{ApiKey, Callers, Comers, Provider, Route, Snapshot, Upstream};
 use foldhash::{HashMap, HashMapExt as _};
 use http::{HeaderMap, HeaderValue, header};
 use rules::budget::RetryBudget;
 use rules::order::Strategy;
-use rules::shares::Class;
 use rules::tokens::{Amounts, Worth};
 
 use crate::alerts::Alerts;
@@ -86,13 +85,13 @@ pub struct UpstreamState {
     /// Its label as a header shows it.
     pub shown: HeaderValue,
     /// What every call's head holds: one for each key, or one without.
-    heads: Vec<HeaderMap>,
+    heads: Arc<[HeaderMap]>,
 }
 
 impl UpstreamState {
-    /// Whether both stand for the same upstream, with the same keys: what befalls one befalls the other.
-    pub(crate) fn shares_state_of(&self, other: &Self) -> bool {
-        std::ptr::eq(self.gate.standing(), other.gate.standing()) && Arc::ptr_eq(&self.keys, &other.keys)
+    /// Where its state and that of its keys lies: what befalls one upstream befalls all that have both in common.
+    fn state_at(&self) -> (usize, usize) {
+        (std::ptr::from_ref(self.gate.standing()).addr(), Arc::as_ptr(&self.keys).addr())
     }
 
     /// The headers of a call with that key, to be completed.
@@ -232,12 +231,16 @@ impl Kept {
             let ring = self.keyrings.entry(provider.name.clone()).or_default();
             *ring = ring.fitting(provider);
         }
-        self.bind_docks(&snapshot);
-        let held = self.held();
+        let callers = snapshot.callers();
+        self.bind_docks(&snapshot, &callers);
+        let (held, mut heads) = (self.held(), Heads::new());
         let mut routes = HashMap::with_capacity(snapshot.routes.len());
         for route in &snapshot.routes {
-            let upstreams =
-                route.upstreams.iter().map(|upstream| self.bind_upstream((route, upstream), &held)).collect();
+            let upstreams = route
+                .upstreams
+                .iter()
+                .map(|upstream| self.bind_upstream((route, upstream), &held, &mut heads))
+                .collect();
             let budget = self.budgets.entry(route.name.clone());
             let state = RouteState {
                 counts: counts(&route.name),
@@ -255,25 +258,28 @@ impl Kept {
                 *longest = route.body_timeout.max(*longest);
             }
         }
-        let meters = self.meters.bind(&snapshot, Clock.now());
+        let meters = self.meters.bind(&snapshot, &callers, Clock.now());
         let purses = self.purses.bind(&snapshot);
         let (lobby, docks) = (self.lobby.clone(), self.docks.clone());
         Running { snapshot, routes, patience, meters, lobby, docks, purses }
     }
 
-    fn bind_docks(&mut self, snapshot: &Snapshot) {
+    fn bind_docks(&mut self, snapshot: &Snapshot, callers: &Callers) {
         let now = Clock.now();
-        let bounded =
-            |name: &Arc<str>| snapshot.providers.iter().any(|one| one.name == *name && one.concurrency.is_some());
-        self.docks.retain(|provider, _| bounded(provider));
+        let bounded = snapshot.providers.iter().filter(|provider| provider.concurrency.is_some());
+        let mut comers: HashMap<&str, Comers> = bounded.map(|provider| (&*provider.name, Comers::default())).collect();
+        self.docks.retain(|provider, _| comers.contains_key(&**provider));
+        for route in &snapshot.routes {
+            let on_it = callers.on(route);
+            for upstream in &route.upstreams {
+                if let Some(known) = comers.get_mut(&*upstream.provider.name) {
+                    *known = known.and(on_it);
+                }
+            }
+        }
         for provider in &snapshot.providers {
             let Some(terms) = provider.concurrency else { continue };
-            let leads_there = |route: &Route| route.upstreams.iter().any(|one| one.provider.name == provider.name);
-            let comes = |class| {
-                let mut clients = snapshot.clients.iter().filter(|client| client.class == class);
-                clients.any(|client| snapshot.routes.iter().any(|route| leads_there(route) && client.may_use(route)))
-            };
-            let is_shared = Class::ALL.into_iter().all(comes);
+            let is_shared = comers.get(&*provider.name).is_some_and(|comers| comers.are_of_all_classes());
             let dock = self.docks.entry(provider.name.clone());
             let dock = dock.or_insert_with(|| Arc::new(Dock::new(terms, is_shared, now)));
             dock.comes_under(terms, is_shared, now);
@@ -281,16 +287,21 @@ impl Kept {
     }
 
     /// What operators hold open: little, and mostly nothing.
-    fn held(&self) -> Vec<(Identity, Arc<Standing>)> {
+    fn held(&self) -> Held {
         let now = Clock.now();
-        let held = self.upstreams.iter().filter(|(_, known)| known.standing.is_held(now));
-        held.map(|(identity, known)| (identity.clone(), known.standing.clone())).collect()
+        let mut held = Held::new();
+        for ((route, name, label), known) in self.upstreams.iter().filter(|(_, known)| known.standing.is_held(now)) {
+            let alike = held.entry((route.clone(), label.clone())).or_default();
+            alike.push((name.clone(), known.standing.clone()));
+        }
+        held
     }
 
     fn bind_upstream(
         &mut self,
         (route, upstream): (&Route, &Upstream),
-        held: &[(Identity, Arc<Standing>)],
+        held: &Held,
+        heads: &mut Heads,
     ) -> UpstreamState {
         let (now, is) = (Clock.now(), identity(route, upstream));
         let new = || Known::new(route, upstream, &self.alerts);
@@ -301,9 +312,9 @@ impl Kept {
             known.standing.takes_place_of(&old.standing, now);
         }
         // Operators hold what has this label on this route, whatever else it is called.
-        let alike = held.iter().filter(|((of, _, label), _)| is_new && *of == route.name && *label == upstream.label);
-        for ((_, name, label), old) in alike {
-            if route.upstreams.iter().any(|one| one.name == *name && one.label == *label) {
+        let alike = if is_new { held.get(&(route.name.clone(), upstream.label.clone())) } else { None };
+        for (name, old) in alike.into_iter().flatten() {
+            if route.upstreams.iter().any(|one| one.name == *name && one.label == upstream.label) {
                 known.standing.takes_hold_of(old, now, false);
             } else {
                 known.standing.takes_place_of(old, now);
@@ -311,6 +322,7 @@ impl Kept {
         }
         let Known { standing, learned, .. } = known;
         standing.comes_under(route.breaker);
+        let made = || crate::running::heads(&upstream.provider).into();
         let is_measured = matches!(route.strategy, Strategy::LeastBusy | Strategy::Fastest);
         let space = (route.name.clone(), space(upstream).to_owned());
         UpstreamState {
@@ -321,7 +333,7 @@ impl Kept {
             turn: AtomicUsize::new(0),
             dock: self.docks.get(&upstream.provider.name).cloned(),
             shown: head::named(&upstream.label),
-            heads: heads(&upstream.provider),
+            heads: heads.entry(upstream.provider.name.clone()).or_insert_with(made).clone(),
         }
     }
 
@@ -344,6 +356,12 @@ impl Kept {
         self.keyrings.retain(|provider, _| providers.contains(&**provider));
     }
 }
+
+/// What operators hold, by route and label: under which name, and how it stands.
+type Held = HashMap<(Arc<str>, Arc<str>), Vec<(Arc<str>, Arc<Standing>)>>;
+
+/// Of every provider what its calls' heads hold. All its upstreams share them.
+type Heads = HashMap<Arc<str>, Arc<[HeaderMap]>>;
 
 /// What is known of an upstream, and of where it was learned.
 #[derive(Debug)]

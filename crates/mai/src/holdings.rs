@@ -1,6 +1,6 @@
 //! What the admin API has made so far, and what becomes of it by a change.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -135,13 +135,13 @@ fn expect(expected: Expected, before: Option<&Object>) -> Result<(), NotChanged>
 /// Warnings that a change brings, or that are about what it puts: others were told before.
 #[must_use]
 pub fn news(warnings: &[Problem], before: &[Problem], made: &[Change]) -> Vec<Problem> {
-    let is_put = |problem: &Problem| {
-        made.iter().any(|change| match change {
-            Change::Put(object) => problem.is_about(object.kind, &object.name),
-            _ => false,
-        })
+    let place = |change: &Change| match change {
+        Change::Put(object) => Some(config::place_of(object.kind, &object.name)),
+        _ => None,
     };
-    warnings.iter().filter(|warning| !before.contains(warning) || is_put(warning)).cloned().collect()
+    let (before, put): (HashSet<&Problem>, HashSet<String>) =
+        (before.iter().collect(), made.iter().filter_map(place).collect());
+    warnings.iter().filter(|warning| !before.contains(warning) || put.contains(&*warning.place.file)).cloned().collect()
 }
 
 #[cfg(test)]

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use base::{Endpoint, Family};
 use dialect::chat::Pattern;
 
-use super::Compiler;
+use super::{Compiler, Directory};
 use crate::caching::{CacheBounds, CacheMode, CacheScope, Caching, MultiTurn, Semantic, Verify};
 use crate::problem::nearest;
 use crate::snapshot::Route;
@@ -74,7 +74,7 @@ fn semantic(view: &View<'_>) -> Option<Semantic> {
     })
 }
 
-pub(super) fn check(compiler: &mut Compiler<'_>, view: &View<'_>, route: &Route, routes: &[Arc<Route>]) {
+pub(super) fn check(compiler: &mut Compiler<'_>, view: &View<'_>, route: &Route, routes: &Directory<Route>) {
     let cache = view.at("cache");
     let version = cache.at("kb_version");
     if let Some(Err(why)) = version.text().map(base::kb_version) {
@@ -97,7 +97,7 @@ pub(super) fn check(compiler: &mut Compiler<'_>, view: &View<'_>, route: &Route,
     }
     let by = semantic.at("route");
     ask(compiler, &by, routes, &[Endpoint::Embeddings]);
-    let embedding = routes.iter().find(|route| Some(&*route.name) == by.text());
+    let embedding = by.text().and_then(|name| routes.named(name));
     if embedding.is_some_and(|route| route.vector_space().is_none()) {
         let shown = by.shown();
         compiler.report(&by, format!("{shown} has upstreams of several vector spaces; questions need one"));
@@ -106,17 +106,17 @@ pub(super) fn check(compiler: &mut Compiler<'_>, view: &View<'_>, route: &Route,
 }
 
 /// A route that is asked on the way must exist and have one of these endpoints.
-fn ask(compiler: &mut Compiler<'_>, view: &View<'_>, routes: &[Arc<Route>], endpoints: &[Endpoint]) {
-    let Some(wanted) = view.text() else { return };
+fn ask(compiler: &mut Compiler<'_>, view: &View<'_>, routes: &Directory<Route>, endpoints: &[Endpoint]) {
+    let Some(wanted) = view.text().filter(|_| !compiler.is_full()) else { return };
     let shown = view.shown();
-    match routes.iter().find(|route| &*route.name == wanted) {
+    match routes.named(wanted) {
         Some(route) if endpoints.iter().any(|endpoint| route.endpoints.contains(endpoint)) => {}
         Some(_) => {
             let paths: Vec<String> = endpoints.iter().map(|endpoint| format!("/v1/{}", endpoint.tail())).collect();
             compiler.report(view, format!("{shown} is a route without {}", paths.join(" or ")));
         }
         None => {
-            let hint = match nearest(wanted, routes.iter().map(|route| &*route.name)) {
+            let hint = match nearest(wanted, routes.names()) {
                 Some(near) => format!("did you mean `{near}`?"),
                 None => "add it to `routes`".into(),
             };

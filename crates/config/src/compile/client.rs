@@ -1,5 +1,6 @@
 //! Who may call.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use base::{Glob, KeyId};
@@ -9,6 +10,11 @@ use super::{Compiler, Names, caches, limits, params, quota, resilience};
 use crate::problem::{Place, clean};
 use crate::snapshot::{AdminToken, Client, Route};
 use crate::view::View;
+
+/// Pairs of a client and a route that have a limit of their own, of all clients at most: each has an account.
+const MOST_LIMITED: usize = 1_000_000;
+const TOO_MANY_LIMITS: &str =
+    "limits so many routes that all clients together limit more than 1000000; limit the client or the route as a whole";
 
 pub(super) fn compile(
     compiler: &mut Compiler<'_>,
@@ -20,6 +26,8 @@ pub(super) fn compile(
     let mut seen: HashMap<KeyId, Place> = HashMap::new();
     let mut by_id = HashMap::new();
     let mut clients = Vec::new();
+    let route_names: BTreeMap<&str, ()> = routes.iter().map(|route| (&*route.name, ())).collect();
+    let mut limited = 0_usize;
     for view in list.items() {
         for key in view.at("keys").items() {
             let Some(id) = compiler.key_id(&key) else { continue };
@@ -33,10 +41,18 @@ pub(super) fn compile(
             seen.insert(id, key.place().clone());
             by_id.insert(id, clients.len());
         }
-        let globs = globs(compiler, &view, routes);
+        let globs = globs(compiler, &view, &route_names);
         let name = view.at("name").text().unwrap_or_default();
         if !name.is_empty() {
             names.take(compiler, &view.at("name"), name);
+        }
+        let limits_on = limits::limits_on(&view);
+        // Those that are too many are looked at no further.
+        if limited <= MOST_LIMITED {
+            limited += limits_on.iter().map(|(glob, _)| glob.among(&route_names).count()).sum::<usize>();
+            if limited > MOST_LIMITED {
+                compiler.report(&view.at("routes"), TOO_MANY_LIMITS);
+            }
         }
         let deadline = view.at("deadline").written_duration();
         let on_failure = resilience::on_failure(&view);
@@ -50,7 +66,7 @@ pub(super) fn compile(
             params,
             class: limits::class(&view),
             limit: limits::limit(&view),
-            limits_on: limits::limits_on(&view),
+            limits_on,
             queue: limits::patience(&view),
             cache_scope: caches::scope(&view.at("cache")),
         }));
@@ -67,13 +83,13 @@ fn is_a_token(name: &str) -> String {
     )
 }
 
-fn globs(compiler: &mut Compiler<'_>, client: &View<'_>, routes: &[Arc<Route>]) -> Vec<Glob> {
+fn globs(compiler: &mut Compiler<'_>, client: &View<'_>, names: &BTreeMap<&str, ()>) -> Vec<Glob> {
     let mut globs = Vec::new();
     for item in client.at("routes").items() {
         let Some(text) = item.text().or_else(|| item.at("name").text()) else { continue };
         let glob = Glob::new(text);
         // Not an error: routes also come and go through the admin API.
-        if !routes.iter().any(|route| glob.fits(&route.name)) {
+        if glob.among(names).next().is_none() {
             compiler.warn(&item, "fits no route of this configuration");
         }
         globs.push(glob);

@@ -7,6 +7,7 @@ mod caches;
 mod client;
 mod context;
 mod destination;
+mod directory;
 mod general;
 mod governance;
 mod limits;
@@ -19,13 +20,15 @@ mod route;
 mod telemetry;
 mod webhook;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use base::{KeyHasher, KeyId};
 use dialect::Tokenizer;
+use indexmap::IndexSet;
 
+use directory::Directory;
 pub(crate) use prices::Prices;
 
 use crate::Overrides;
@@ -54,7 +57,7 @@ pub(crate) struct Compiler<'a> {
     /// Keys that are accepted but not in force, beside those that the check finds.
     pub not_in_force: Vec<String>,
     /// Files that were named and read.
-    pub files: Vec<PathBuf>,
+    pub files: IndexSet<PathBuf>,
     /// What is known of named files, and is not read again.
     pub known: &'a Named,
     /// What was read of them this time, or known.
@@ -71,9 +74,14 @@ pub(crate) struct Named {
 impl Compiler<'_> {
     fn report(&mut self, view: &View<'_>, text: impl Into<String>) {
         // One more than the most, so that the reader is told of the rest.
-        if self.problems.len() <= MOST_PROBLEMS {
+        if !self.is_full() {
             self.problems.push(Problem::new(view.place(), view.path(), text));
         }
+    }
+
+    /// Whether what else is wrong is told to nobody: no need to find out what was meant.
+    fn is_full(&self) -> bool {
+        self.problems.len() > MOST_PROBLEMS
     }
 
     fn warn(&mut self, view: &View<'_>, text: impl Into<String>) {
@@ -119,9 +127,7 @@ impl Compiler<'_> {
                 return None;
             }
         };
-        if !self.files.contains(&path) {
-            self.files.push(path.clone());
-        }
+        self.files.insert(path.clone());
         Some(path)
     }
 
@@ -141,7 +147,7 @@ impl Compiler<'_> {
         if !view.place().file.starts_with(ADMIN_API) {
             return self.report(view, what);
         }
-        if self.problems.len() <= MOST_PROBLEMS {
+        if !self.is_full() {
             let problem = Problem::new(view.place(), view.path(), UNFIT);
             self.problems.push(Problem { cause: Some(what), ..problem });
         }
@@ -177,13 +183,13 @@ pub(crate) fn compile(compiler: &mut Compiler<'_>, root: &View<'_>) -> Snapshot 
     compiler.prices = prices::lists(compiler, &root.at("prices"));
     let mut providers = provider::compile(compiler, &root.at("providers"));
     let table = route::compile(compiler, root, &mut providers);
-    let (clients, by_id) = client::compile(compiler, &root.at("clients"), &table.routes, &general.admin_tokens);
+    let (clients, by_id) = client::compile(compiler, &root.at("clients"), &table.routes.all, &general.admin_tokens);
     check_whole(compiler, root, &table.routes);
     quota::check_costs(compiler, &root.at("routes").items(), &table.routes, &clients);
     Snapshot {
         general,
-        providers,
-        routes: table.routes,
+        providers: providers.all,
+        routes: table.routes.all,
         keys: KeyTable::new(compiler.hasher.clone(), by_id, &clients),
         clients,
         webhooks: webhook::compile(compiler, &root.at("webhooks")),
@@ -195,13 +201,13 @@ pub(crate) fn compile(compiler: &mut Compiler<'_>, root: &View<'_>) -> Snapshot 
 
 /// Checks that need all routes and clients, most of them of what this version accepts for later
 /// ones: a sound file stays sound when those come into force.
-fn check_whole(compiler: &mut Compiler<'_>, root: &View<'_>, routes: &[Arc<Route>]) {
+fn check_whole(compiler: &mut Compiler<'_>, root: &View<'_>, routes: &Directory<Route>) {
     let clients = root.at("clients").items();
-    let client_names: Vec<&str> = clients.iter().filter_map(|client| client.at("name").text()).collect();
+    let client_names: HashSet<&str> = clients.iter().filter_map(|client| client.at("name").text()).collect();
     for view in root.at("routes").items() {
         resilience::check(compiler, &view, &client_names);
         governance::check_limit(compiler, &view);
-        let Some(route) = routes.iter().find(|route| Some(&*route.name) == view.at("name").text()) else { continue };
+        let Some(route) = view.at("name").text().and_then(|name| routes.named(name)) else { continue };
         resilience::check_spaces(compiler, &view, route);
         resilience::check_weights(compiler, &view, route.strategy);
         resilience::check_waits(compiler, &view, route.deadline);

@@ -9,6 +9,11 @@ use crate::view::View;
 /// The policy of a route or a client.
 pub(super) fn policy(compiler: &mut Compiler<'_>, params: &View<'_>) -> Policy {
     let mut policy = Policy::default();
+    let entries = ["default", "max", "min", "force"].map(|rule| params.at(rule).entries().len());
+    if params.at("deny").items().len() + entries.iter().sum::<usize>() > MOST_RULES {
+        compiler.report(params, format!("holds more than {MOST_RULES} rules; every call is held against them all"));
+        return policy;
+    }
     for item in params.at("deny").items() {
         let Some(path) = item.text() else { continue };
         if is_path(compiler, &item, path) {
@@ -46,6 +51,9 @@ fn setting(compiler: &mut Compiler<'_>, view: &View<'_>, path: &str) -> Option<S
     }
     json.map(Setting::new)
 }
+
+/// Rules of one policy at most.
+const MOST_RULES: usize = 500;
 
 /// Names in a path at most: the scanner of bodies takes no nesting without end.
 const DEEPEST: usize = 32;

@@ -1,6 +1,7 @@
 //! What models cost: an upstream's own prices, else those of the `prices` file, else the list prices that
 //! the gateway was built with.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use dialect::Protocol;
@@ -38,13 +39,13 @@ impl Prices {
 #[derive(Debug)]
 struct List {
     currency: Arc<str>,
-    rows: Vec<Row>,
+    /// By the model's id.
+    rows: HashMap<String, Vec<Row>>,
     is_built_in: bool,
 }
 
 #[derive(Debug)]
 struct Row {
-    id: String,
     /// Whose price it is; empty: anybody's.
     provider: String,
     price: Price,
@@ -59,7 +60,7 @@ impl List {
             return None;
         }
         let host = vendor(&provider.origin.host);
-        let of_model = || self.rows.iter().filter(|row| row.id == model);
+        let of_model = || self.rows.get(model).into_iter().flatten();
         let named = |name: &str| of_model().find(|row| row.provider == name).map(|row| &row.price);
         let own = if self.is_built_in { None } else { named(&provider.name) };
         if let Some(price) = own.or_else(|| named(host?)).or_else(|| named("")) {
@@ -151,9 +152,13 @@ fn list(text: &str, file: &str, problems: &mut Vec<Problem>) -> Option<List> {
         }
     };
     let currency: Arc<str> = currency.map_or_else(|| "USD".into(), |scalar| scalar.text.as_str().into());
-    let rows =
-        rows.iter().enumerate().filter_map(|(at, node)| row(node, &format!("models[{at}]"), &currency, problems));
-    Some(List { rows: rows.collect(), currency: currency.clone(), is_built_in: false })
+    let mut by_id: HashMap<String, Vec<Row>> = HashMap::new();
+    for (at, node) in rows.iter().enumerate() {
+        if let Some((id, row)) = row(node, &format!("models[{at}]"), &currency, problems) {
+            by_id.entry(id).or_default().push(row);
+        }
+    }
+    Some(List { rows: by_id, currency, is_built_in: false })
 }
 
 /// Numbers of a row that are prices, and every other key that a row may have: facts about the model that
@@ -177,7 +182,7 @@ const FACTS: [&str; 14] = [
     "uncertain",
 ];
 
-fn row(node: &Node, path: &str, currency: &Arc<str>, problems: &mut Vec<Problem>) -> Option<Row> {
+fn row(node: &Node, path: &str, currency: &Arc<str>, problems: &mut Vec<Problem>) -> Option<(String, Row)> {
     let Some(entries) = node.map() else {
         problems.push(Problem::new(&node.place, path, format!("is {}, but must be a mapping", node.form())));
         return None;
@@ -200,7 +205,7 @@ fn row(node: &Node, path: &str, currency: &Arc<str>, problems: &mut Vec<Problem>
         .iter()
         .find_map(|name| rate(node, name, path, problems, Rate::per_one));
     let provider = text("provider").unwrap_or_default().to_owned();
-    Some(Row { id: id.to_owned(), provider, price: Price { currency, tiers, unit } })
+    Some((id.to_owned(), Row { provider, price: Price { currency, tiers, unit } }))
 }
 
 fn check_keys(entries: &Map, path: &str, problems: &mut Vec<Problem>) {
@@ -279,7 +284,7 @@ mod tests {
         let list = list(BUILT_IN, "built-in", &mut problems).unwrap();
         assert!(problems.is_empty(), "{problems:?}");
         assert!(list.rows.len() > 100);
-        for row in &list.rows {
+        for row in list.rows.values().flatten() {
             let is_known = |tier: &Tier| tier.prompt.is_some() || tier.completion.is_some();
             assert!(row.price.unit.is_some() || row.price.tiers.iter().all(is_known), "{row:?}");
             assert!(!row.provider.is_empty());

@@ -12,13 +12,19 @@ use http::{HeaderName, HeaderValue, header};
 use percent_encoding::percent_decode_str;
 
 use super::general::has_certificates;
-use super::{Compiler, Names, is_header_token, limits};
+use super::{Compiler, Directory, Names, is_header_token, limits};
 use crate::address;
 use crate::snapshot::{ApiKey, Health, Pool, Provider, Proxy};
 use crate::view::View;
 
 /// Between two probes of a provider at least.
 const LEAST_BETWEEN_PROBES: Duration = Duration::from_secs(1);
+
+/// Keys of one provider at most: every call's plan holds them all.
+const MOST_KEYS: usize = 1_000;
+
+/// Headers of one provider at most; servers take about as many of a call.
+const MOST_HEADERS: usize = 100;
 
 /// Headers that the gateway itself or the connection decides.
 const OWN_HEADERS: [&str; 19] = [
@@ -43,9 +49,14 @@ const OWN_HEADERS: [&str; 19] = [
     "tracestate",
 ];
 
-pub(super) fn compile(compiler: &mut Compiler<'_>, list: &View<'_>) -> Vec<Arc<Provider>> {
+pub(super) fn compile(compiler: &mut Compiler<'_>, list: &View<'_>) -> Directory<Provider> {
     let mut names = Names::of("provider");
-    list.items().iter().filter_map(|view| provider(compiler, view, &mut names)).map(Arc::new).collect()
+    let mut providers = Directory::default();
+    for view in list.items() {
+        let Some(provider) = provider(compiler, &view, &mut names) else { continue };
+        providers.add(&provider.name.clone(), Arc::new(provider));
+    }
+    providers
 }
 
 /// None where the name is missing: everything else has a stand-in, so that what names this provider
@@ -174,6 +185,10 @@ fn keys(compiler: &mut Compiler<'_>, view: &View<'_>, auth: Auth) -> Vec<ApiKey>
         compiler.report(&one, "is written beside `api_keys`; keep one of the two");
     }
     let views = if several.is_written() { several.items() } else { vec![one] };
+    if views.len() > MOST_KEYS {
+        compiler.report(&several, format!("holds more than {MOST_KEYS} keys"));
+        return Vec::new();
+    }
     let mut seen = HashSet::new();
     let mut keys = Vec::new();
     for view in views {
@@ -204,7 +219,12 @@ pub(super) fn headers(
     auth: Option<Auth>,
 ) -> Vec<(HeaderName, HeaderValue)> {
     let mut headers: Vec<(HeaderName, HeaderValue)> = Vec::new();
-    for (written, view) in view.entries() {
+    let entries = view.entries();
+    if entries.len() > MOST_HEADERS {
+        compiler.report(view, format!("holds more than {MOST_HEADERS} headers"));
+        return headers;
+    }
+    for (written, view) in entries {
         let Ok(name) = HeaderName::try_from(written) else {
             compiler.report(&view, "is not the name of a header");
             continue;

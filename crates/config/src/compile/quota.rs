@@ -1,10 +1,12 @@
 //! What clients may use in a period.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
+use base::Globs;
 use rules::quota::{Per, Terms, Zone};
 
-use super::Compiler;
+use super::{Compiler, Directory};
 use crate::snapshot::{Client, Route};
 use crate::view::View;
 
@@ -42,18 +44,29 @@ pub(super) fn terms(compiler: &mut Compiler<'_>, client: &View<'_>) -> Option<Te
 pub(super) fn check_costs(
     compiler: &mut Compiler<'_>,
     views: &[View<'_>],
-    routes: &[Arc<Route>],
+    routes: &Directory<Route>,
     clients: &[Arc<Client>],
 ) {
+    // Of every currency the first client that counts in it.
+    let mut bounded = Globs::<HashMap<&str, usize>>::default();
+    for (place, client) in clients.iter().enumerate() {
+        let Some(terms) = client.quota.as_ref().filter(|terms| terms.cost.is_some()) else { continue };
+        for glob in &client.routes {
+            bounded.of(glob).entry(&terms.currency).or_insert(place);
+        }
+    }
     for view in views {
-        let Some(route) = routes.iter().find(|route| Some(&*route.name) == view.at("name").text()) else { continue };
+        let Some(route) = view.at("name").text().and_then(|name| routes.named(name)) else { continue };
+        let mut counting: HashMap<&str, usize> = HashMap::new();
+        for (currency, place) in bounded.fitting(&route.name).flatten() {
+            counting.entry(currency).and_modify(|first| *first = *place.min(first)).or_insert(*place);
+        }
         for upstream in &route.upstreams {
             let currency = upstream.price.as_ref().map(|price| &*price.currency);
-            let is_uncounted = |client: &&Arc<Client>| {
-                let terms = client.quota.as_ref().filter(|terms| terms.cost.is_some() && client.may_use(route));
-                terms.is_some_and(|terms| currency != Some(&*terms.currency))
+            let uncounted = counting.iter().filter(|(wanted, _)| currency != Some(**wanted));
+            let Some(client) = uncounted.map(|(_, place)| place).min().and_then(|place| clients.get(*place)) else {
+                continue;
             };
-            let Some(client) = clients.iter().find(is_uncounted) else { continue };
             let wanted = client.quota.as_ref().map_or("", |terms| &*terms.currency);
             let what = match currency {
                 None => "has no known price".to_owned(),

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use base::{Endpoint, Family};
+use indexmap::IndexMap;
 use rules::breaker;
 use rules::order::Strategy;
 use rules::pursuit::{LEAST, Repeats, Retry};
@@ -20,6 +21,9 @@ const MOST_RETRIES: usize = 10;
 
 /// Branches of one split at most: each call may have to be held against all of them.
 const MOST_BRANCHES: usize = 100;
+
+/// Headers of one branch at most; a call has hardly more.
+const MOST_HEADERS: usize = 100;
 
 pub(super) fn strategy(route: &View<'_>) -> Strategy {
     match route.at("strategy").text_or_preset() {
@@ -120,7 +124,12 @@ fn headers(compiler: &mut Compiler<'_>, view: &View<'_>) -> Vec<(Box<str>, Box<s
         compiler.report(view, "names no header; write one, or remove it");
     }
     let mut headers: Vec<(Box<str>, Box<str>)> = Vec::new();
-    for (written, view) in view.entries() {
+    let entries = view.entries();
+    if entries.len() > MOST_HEADERS {
+        compiler.report(view, format!("holds more than {MOST_HEADERS} headers"));
+        return headers;
+    }
+    for (written, view) in entries {
         let Ok(name) = http::HeaderName::try_from(written) else {
             compiler.report(&view, "is not the name of a header");
             continue;
@@ -138,9 +147,9 @@ fn headers(compiler: &mut Compiler<'_>, view: &View<'_>) -> Vec<(Box<str>, Box<s
     headers
 }
 
-pub(super) fn check(compiler: &mut Compiler<'_>, route: &View<'_>, clients: &[&str]) {
+pub(super) fn check(compiler: &mut Compiler<'_>, route: &View<'_>, clients: &HashSet<&str>) {
     let names = upstream_names(route);
-    for branch in route.at("split").items() {
+    for branch in route.at("split").items().iter().take(MOST_BRANCHES) {
         target(compiler, &branch.at("to"), &names);
         conditions(compiler, &branch.at("when"), clients);
     }
@@ -165,11 +174,13 @@ pub(super) fn check_weights(compiler: &mut Compiler<'_>, route: &View<'_>, strat
         }
         return;
     }
-    let mut seen = HashSet::new();
+    let mut tiers: IndexMap<Option<u64>, (&View<'_>, bool)> = IndexMap::new();
     for upstream in &upstreams {
-        let tier = upstream.at("tier").integer();
-        let of_tier = || upstreams.iter().filter(|other| other.at("tier").integer() == tier);
-        if seen.insert(tier) && of_tier().all(|other| other.at("weight").integer() == Some(0)) {
+        let (_, is_chosen) = tiers.entry(upstream.at("tier").integer()).or_insert((upstream, false));
+        *is_chosen |= upstream.at("weight").integer() != Some(0);
+    }
+    for (tier, (upstream, is_chosen)) in tiers {
+        if !is_chosen {
             let tier = tier.unwrap_or_default();
             compiler
                 .report(&upstream.at("weight"), format!("every weight of tier {tier} is 0, so nobody of it is chosen"));
@@ -233,23 +244,27 @@ pub(super) fn check_spaces(compiler: &mut Compiler<'_>, view: &View<'_>, route: 
 }
 
 /// What `split.to` and `mirror.to` may name, as often as it is named.
-fn upstream_names<'a>(route: &View<'a>) -> Vec<&'a str> {
+fn upstream_names<'a>(route: &View<'a>) -> IndexMap<&'a str, usize> {
+    let mut names = IndexMap::new();
+    let add = |name| *names.entry(name).or_default() += 1;
     if route.at("upstream").is_written() {
-        return route.at("name").text().into_iter().collect();
+        route.at("name").text().into_iter().for_each(add);
+        return names;
     }
     let name = |item: &View<'a>| item.at("name").text().or_else(|| item.at("provider").text());
-    route.at("upstreams").items().iter().filter_map(name).collect()
+    route.at("upstreams").items().iter().filter_map(name).for_each(add);
+    names
 }
 
-fn target(compiler: &mut Compiler<'_>, view: &View<'_>, names: &[&str]) {
-    let Some(wanted) = view.text() else { return };
+fn target(compiler: &mut Compiler<'_>, view: &View<'_>, names: &IndexMap<&str, usize>) {
+    let Some(wanted) = view.text().filter(|_| !compiler.is_full()) else { return };
     let shown = view.shown();
-    match names.iter().filter(|name| **name == wanted).count() {
+    match names.get(wanted).copied().unwrap_or_default() {
         0 => {
-            let hint = match nearest(wanted, names.iter().copied()) {
+            let hint = match nearest(wanted, names.keys().copied()) {
                 Some(near) => format!("did you mean `{near}`?"),
                 None => {
-                    format!("they are {}", names.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", "))
+                    format!("they are {}", names.keys().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", "))
                 }
             };
             compiler.report(view, format!("{shown} is none of the route's upstreams; {hint}"));
@@ -261,7 +276,7 @@ fn target(compiler: &mut Compiler<'_>, view: &View<'_>, names: &[&str]) {
     }
 }
 
-fn conditions(compiler: &mut Compiler<'_>, when: &View<'_>, clients: &[&str]) {
+fn conditions(compiler: &mut Compiler<'_>, when: &View<'_>, clients: &HashSet<&str>) {
     if when.is_empty_mapping() {
         compiler.report(when, "holds no condition; write one of `header`, `client`, `percent`, `quota_used`");
     }
@@ -269,7 +284,7 @@ fn conditions(compiler: &mut Compiler<'_>, when: &View<'_>, clients: &[&str]) {
         compiler.report(&when.at("sticky"), "is about `percent`, which is not written");
     }
     let client = when.at("client");
-    if client.text().is_some_and(|client| !clients.contains(&client)) {
+    if client.text().is_some_and(|client| !clients.contains(client)) {
         compiler.warn(&client, "is no client of this configuration");
     }
 }

@@ -9,16 +9,22 @@ use http::uri::PathAndQuery;
 use rules::queue::Patience;
 
 use super::provider::{base_url, pool};
-use super::{Compiler, Names, caches, context, limits, params, prices, resilience, small};
+use super::{Compiler, Directory, Names, caches, context, limits, params, prices, resilience, small};
 use crate::address::Address;
 use crate::problem::{Place, nearest};
 use crate::snapshot::{Pool, Provider, Route, Timeouts, Upstream};
 use crate::view::View;
 
+/// Upstreams of one route at most.
+const MOST_UPSTREAMS: usize = 1_000;
+
+/// Upstreams of all routes together at most: each has a breaker, and series of its own in the metrics.
+const MOST_OF_ALL: usize = if cfg!(test) { 2_000 } else { 100_000 };
+
 /// Routes, and how they are found.
 #[derive(Default)]
 pub(super) struct Table {
-    pub routes: Vec<Arc<Route>>,
+    pub routes: Directory<Route>,
     pub by_model: HashMap<Endpoint, HashMap<String, usize>>,
 }
 
@@ -30,17 +36,22 @@ struct Scope<'a> {
     pool: Pool,
 }
 
-pub(super) fn compile(compiler: &mut Compiler<'_>, root: &View<'_>, providers: &mut Vec<Arc<Provider>>) -> Table {
+pub(super) fn compile(compiler: &mut Compiler<'_>, root: &View<'_>, providers: &mut Directory<Provider>) -> Table {
     let pool = pool(&root.at("providers").one().at("pool"));
     let mut names = Names::of("route");
     let mut table = Table::default();
     let mut matched: HashMap<(Endpoint, String), Place> = HashMap::new();
+    let mut count = 0;
     for view in root.at("routes").items() {
         let name = view.at("name");
         if let Some(text) = name.text() {
             names.take(compiler, &name, text);
         }
         let Some(route) = route(compiler, &view, pool, providers) else { continue };
+        count += route.upstreams.len();
+        if count > MOST_OF_ALL && count - route.upstreams.len() <= MOST_OF_ALL {
+            compiler.report(&view, format!("brings the upstreams of all routes to more than {MOST_OF_ALL}"));
+        }
         for endpoint in &route.endpoints {
             let model = view.at("match").at("model");
             match matched.insert((*endpoint, route.model.clone()), model.place().clone()) {
@@ -50,11 +61,11 @@ pub(super) fn compile(compiler: &mut Compiler<'_>, root: &View<'_>, providers: &
                     compiler.report(&model, text);
                 }
                 None => {
-                    table.by_model.entry(*endpoint).or_default().insert(route.model.clone(), table.routes.len());
+                    table.by_model.entry(*endpoint).or_default().insert(route.model.clone(), table.routes.all.len());
                 }
             }
         }
-        table.routes.push(Arc::new(route));
+        table.routes.add(&route.name.clone(), Arc::new(route));
     }
     table
 }
@@ -63,7 +74,7 @@ fn route(
     compiler: &mut Compiler<'_>,
     view: &View<'_>,
     pool: Pool,
-    providers: &mut Vec<Arc<Provider>>,
+    providers: &mut Directory<Provider>,
 ) -> Option<Route> {
     let endpoints = endpoints(compiler, &view.at("match").at("path"));
     let name = view.at("name").text()?;
@@ -157,7 +168,7 @@ fn upstreams(
     compiler: &mut Compiler<'_>,
     view: &View<'_>,
     scope: &Scope<'_>,
-    providers: &mut Vec<Arc<Provider>>,
+    providers: &mut Directory<Provider>,
 ) -> Vec<Arc<Upstream>> {
     let (short, list) = (view.at("upstream"), view.at("upstreams"));
     match (short.is_written(), list.is_written()) {
@@ -171,6 +182,10 @@ fn upstreams(
     let items = list.items();
     if items.is_empty() && list.node().is_some_and(|node| node.list().is_some()) {
         compiler.report(&list, "is an empty list; name at least one upstream");
+    }
+    if items.len() > MOST_UPSTREAMS {
+        compiler.report(&list, format!("holds more than {MOST_UPSTREAMS} upstreams; every call puts them in order"));
+        return Vec::new();
     }
     let mut known: HashMap<(String, String), Place> = HashMap::new();
     let mut upstreams = Vec::new();
@@ -192,13 +207,16 @@ fn upstream(
     compiler: &mut Compiler<'_>,
     view: &View<'_>,
     scope: &Scope<'_>,
-    providers: &[Arc<Provider>],
+    providers: &Directory<Provider>,
 ) -> Option<Upstream> {
     let provider_view = view.at("provider");
     let wanted = provider_view.text()?;
-    let Some(provider) = providers.iter().find(|provider| &*provider.name == wanted).cloned() else {
+    let Some(provider) = providers.named(wanted).cloned() else {
+        if compiler.is_full() {
+            return None;
+        }
         let shown = provider_view.shown();
-        let text = match nearest(wanted, providers.iter().map(|provider| &*provider.name)) {
+        let text = match nearest(wanted, providers.names()) {
             Some(near) => format!("{shown} is none of the providers; did you mean `{near}`?"),
             None => format!("{shown} is none of the providers; add it to `providers`"),
         };
@@ -282,7 +300,7 @@ fn short_form(
     compiler: &mut Compiler<'_>,
     view: &View<'_>,
     scope: &Scope<'_>,
-    providers: &mut Vec<Arc<Provider>>,
+    providers: &mut Directory<Provider>,
 ) -> Option<Upstream> {
     let (short, name) = (view.at("upstream"), view.at("name").text()?);
     let url = short.at("url");
@@ -303,14 +321,14 @@ fn short_form(
             "is the address of one endpoint, but `match.path` names several; use a provider with a `base_url`",
         );
     }
-    if let Some(known) = providers.iter().find(|provider| &*provider.name == name) {
+    if let Some(known) = providers.named(name) {
         let text =
             format!("makes a provider named after the route, but `{}` is one already; rename either", known.name);
         compiler.report(&short, text);
     }
     let paths = scope.endpoints.iter().filter_map(|endpoint| Some((*endpoint, base.path.parse().ok()?))).collect();
     let provider = Arc::new(short_provider(name, base, scope.pool));
-    providers.push(Arc::clone(&provider));
+    providers.add(&provider.name, Arc::clone(&provider));
     let model = short.at("model").text();
     Some(Upstream {
         name: name.into(),

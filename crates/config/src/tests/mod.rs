@@ -5,6 +5,7 @@ mod export;
 mod faults;
 mod files;
 mod hostile;
+mod large;
 mod limits;
 mod names;
 mod objects;

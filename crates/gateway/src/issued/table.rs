@@ -112,6 +112,13 @@ impl Table {
         shown
     }
 
+    /// How many each client has.
+    pub fn counts(&self) -> std::collections::HashMap<Arc<str>, usize> {
+        let mut counts = std::collections::HashMap::new();
+        self.0.values().for_each(|entry| *counts.entry(entry.client.clone()).or_default() += 1);
+        counts
+    }
+
     /// Those whose last use is not written down yet, with its hour.
     pub fn unwritten(&self) -> Vec<(Arc<Entry>, u32)> {
         let used = self.0.values().map(|entry| (entry, entry.used.load(Relaxed)));

@@ -1,5 +1,6 @@
 //! What operators do to breakers, and what of it a reload does again.
 
+use std::collections::HashSet;
 use std::time::Instant;
 
 use config::{Route, Upstream};
@@ -70,11 +71,14 @@ impl Pulled {
     /// state of the one before.
     pub(crate) fn again(&mut self, before: &Running, running: &Running, now: Instant) {
         self.is_reloading = false;
+        if self.levers.is_empty() {
+            return;
+        }
+        let shared: HashSet<_> = before.upstreams().map(|(_, _, known)| known.state_at()).collect();
         for (upstream, route, lever) in std::mem::take(&mut self.levers) {
             let which = Which { upstream: &upstream, route: route.as_deref() };
             for (_, _, known) in running.upstreams().filter(|(route, upstream, _)| which.is(route, upstream)) {
-                let is_shared = before.upstreams().any(|(_, _, old)| known.shares_state_of(old));
-                if !is_shared {
+                if !shared.contains(&known.state_at()) {
                     lever.pull(known, now);
                 }
             }

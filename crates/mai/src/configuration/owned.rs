@@ -11,14 +11,20 @@ const MOST_NAMED: usize = 100;
 
 /// What it is well to know of the keys of clients that go, or that are new.
 pub(super) fn warnings(issued: &IssuedKeys, made: &[Change], before: &Written) -> Vec<Problem> {
+    let is_of_a_client = |change: &Change| {
+        matches!(change, Change::Remove(ObjectKind::Client, _) | Change::Put(Object { kind: ObjectKind::Client, .. }))
+    };
+    if !made.iter().any(is_of_a_client) {
+        return Vec::new();
+    }
+    let counts = issued.counts();
     let told = |change: &Change| {
         let (Change::Remove(ObjectKind::Client, name) | Change::Put(Object { kind: ObjectKind::Client, name, .. })) =
             change
         else {
             return None;
         };
-        let keys = match ids(issued, name).len() {
-            0 => return None,
+        let keys = match counts.get(name)? {
             1 => "1 issued key".to_owned(),
             count => format!("{count} issued keys"),
         };

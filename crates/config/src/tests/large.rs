@@ -1,0 +1,127 @@
+//! What large configurations cost, and what is too large.
+
+use std::fmt::Write as _;
+
+use rules::shares::Class;
+
+use super::{problems, sound, warnings};
+use crate::view::steps;
+
+/// So many of each kind, all of which names another.
+fn configuration(count: usize) -> String {
+    let mut text = String::from("providers:\n");
+    for number in 0..count {
+        let _ = writeln!(text, "- {{ name: p{number}, base_url: \"http://h/v1\", concurrency: {{ max: 5 }} }}");
+    }
+    text.push_str("routes:\n");
+    for number in 0..count {
+        let split = format!("split: [{{ when: {{ client: c{number} }}, to: p{number} }}]");
+        let upstreams = format!("upstreams: [{{ provider: p{number}, model: m }}]");
+        let _ = writeln!(text, "- {{ name: r{number}, {upstreams}, {split}, cache: {{ mode: exact }} }}");
+        let _ = writeln!(text, "- {{ name: s{number}, upstream: {{ url: \"http://h/v1/chat/completions\" }} }}");
+    }
+    text.push_str("clients:\n");
+    for number in 0..count {
+        let routes = format!("routes: [r{number}, {{ name: \"s{number}*\", limit: {{ qps: 1 }} }}]");
+        let _ = writeln!(text, "- {{ name: c{number}, keys: [k{number}], {routes}, quota: {{ cost: 1 }} }}");
+    }
+    text
+}
+
+#[test]
+fn twice_as_many_objects_are_twice_the_work() {
+    let work = |count| {
+        let before = steps::taken();
+        drop(sound(&configuration(count)));
+        steps::taken() - before
+    };
+    let (less, more) = (work(50), work(100));
+    assert!(more <= 2 * less, "{less} and {more} steps");
+}
+
+#[test]
+fn clients_whose_quota_cannot_count_an_upstream_are_told_by_the_first_of_them() {
+    let text = "
+providers: [{ name: p, base_url: \"http://h/v1\" }]
+routes:
+- { name: free, upstreams: [{ provider: p, model: m }] }
+- { name: paid, upstreams: [{ provider: p, model: m, prices: { prompt: 1, completion: 1, currency: EUR } }] }
+clients:
+- { name: a, keys: [a], routes: [paid], quota: { cost: 1, currency: EUR } }
+- { name: b, keys: [b], routes: [\"p*\", free], quota: { cost: 1, currency: USD } }
+- { name: c, keys: [c], routes: [\"*\"], quota: { cost: 1, currency: USD } }
+";
+    let told = warnings(text);
+    assert!(told.contains("routes[free].name: `p/m` has no known price: what it answers does not count against `quota.cost` of client `b`"), "{told}");
+    assert!(told.contains("routes[paid].name: `p/m` is priced in EUR, and not in USD: what it answers does not count against `quota.cost` of client `b`"), "{told}");
+    assert_eq!(told.lines().count(), 2, "{told}");
+}
+
+#[test]
+fn callers_come_where_they_may() {
+    let text = "
+providers: [{ name: p, base_url: \"http://h/v1\" }]
+routes:
+- { name: both, upstreams: [{ provider: p }] }
+- { name: batch-a, upstreams: [{ provider: p }] }
+- { name: online, upstreams: [{ provider: p }] }
+- { name: nobody, upstreams: [{ provider: p }] }
+clients:
+- { name: a, keys: [a], routes: [\"b*\"], priority: batch }
+- { name: b, keys: [b], routes: [both, online] }
+- { name: c, keys: [c], routes: [both, \"*h\"], priority: batch }
+";
+    let snapshot = sound(text).snapshot;
+    let callers = snapshot.callers();
+    for route in &snapshot.routes {
+        let comes = |class| snapshot.clients.iter().any(|client| client.class == class && client.may_use(route));
+        let are_of_all = Class::ALL.into_iter().all(comes);
+        assert_eq!(callers.on(route).are_of_all_classes(), are_of_all, "{}", route.name);
+    }
+    assert!(callers.on(&snapshot.routes[0]).are_of_all_classes() && callers.anywhere().are_of_all_classes());
+}
+
+#[test]
+fn what_every_call_is_held_against_is_bounded() {
+    let many = |count: usize, one: &dyn Fn(usize) -> String| (0..count).map(one).collect::<Vec<_>>().join(", ");
+    let provider = |more: &str| format!("providers: [{{ name: p, base_url: \"http://h/v1\"{more} }}]\n");
+    let route = |upstreams: &str, more: &str| format!("routes: [{{ name: r, upstreams: [{upstreams}]{more} }}]\n");
+    let upstream = "{ provider: p, model: m }";
+    let headers = |count| many(count, &|number| format!("x-h{number}: a"));
+    let keys = |count| many(count, &|number| format!("k{number}"));
+    let upstreams = |count| many(count, &|number| format!("{{ provider: p, model: m{number} }}"));
+    let rules = |count| many(count, &|number| format!("f{number}: 1"));
+    let with = |provider: String, route: String| provider + &route;
+    let texts = |more: usize| {
+        [
+            with(provider(&format!(", headers: {{ {} }}", headers(100 + more))), route(upstream, "")),
+            with(provider(&format!(", api_keys: [{}]", keys(1_000 + more))), route(upstream, "")),
+            with(provider(""), route(&upstreams(1_000 + more), "")),
+            with(provider(""), route(upstream, &format!(", params: {{ default: {{ {} }} }}", rules(500 + more)))),
+            with(
+                provider(""),
+                route(upstream, &format!(", split: [{{ when: {{ header: {{ {} }} }}, to: p }}]", headers(100 + more))),
+            ),
+        ]
+    };
+    for (most, beyond) in texts(0).iter().zip(texts(1)) {
+        drop(sound(most));
+        let told = problems(&beyond);
+        assert!(told.contains("holds more than") && told.lines().count() == 1, "{told}");
+    }
+}
+
+#[test]
+fn upstreams_of_all_routes_are_bounded() {
+    let mut text = String::from("providers: [{ name: p, base_url: \"http://h/v1\" }]\nroutes:\n");
+    let upstreams: Vec<String> = (0..1_000).map(|number| format!("{{ provider: p, model: m{number} }}")).collect();
+    let _ = writeln!(text, "- {{ name: a, upstreams: [{}] }}", upstreams.join(", "));
+    let _ = writeln!(text, "- {{ name: b, upstreams: [{}] }}", upstreams.join(", "));
+    drop(sound(&text));
+    text.push_str(
+        "- { name: c, upstreams: [{ provider: p, model: m }] }\n- { name: d, upstreams: [{ provider: p }] }\n",
+    );
+    let told = problems(&text);
+    assert!(told.contains("routes[c]: brings the upstreams of all routes to more than 2000"), "{told}");
+    assert_eq!(told.lines().count(), 1, "told once");
+}
