@@ -10,7 +10,7 @@ use utoipa::{IntoParams, ToSchema};
 use crate::caller::{Caller, Operator, Viewer};
 use crate::deeds::{Done, audited};
 use crate::desk::Desk;
-use crate::error::Error;
+use crate::error::{Body, Error};
 use crate::extract::{Json, Path, Query};
 use crate::length::Length;
 use crate::listing::{Limit, Page, time};
@@ -82,15 +82,20 @@ pub(crate) fn of_route(desk: &Desk, route: &str) -> Vec<Breaker> {
 /// Every breaker, in the order of the configuration.
 #[utoipa::path(get, path = "/admin/v1/breakers", operation_id = "list_breakers", tag = "levers", params(Asking), responses(
     (status = 200, description = "A page of them.", body = Page<Breaker>),
+    (status = 503, description = "`busy`: too many questions that take long are asked at a time.", body = Body),
 ))]
 pub(crate) async fn list(
     _: Caller<Viewer>,
     State(desk): State<Desk>,
     Query(asked): Query<Asking>,
 ) -> Result<Answer<Page<Breaker>>, Error> {
-    let is_meant = |shown: &BreakerShown| asked.route.as_deref().is_none_or(|route| route == &*shown.route);
-    let found = desk.live.breakers().into_iter().filter(is_meant).map(Breaker::from);
-    Page::numbered(found, asked.limit, asked.after.as_deref()).map(Answer)
+    let live = desk.live;
+    let look = move || {
+        let is_meant = |shown: &BreakerShown| asked.route.as_deref().is_none_or(|route| route == &*shown.route);
+        let found = live.breakers().into_iter().filter(is_meant).map(Breaker::from);
+        Page::numbered(found, asked.limit, asked.after.as_deref()).map(Answer)
+    };
+    desk.aside.run(look).await?
 }
 
 /// Which breakers are held, and for how long.

@@ -8,6 +8,7 @@ use base::KeyHasher;
 use gateway::live::Live;
 use state::Objects;
 
+use crate::aside::Aside;
 use crate::attempts::Attempts;
 use crate::configuring::Configuring;
 use crate::error::Told;
@@ -51,6 +52,8 @@ pub struct Desk {
     pub objects: Arc<dyn Objects>,
     /// Who has sent wrong tokens lately.
     pub attempts: Attempts,
+    /// Does what takes long.
+    pub aside: Aside,
 }
 
 impl std::fmt::Debug for Desk {

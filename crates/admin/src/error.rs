@@ -50,6 +50,8 @@ pub enum Error {
     TooManyAttempts(Duration),
     /// 500: a fault of the gateway's own.
     Internal(String),
+    /// 503: others ask too much at a time.
+    Busy,
     /// 503: a store is out, in words.
     Unavailable(Store, String),
 }
@@ -157,6 +159,7 @@ impl Error {
             Self::InvalidConfig { .. } => (StatusCode::UNPROCESSABLE_ENTITY, "invalid_config"),
             Self::TooManyAttempts(_) => (StatusCode::TOO_MANY_REQUESTS, "too_many_attempts"),
             Self::Internal(_) => (StatusCode::INTERNAL_SERVER_ERROR, "internal_error"),
+            Self::Busy => (StatusCode::SERVICE_UNAVAILABLE, "busy"),
             Self::Unavailable(store, _) => (StatusCode::SERVICE_UNAVAILABLE, store.code()),
         }
     }
@@ -168,7 +171,7 @@ impl Error {
             Self::RoleNotAllowed(_) => "permission_error",
             Self::NotFound(_) => "not_found_error",
             Self::TooManyAttempts(_) => "rate_limit_error",
-            Self::Internal(_) | Self::Unavailable(..) => "api_error",
+            Self::Internal(_) | Self::Busy | Self::Unavailable(..) => "api_error",
             _ => "invalid_request_error",
         }
     }
@@ -194,6 +197,7 @@ impl Error {
                 format!("this token's role may not do that; it takes {least}")
             }
             Self::MethodNotAllowed => "this path takes another method; the header `allow` says which".to_owned(),
+            Self::Busy => "too many questions that take long are being answered; ask again in a moment".to_owned(),
             Self::BodyTimeout => "the body did not arrive in time; send it again".to_owned(),
             Self::DrillsDisabled => "drills are disabled; set `drills: enabled` in the configuration".to_owned(),
             Self::BodyTooLarge(most) => format!("the body is too large: it may have {most} bytes"),
@@ -219,7 +223,11 @@ impl IntoResponse for Error {
     fn into_response(self) -> Response {
         let (status, code) = self.status();
         let (kind, message) = (self.kind(), self.message());
-        let wait = if let Self::TooManyAttempts(wait) = &self { Some(wait.as_secs_f64().ceil()) } else { None };
+        let wait = match &self {
+            Self::TooManyAttempts(wait) => Some(wait.as_secs_f64().ceil()),
+            Self::Busy => Some(1.0),
+            _ => None,
+        };
         let (param, problems) = match self {
             Self::Invalid { param, .. } => (param, Vec::new()),
             Self::InvalidConfig { problems, .. } => (None, problems),

@@ -12,7 +12,7 @@ use crate::breakers::{self, Breaker};
 use crate::caller::{Caller, Viewer};
 use crate::desk::Desk;
 use crate::drills;
-use crate::error::Error;
+use crate::error::{Body, Error};
 use crate::extract::Json;
 use crate::listing::time;
 
@@ -74,6 +74,7 @@ struct QuotaNow {
 /// A request that would be refused is no error here: the refusal is the answer.
 #[utoipa::path(post, path = "/admin/v1/explain", tag = "levers", responses(
     (status = 200, description = "Its way.", body = Explained),
+    (status = 503, description = "`busy`: too many questions that take long are asked at a time.", body = Body),
 ))]
 pub(crate) async fn explain(
     _: Caller<Viewer>,
@@ -83,15 +84,15 @@ pub(crate) async fn explain(
     let Asking { client, path, request } = asked;
     let body: Box<str> = request.into();
     let endpoint = explain::endpoint(path.as_deref(), body.as_bytes()).map_err(|wrong| Error::of("path", wrong))?;
-    let (live, name) = (desk.live.clone(), client.clone());
+    let telling = desk.aside.clone();
     // A long prompt takes a while to be counted.
-    let telling = tokio::task::spawn_blocking(move || {
-        explain::explain_live(&live, &name, endpoint, body.into_boxed_bytes().into_vec().into())
-    });
-    let broken = |_| Error::Internal("the request cannot be explained; please report this".to_owned());
-    let story = telling.await.map_err(broken)?.map_err(|wrong| Error::of("client", wrong))?;
-    let now = Now::of(&desk, &client, story.get("route").and_then(Value::as_str));
-    Ok(Answer(Explained { story, now }))
+    let tell = move || {
+        let body = body.into_boxed_bytes().into_vec().into();
+        let story = explain::explain_live(&desk.live, &client, endpoint, body)?;
+        let now = Now::of(&desk, &client, story.get("route").and_then(Value::as_str));
+        Ok(Explained { story, now })
+    };
+    telling.run(tell).await?.map(Answer).map_err(|wrong| Error::of("client", wrong))
 }
 
 impl Now {

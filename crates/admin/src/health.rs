@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 use utoipa::ToSchema;
 
 use crate::desk::Desk;
+use crate::error::{Body, Error};
 use crate::{cache, requests};
 
 /// That the process runs.
@@ -135,8 +136,10 @@ fn keys(desk: &Desk) -> Value {
 /// All metrics, in Prometheus' text format.
 #[utoipa::path(get, path = "/metrics", tag = "process", security(()), responses(
     (status = 200, description = "Samples.", body = String, content_type = "text/plain"),
+    (status = 503, description = "`busy`: too many questions that take long are asked at a time.", body = Body),
 ))]
-pub(crate) async fn metrics(State(desk): State<Desk>) -> Response {
-    let text = desk.live.metrics_text();
-    ([(header::CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], text).into_response()
+pub(crate) async fn metrics(State(desk): State<Desk>) -> Result<Response, Error> {
+    let live = desk.live;
+    let text = desk.aside.run(move || live.metrics_text()).await?;
+    Ok(([(header::CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], text).into_response())
 }

@@ -33,6 +33,7 @@
 //!    [`Configuring::change`] or to the store in the same transaction.
 //! 4. `cargo run -p xtask -- docs`. A test walks the document: nobody without a token, nobody below the role.
 
+mod aside;
 mod attempts;
 mod audit;
 mod breakers;
@@ -68,6 +69,7 @@ use tokio::net::TcpListener;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
+pub use aside::Aside;
 pub use attempts::Attempts;
 pub use configuring::{Changed, Configuring, Doing, Expected, NotChanged, Wish};
 pub use deeds::bounded;

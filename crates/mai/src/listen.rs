@@ -20,17 +20,31 @@ const TOLD_AGAIN: Duration = Duration::from_secs(1);
 ///
 /// # Errors
 /// The system's, e.g. when the port is in use.
-pub fn open(addr: SocketAddr) -> io::Result<TcpListener> {
+pub fn open(addr: SocketAddr) -> io::Result<std::net::TcpListener> {
     let socket = Socket::new(Domain::for_address(addr), Type::STREAM, Some(Protocol::TCP))?;
     socket.set_reuse_address(true)?;
     socket.set_nonblocking(true)?;
     socket.bind(&addr.into())?;
     socket.listen(BACKLOG)?;
-    TcpListener::from_std(socket.into())
+    Ok(socket.into())
+}
+
+/// Deals on a thread of its own: whatever the control runtime is at, no connection waits for that.
+///
+/// # Errors
+/// The system's, where it gives no thread.
+pub fn keep_dealing(listener: std::net::TcpListener, desks: Vec<Desk>) -> io::Result<()> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let listener = {
+        let _here = runtime.enter();
+        TcpListener::from_std(listener)?
+    };
+    let dealing = move || runtime.block_on(deal(listener, desks));
+    std::thread::Builder::new().name("acceptor".to_owned()).spawn(dealing).map(drop)
 }
 
 /// Accepts for ever, and hands each connection to the worker that serves the fewest.
-pub async fn deal(listener: TcpListener, desks: Vec<Desk>) {
+async fn deal(listener: TcpListener, desks: Vec<Desk>) {
     let mut told_at = None;
     loop {
         while desks.iter().map(Desk::open).sum::<usize>() >= MOST_CONNECTIONS {
@@ -75,7 +89,7 @@ mod tests {
 
     #[tokio::test]
     async fn no_connection_of_a_burst_is_lost_while_the_workers_are_behind() {
-        let listener = open(([127, 0, 0, 1], 0).into()).unwrap();
+        let listener = TcpListener::from_std(open(([127, 0, 0, 1], 0).into()).unwrap()).unwrap();
         let addr = listener.local_addr().unwrap();
         let (desk, mut handed, _open) = gateway::worker::desk_of(2);
         let dealing = tokio::spawn(deal(listener, vec![desk]));
@@ -91,5 +105,16 @@ mod tests {
             assert_eq!(caller.read(&mut [0; 1]).await.unwrap(), 0);
         }
         dealing.abort();
+    }
+
+    #[test]
+    fn connections_are_dealt_while_no_other_runtime_turns() {
+        let listener = open(([127, 0, 0, 1], 0).into()).unwrap();
+        let addr = listener.local_addr().unwrap();
+        let (desk, mut handed, _open) = gateway::worker::desk_of(2);
+        keep_dealing(listener, vec![desk]).unwrap();
+        let caller = std::net::TcpStream::connect(addr).unwrap();
+        let stream = handed.blocking_recv().unwrap();
+        assert_eq!(stream.peer_addr().unwrap(), caller.local_addr().unwrap());
     }
 }

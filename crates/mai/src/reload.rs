@@ -17,14 +17,19 @@ impl Configuration {
     pub async fn watch(&self, mut hangup: Signal) {
         let watched = self.watched();
         let mut last = watched.look();
+        // A disk that does not answer holds up the look at it, and nothing else.
+        let look = || {
+            let this = self.clone();
+            tokio::task::spawn_blocking(move || this.watched().look())
+        };
         let mut still_since = base::Clock.now();
         let mut tick = tokio::time::interval(LOOK);
         loop {
             tokio::select! {
                 _ = hangup.recv() => drop(self.reload().await),
                 _ = tick.tick() => {
+                    let Ok(looks) = look().await else { continue };
                     let now = base::Clock.now();
-                    let looks = watched.look();
                     if looks != last {
                         last = looks;
                         still_since = now;

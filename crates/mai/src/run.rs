@@ -67,7 +67,7 @@ fn failed(message: &str) -> ExitCode {
 /// A gateway whose ports are open.
 struct Gateway {
     live: Arc<Live>,
-    data: TcpListener,
+    data: std::net::TcpListener,
     admin: TcpListener,
     desks: Vec<Desk>,
     configuration: Configuration,
@@ -129,6 +129,7 @@ async fn start(flags: ServeFlags, descriptors: Option<u64>) -> Result<Gateway, S
     let general = &live.running().snapshot.general;
     let data = listen::open(general.listen).map_err(|error| taken("data", "listen", general.listen, &error))?;
     let admin = listen::open(general.admin_listen)
+        .and_then(TcpListener::from_std)
         .map_err(|error| taken("admin", "admin.listen", general.admin_listen, &error))?;
     let desks = workers(&live, &shared, flags.workers)?;
     let last_reload = LastReload::default();
@@ -258,6 +259,7 @@ impl Gateway {
             configuring: Arc::new(self.configuration.clone()),
             objects: self.live.objects.clone(),
             attempts: admin::Attempts::default(),
+            aside: admin::Aside::default(),
         };
         // Before anybody is told that it serves: a signal that nobody watches for ends the process.
         let (Some(mut stop), Ok(hangup)) = (Stop::watch(), signal(SignalKind::hangup())) else {
@@ -270,7 +272,9 @@ impl Gateway {
             complain(banner.text(data, admin));
         }
         background(admin::serve(self.admin, desk));
-        background(listen::deal(self.data, self.desks));
+        if let Err(error) = listen::keep_dealing(self.data, self.desks) {
+            return failed(&format!("no thread for the acceptor: {error}"));
+        }
         let gathering = self.live.clone();
         background(async move { gathering.keep_gathering().await });
         let questions = self.live.clone();

@@ -28,9 +28,11 @@ const LARGEST: usize = 8 << 20;
 /// What is in force, files and objects made here together, as one file would say it. Secrets are `[secret]`.
 #[utoipa::path(get, path = "/admin/v1/config", tag = "configuration", responses(
     (status = 200, description = "The configuration.", body = Object),
+    (status = 503, description = "`busy`: too many questions that take long are asked at a time.", body = Body),
 ))]
-pub(crate) async fn config(_: Caller<Viewer>, State(desk): State<Desk>) -> axum::Json<Value> {
-    axum::Json(desk.configuring.written().config())
+pub(crate) async fn config(_: Caller<Viewer>, State(desk): State<Desk>) -> Result<Response, Error> {
+    let written = desk.configuring.written();
+    desk.aside.run(move || axum::Json(written.config()).into_response()).await
 }
 
 /// What an export holds.
@@ -109,7 +111,7 @@ pub(crate) struct Imported {
         (status = 422, description = "`invalid_config`: the configuration that would come of it is not sound.",
             body = Body),
         (status = 503, description = "`objects_unavailable`: it cannot be kept, and nothing has changed; or, as the message \
-            says then, it is not known whether it was kept.", body = Body),
+            says then, it is not known whether it was kept; or `busy`: too much that takes long is asked at a time.", body = Body),
     ),
 )]
 pub(crate) async fn import(
@@ -118,7 +120,8 @@ pub(crate) async fn import(
     Query(importing): Query<Importing>,
     request: Request,
 ) -> Result<axum::Json<Imported>, Error> {
-    let pieces = pieces(&whole(request.into_body(), LARGEST).await?)?;
+    let body = whole(request.into_body(), LARGEST).await?;
+    let pieces = desk.aside.run(move || pieces(&body)).await??;
     let written = desk.configuring.written();
     let mut imported = Imported { created: Vec::new(), replaced: Vec::new(), warnings: left_out(&pieces) };
     let mut changes = Vec::new();

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use admin::{Attempts, Changed, Configuring, Desk, Doing, Expected, LastReload, NotChanged, Wish};
+use admin::{Aside, Attempts, Changed, Configuring, Desk, Doing, Expected, LastReload, NotChanged, Wish};
 use axum::Router;
 use axum::body::Body;
 use axum::extract::ConnectInfo;
@@ -77,6 +77,7 @@ impl Port {
             reload: Arc::new(|| Box::pin(async { Ok("sound: 1 provider, 1 route, 1 client".to_owned()) })),
             configuring: Arc::new(holder),
             attempts: Attempts::default(),
+            aside: Aside::default(),
         };
         Self { router: admin::router(desk.clone()), desk, from: "192.0.2.1:40000".parse().unwrap() }
     }
