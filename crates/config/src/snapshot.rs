@@ -352,6 +352,17 @@ impl Route {
         let first = spaces.next()?;
         spaces.all(|space| space == first).then_some(first?)
     }
+
+    /// The upstreams that a call goes to first: the one that a split has chosen, else the first tier. What another one
+    /// answers, for want of these, may be no answer for others.
+    pub fn first_upstreams(&self, chosen: Option<usize>) -> impl Iterator<Item = &Arc<Upstream>> {
+        let tier = self.upstreams.first().map(|upstream| upstream.tier);
+        let is_first = move |(at, upstream): &(usize, &Arc<Upstream>)| match chosen {
+            Some(chosen) => *at == chosen,
+            None => Some(upstream.tier) == tier,
+        };
+        self.upstreams.iter().enumerate().filter(is_first).map(|(_, upstream)| upstream)
+    }
 }
 
 /// How an upstream's tokens are counted.

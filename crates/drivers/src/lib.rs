@@ -7,6 +7,8 @@ mod file;
 mod folder;
 mod objects;
 mod requests;
+#[cfg(test)]
+mod scratch;
 mod sqlite;
 
 pub use answers::TieredAnswers;

@@ -268,8 +268,6 @@ pub struct Landed {
     pub whole: Option<Bytes>,
     /// Of that piece.
     pub content_type: HeaderValue,
-    /// That piece is a stream of events.
-    pub is_stream: bool,
     /// `provider/model` of the upstream that gave it.
     pub upstream: Arc<str>,
     /// The same as a header shows it.

@@ -64,7 +64,7 @@ pub fn wish(snapshot: &Snapshot, (route, client, headers): (&Route, &Client, &He
         .part(snapshot.general.environment.as_bytes())
         .part(route.name.as_bytes())
         .option(owner.as_ref().map(|owner| owner.as_bytes()))
-        .part(space(route)?.as_bytes())
+        .part(route.vector_space()?.as_bytes())
         .part(&[u8::from(route.cache.normalize)])
         .content(|sink| dialect::embeddings::deciding(ask, sink))
         .ok()?;
@@ -92,14 +92,6 @@ fn with_repeats(keys: impl Iterator<Item = Option<Key>>) -> Vec<Input> {
         all.push(Input { key, twin, repeat: None });
     }
     all
-}
-
-/// The vector space of a route; `None` where it has several, whose vectors must not stand side by side, and which of
-/// them will answer is not known beforehand.
-fn space(route: &Route) -> Option<&str> {
-    let mut spaces = route.upstreams.iter().map(|upstream| upstream.space.as_deref());
-    let first = spaces.next()?;
-    spaces.all(|space| space == first).then_some(first?)
 }
 
 impl Wish {

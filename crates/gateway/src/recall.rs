@@ -174,21 +174,10 @@ pub fn fingerprint(ask: &Ask, headers: &HeaderMap) -> Option<[u8; 32]> {
     headers.contains_key(head::IDEMPOTENCY_KEY).then(|| body_fingerprint(ask.endpoint.tail(), &ask.body))
 }
 
-/// The upstreams that a call goes to first: the branch of its split, else the first tier. What another one answers,
-/// for want of these, may be no answer for others.
-fn leads(route: &Route, first: Option<usize>) -> impl Iterator<Item = &config::Upstream> {
-    let tier = route.upstreams.first().map(|upstream| upstream.tier);
-    let leads = move |(at, upstream): &(usize, &Arc<config::Upstream>)| match first {
-        Some(first) => *at == first,
-        None => Some(upstream.tier) == tier,
-    };
-    route.upstreams.iter().enumerate().filter(leads).map(|(_, upstream)| &**upstream)
-}
-
 /// Whether the upstream of this name is one of those that the key of an answer names.
 #[must_use]
 pub fn is_of_key(route: &Route, first: Option<usize>, label: &str) -> bool {
-    leads(route, first).any(|upstream| *upstream.label == *label)
+    route.first_upstreams(first).any(|upstream| *upstream.label == *label)
 }
 
 /// All that decides a call's answer; `None` where it cannot be told.
@@ -200,7 +189,7 @@ fn key(environment: &[u8], route: &Route, wish: &Wish, (ask, first): (&Ask, Opti
 /// All that decides an answer beside the call itself.
 fn surroundings(domain: &str, environment: &[u8], route: &Route, wish: &Wish, first: Option<usize>) -> KeyBuilder {
     let models: smallvec::SmallVec<[&[u8]; 4]> =
-        leads(route, first).map(|upstream| upstream.label.as_bytes()).collect();
+        route.first_upstreams(first).map(|upstream| upstream.label.as_bytes()).collect();
     let branch = first.and_then(|first| route.upstreams.get(first)).map(|upstream| upstream.name.as_bytes());
     KeyBuilder::new(domain)
         .part(environment)

@@ -30,7 +30,7 @@ pub async fn stake(
     let Some(purse) = running.purses.of(client) else { return Ok(()) };
     // The period in which a call arrives is the one that it is charged to, in the ledger too.
     let period = purse.period(trail.record.time);
-    let wish = wish(purse, dearest(route, first), sent);
+    let wish = wish(purse, route.first_upstreams(first), sent);
     match purse.account().reserve(period, wish, purse.limits()).await {
         Ok(reserved) => {
             trail.note(Decision::Staked(reserved.tokens));
@@ -42,16 +42,6 @@ pub async fn stake(
             Err(refusal(client, purse, (standing, wish), trail.record.time))
         }
     }
-}
-
-/// The upstreams that may come first: the split's, else those of the lowest tier.
-fn dearest(route: &Route, first: Option<usize>) -> impl Iterator<Item = &Arc<Upstream>> {
-    let tier = route.upstreams.first().map(|upstream| upstream.tier);
-    let may_be_first = move |(at, upstream): &(usize, &Arc<Upstream>)| match first {
-        Some(first) => *at == first,
-        None => Some(upstream.tier) == tier,
-    };
-    route.upstreams.iter().enumerate().filter(may_be_first).map(|(_, upstream)| upstream)
 }
 
 fn wish<'a>(purse: &Purse, upstreams: impl Iterator<Item = &'a Arc<Upstream>>, sent: &[Ask]) -> Wish {

@@ -1,13 +1,14 @@
 //! Cached answers in real files, in real time.
 
 use std::os::unix::fs::PermissionsExt as _;
-use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
 use state::conformance;
 
 use super::*;
+use crate::scratch::Folder;
 
 const PATIENCE: Duration = Duration::from_secs(30);
 
@@ -39,40 +40,6 @@ impl Trial {
             0 => pages,
             room => room,
         }
-    }
-}
-
-/// A folder of a test's own, which goes with it.
-struct Folder(PathBuf);
-
-impl Folder {
-    fn new() -> Self {
-        static COUNT: AtomicUsize = AtomicUsize::new(0);
-        let number = COUNT.fetch_add(1, Relaxed);
-        let path = std::env::temp_dir().join(format!("mai-answers-{}-{number}", std::process::id()));
-        std::fs::create_dir_all(&path).unwrap();
-        Self(path)
-    }
-
-    fn file(&self) -> PathBuf {
-        self.0.join("cache.db")
-    }
-
-    fn names(&self) -> Vec<String> {
-        let entries = std::fs::read_dir(&self.0).unwrap();
-        let mut names: Vec<String> = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
-        names.sort();
-        names
-    }
-
-    fn bytes(&self) -> u64 {
-        std::fs::read_dir(&self.0).unwrap().map(|entry| entry.unwrap().metadata().unwrap().len()).sum()
-    }
-}
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
     }
 }
 
@@ -152,14 +119,14 @@ fn disk(answers: &TieredAnswers) -> state::answers::Tier {
 #[tokio::test]
 async fn answers_on_disk_conform() {
     let folder = Folder::new();
-    let answers = open(&folder.file(), bounds(8, 64));
+    let answers = open(&folder.at("cache.db"), bounds(8, 64));
     tokio::time::timeout(PATIENCE, conformance::answers(&answers)).await.unwrap();
 }
 
 #[tokio::test]
 async fn answers_without_a_disk_conform() {
     let folder = Folder::new();
-    let answers = open(&folder.file(), bounds(8, 0));
+    let answers = open(&folder.at("cache.db"), bounds(8, 0));
     tokio::time::timeout(PATIENCE, conformance::answers(&answers)).await.unwrap();
     assert_eq!(answers.stats().disk, None);
     drop(answers);
@@ -169,12 +136,12 @@ async fn answers_without_a_disk_conform() {
 #[tokio::test]
 async fn a_restart_forgets_nothing() {
     let folder = Folder::new();
-    let answers = open(&folder.file(), bounds(8, 64));
+    let answers = open(&folder.at("cache.db"), bounds(8, 64));
     let first = stored(1, 10_000);
     answers.put(key(1), first.clone());
     answers.put(key(2), stored(2, 0));
     close(answers);
-    let answers = open_wholly(&folder.file(), bounds(8, 64)).await;
+    let answers = open_wholly(&folder.at("cache.db"), bounds(8, 64)).await;
     assert_eq!(get(&answers, 1).await, Some(first));
     let found = answers.get_many(&[key(3), key(2), key(1)]).await;
     assert_eq!(
@@ -183,7 +150,7 @@ async fn a_restart_forgets_nothing() {
     );
     let holdings = answers.holdings();
     assert_eq!((holdings.len(), holdings[0].disk.0), (1, 2));
-    let mode = std::fs::metadata(folder.file()).unwrap().permissions().mode();
+    let mode = std::fs::metadata(folder.at("cache.db")).unwrap().permissions().mode();
     assert_eq!(mode & 0o777, 0o600, "it is nobody else's business");
     assert!(matches!(answers.get(&key(1)), Answer::Ready(Some(_))), "what was read once is in memory");
     assert!(matches!(answers.get(&key(3)), Answer::Ready(None)), "what is nowhere asks no disk");
@@ -192,32 +159,32 @@ async fn a_restart_forgets_nothing() {
 #[tokio::test]
 async fn what_was_removed_does_not_come_back_with_a_restart() {
     let folder = Folder::new();
-    let answers = open(&folder.file(), bounds(8, 64));
+    let answers = open(&folder.at("cache.db"), bounds(8, 64));
     for number in 0..4 {
         answers.put(key(number), stored(number, 100));
     }
     assert_eq!(answers.remove(&key(1)).await, Ok(true));
     close(answers);
-    let answers = open_wholly(&folder.file(), bounds(8, 64)).await;
+    let answers = open_wholly(&folder.at("cache.db"), bounds(8, 64)).await;
     assert_eq!(answers.remove(&key(2)).await, Ok(true), "also where it is on disk alone");
     assert_eq!(there(&answers, 0..4, 100).await, [0, 3]);
     let which = Which { client: Some("a".into()), ..Which::default() };
     assert_eq!(answers.purge(&which).await, Ok(2));
     close(answers);
-    let answers = open_wholly(&folder.file(), bounds(8, 64)).await;
+    let answers = open_wholly(&folder.at("cache.db"), bounds(8, 64)).await;
     assert_eq!(there(&answers, 0..4, 100).await, [0; 0]);
     answers.put(key(5), stored(5, 100));
     assert_eq!(answers.purge(&Which::default()).await, Ok(1));
     answers.put(key(6), stored(6, 100));
     close(answers);
-    let answers = open_wholly(&folder.file(), bounds(8, 64)).await;
+    let answers = open_wholly(&folder.at("cache.db"), bounds(8, 64)).await;
     assert_eq!(there(&answers, 0..10, 100).await, [6], "what comes behind a purge is kept");
 }
 
 #[tokio::test]
 async fn memory_and_disk_stay_within_their_bounds_and_keep_what_is_used() {
     let folder = Folder::new();
-    let answers = open(&folder.file(), bounds(1, 8));
+    let answers = open(&folder.at("cache.db"), bounds(1, 8));
     let (bytes, used) = (4_096, 0..200);
     for number in 0..4_000 {
         answers.put(key(number), stored(number, bytes));
@@ -229,7 +196,7 @@ async fn memory_and_disk_stay_within_their_bounds_and_keep_what_is_used() {
         }
     }
     close(answers);
-    let answers = open_wholly(&folder.file(), bounds(1, 8)).await;
+    let answers = open_wholly(&folder.at("cache.db"), bounds(1, 8)).await;
     let left = there(&answers, 0..4_000, bytes).await;
     let tier = disk(&answers);
     assert!(left.len().abs_diff(tier.entries as usize) < 200, "{} {tier:?}", left.len());
@@ -242,7 +209,7 @@ async fn memory_and_disk_stay_within_their_bounds_and_keep_what_is_used() {
 #[tokio::test]
 async fn what_is_past_its_time_goes() {
     let folder = Folder::new();
-    let answers = open(&folder.file(), bounds(1, 64));
+    let answers = open(&folder.at("cache.db"), bounds(1, 64));
     let over = base::Clock.wall() + Duration::from_millis(300);
     for number in 0..3_000 {
         let short = Stored { expires: over, keep_until: over, ..Stored::clone(&stored(number, 100)) };
@@ -262,7 +229,7 @@ async fn what_is_past_its_time_goes() {
 async fn a_damaged_file_is_set_aside() {
     for damage in ["garbage", "truncated", "no header"] {
         let folder = Folder::new();
-        let answers = open(&folder.file(), bounds(1, 64));
+        let answers = open(&folder.at("cache.db"), bounds(1, 64));
         (0..500).for_each(|number| answers.put(key(number), stored(number, 3_000)));
         close(answers);
         // The last one to close the file writes its log back.
@@ -271,20 +238,20 @@ async fn a_damaged_file_is_set_aside() {
             assert!(began.elapsed() < PATIENCE, "{:?}", folder.names());
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
-        let mut bytes = std::fs::read(folder.file()).unwrap();
+        let mut bytes = std::fs::read(folder.at("cache.db")).unwrap();
         match damage {
             "garbage" => bytes = b"this is no database, whatever its name says. ".repeat(500),
             "truncated" => bytes.truncate(bytes.len() / 3),
             _ => bytes[..100].fill(0),
         }
-        std::fs::write(folder.file(), bytes).unwrap();
-        let answers = open(&folder.file(), bounds(1, 64));
+        std::fs::write(folder.at("cache.db"), bytes).unwrap();
+        let answers = open(&folder.at("cache.db"), bounds(1, 64));
         let _ = there(&answers, 0..500, 3_000).await;
         answers.put(key(1_000), stored(1_000, 10));
         close(answers);
         let names = folder.names();
         assert!(names.iter().any(|name| name.starts_with("cache.db.damaged-")), "{damage}: {names:?}");
-        let answers = open_wholly(&folder.file(), bounds(1, 64)).await;
+        let answers = open_wholly(&folder.at("cache.db"), bounds(1, 64)).await;
         assert_eq!(there(&answers, 1_000..1_001, 10).await, [1_000], "{damage}");
     }
 }
@@ -292,13 +259,13 @@ async fn a_damaged_file_is_set_aside() {
 #[tokio::test]
 async fn flipped_bits_are_misses_and_never_wrong_answers() {
     let folder = Folder::new();
-    let answers = open(&folder.file(), bounds(1, 64));
+    let answers = open(&folder.at("cache.db"), bounds(1, 64));
     (0..300).for_each(|number| answers.put(key(number), stored(number, 2_000)));
     close(answers);
     while folder.names() != ["cache.db"] {
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
-    let whole = std::fs::read(folder.file()).unwrap();
+    let whole = std::fs::read(folder.at("cache.db")).unwrap();
     for seed in 0..24_u64 {
         let mut bytes = whole.clone();
         let page = (key(seed).print() as usize % (bytes.len() / 4_096 - 1) + 1) * 4_096;
@@ -309,8 +276,8 @@ async fn flipped_bits_are_misses_and_never_wrong_answers() {
             bytes[page + 2_000] ^= 0x10;
         }
         let folder = Folder::new();
-        std::fs::write(folder.file(), bytes).unwrap();
-        let answers = open(&folder.file(), bounds(1, 64));
+        std::fs::write(folder.at("cache.db"), bytes).unwrap();
+        let answers = open(&folder.at("cache.db"), bounds(1, 64));
         // Whatever is there is as it was put.
         let _ = there(&answers, 0..300, 2_000).await;
         answers.put(key(1_000), stored(1_000, 10));
@@ -322,24 +289,24 @@ async fn flipped_bits_are_misses_and_never_wrong_answers() {
 #[tokio::test]
 async fn a_file_of_another_version_is_replaced() {
     let folder = Folder::new();
-    let answers = open(&folder.file(), bounds(1, 64));
+    let answers = open(&folder.at("cache.db"), bounds(1, 64));
     answers.put(key(1), stored(1, 100));
     close(answers);
-    rusqlite::Connection::open(folder.file()).unwrap().execute_batch("PRAGMA user_version = 99").unwrap();
-    let answers = open(&folder.file(), bounds(1, 64));
+    rusqlite::Connection::open(folder.at("cache.db")).unwrap().execute_batch("PRAGMA user_version = 99").unwrap();
+    let answers = open(&folder.at("cache.db"), bounds(1, 64));
     assert_eq!(get(&answers, 1).await, None);
     answers.put(key(2), stored(2, 100));
     close(answers);
     assert!(!folder.names().iter().any(|name| name.contains("damaged")));
-    assert_eq!(there(&open_wholly(&folder.file(), bounds(1, 64)).await, 1..3, 100).await, [2]);
+    assert_eq!(there(&open_wholly(&folder.at("cache.db"), bounds(1, 64)).await, 1..3, 100).await, [2]);
 }
 
 #[tokio::test]
 async fn another_programs_file_is_told_and_left_as_it_is() {
     let folder = Folder::new();
-    let other = rusqlite::Connection::open(folder.file()).unwrap();
+    let other = rusqlite::Connection::open(folder.at("cache.db")).unwrap();
     other.execute_batch("CREATE TABLE usage (sum INTEGER); INSERT INTO usage VALUES (7)").unwrap();
-    let answers = open(&folder.file(), bounds(1, 64));
+    let answers = open(&folder.at("cache.db"), bounds(1, 64));
     answers.put(key(1), stored(1, 100));
     comes("it is told", || disk(&answers).trouble.is_some()).await;
     let told = disk(&answers).trouble.unwrap().what;
@@ -354,20 +321,20 @@ async fn another_programs_file_is_told_and_left_as_it_is() {
 #[test]
 fn a_reader_finds_nothing_where_the_tables_are_still_being_made() {
     let folder = Folder::new();
-    std::fs::write(folder.file(), "").unwrap();
-    assert!(file::open_to_read(&folder.file()).unwrap().is_none());
-    let writer = rusqlite::Connection::open(folder.file()).unwrap();
+    std::fs::write(folder.at("cache.db"), "").unwrap();
+    assert!(file::open_to_read(&folder.at("cache.db")).unwrap().is_none());
+    let writer = rusqlite::Connection::open(folder.at("cache.db")).unwrap();
     writer.execute_batch("PRAGMA journal_mode = WAL").unwrap();
-    assert!(file::open_to_read(&folder.file()).unwrap().is_none());
+    assert!(file::open_to_read(&folder.at("cache.db")).unwrap().is_none());
     drop(writer);
-    drop(file::File::open(&folder.file()).unwrap());
-    assert!(file::open_to_read(&folder.file()).unwrap().is_some());
+    drop(file::File::open(&folder.at("cache.db")).unwrap());
+    assert!(file::open_to_read(&folder.at("cache.db")).unwrap().is_some());
 }
 
 #[tokio::test]
 async fn a_full_disk_costs_what_is_new_and_nothing_else() {
     let folder = Folder::new();
-    let answers = open(&folder.file(), bounds(1, 64));
+    let answers = open(&folder.at("cache.db"), bounds(1, 64));
     for number in 0..1_000 {
         answers.put(key(number), stored(number, 4_000));
     }
@@ -394,7 +361,7 @@ async fn on_a_disk_with_less_room_than_the_bound_the_oldest_make_way() {
     let folder = Folder::new();
     let desk = Desk::new(bounds(1, 64));
     desk.trial.room.store(1_000, Relaxed);
-    let answers = TieredAnswers::with(folder.file(), desk).unwrap();
+    let answers = TieredAnswers::with(folder.at("cache.db"), desk).unwrap();
     for number in 0..3_000 {
         answers.put(key(number), stored(number, 4_000));
         if number % 20 == 0 {
@@ -405,7 +372,7 @@ async fn on_a_disk_with_less_room_than_the_bound_the_oldest_make_way() {
     let tier = disk(&answers);
     assert_eq!((tier.trouble.clone(), tier.refused), (None, 0), "{tier:?}");
     close(answers);
-    let answers = open_wholly(&folder.file(), bounds(1, 64)).await;
+    let answers = open_wholly(&folder.at("cache.db"), bounds(1, 64)).await;
     let left = there(&answers, 0..3_000, 4_000).await;
     assert!((400..1_000).contains(&left.len()) && left.iter().all(|number| *number > 1_500), "{tier:?} {left:?}");
 }
@@ -433,10 +400,10 @@ async fn a_folder_that_cannot_be_written_costs_hits_alone() {
 #[tokio::test]
 async fn a_slow_disk_makes_misses_of_hits_and_slows_nobody() {
     let folder = Folder::new();
-    let answers = open(&folder.file(), bounds(1, 64));
+    let answers = open(&folder.at("cache.db"), bounds(1, 64));
     (0..1_000).for_each(|number| answers.put(key(number), stored(number, 4_000)));
     close(answers);
-    let answers = open_wholly(&folder.file(), bounds(1, 64)).await;
+    let answers = open_wholly(&folder.at("cache.db"), bounds(1, 64)).await;
     answers.desk.trial.slow.store(60_000, Relaxed);
     let slow = answers.get(&key(1));
     assert!(matches!(slow, Answer::Later(_)));
@@ -456,7 +423,7 @@ async fn a_slow_disk_makes_misses_of_hits_and_slows_nobody() {
 #[tokio::test]
 async fn bounds_can_change_while_it_runs() {
     let folder = Folder::new();
-    let answers = open(&folder.file(), bounds(1, 64));
+    let answers = open(&folder.at("cache.db"), bounds(1, 64));
     for number in 0..2_000 {
         answers.put(key(number), stored(number, 4_000));
         if number % 500 == 499 {
@@ -483,13 +450,13 @@ async fn bounds_can_change_while_it_runs() {
     answers.bound(bounds(1, 64));
     answers.put(key(2), stored(2, 100));
     close(answers);
-    assert_eq!(there(&open_wholly(&folder.file(), bounds(1, 64)).await, 0..4_000, 100).await, [2]);
+    assert_eq!(there(&open_wholly(&folder.at("cache.db"), bounds(1, 64)).await, 0..4_000, 100).await, [2]);
 }
 
 #[tokio::test]
 async fn a_file_that_somebody_removed_is_made_again() {
     let folder = Folder::new();
-    let answers = open(&folder.file(), bounds(1, 64));
+    let answers = open(&folder.at("cache.db"), bounds(1, 64));
     answers.put(key(1), stored(1, 100));
     assert!(answers.flush(PATIENCE));
     for name in folder.names() {
@@ -497,7 +464,7 @@ async fn a_file_that_somebody_removed_is_made_again() {
     }
     answers.put(key(2), stored(2, 100));
     close(answers);
-    assert_eq!(there(&open_wholly(&folder.file(), bounds(1, 64)).await, 0..3, 100).await, [2]);
+    assert_eq!(there(&open_wholly(&folder.at("cache.db"), bounds(1, 64)).await, 0..3, 100).await, [2]);
 }
 
 /// Waits until that is so.
@@ -512,7 +479,7 @@ async fn comes(what: &str, is_so: impl Fn() -> bool) {
 #[tokio::test]
 async fn a_file_that_goes_is_missed_though_nothing_is_asked_and_made_again_without_what_is_left_of_it() {
     let folder = Folder::new();
-    let answers = open(&folder.file(), bounds(1, 64));
+    let answers = open(&folder.at("cache.db"), bounds(1, 64));
     for number in 0..100 {
         answers.put(key(number), stored(number, 1_000));
     }
@@ -522,15 +489,15 @@ async fn a_file_that_goes_is_missed_though_nothing_is_asked_and_made_again_witho
             assert_eq!(answers.remove(&key(100)).await, Ok(true));
             assert_eq!(disk(&answers).entries, 0);
         }
-        std::fs::remove_file(folder.file()).unwrap();
-        comes("another file", || folder.file().exists()).await;
+        std::fs::remove_file(folder.at("cache.db")).unwrap();
+        comes("another file", || folder.at("cache.db").exists()).await;
         comes("all is well", || disk(&answers).trouble.is_none()).await;
         assert_eq!(disk(&answers).entries, 0, "nothing of the old one is in it");
         answers.put(key(100), stored(100, 100));
         assert!(answers.flush(PATIENCE));
     }
     close(answers);
-    assert_eq!(there(&open_wholly(&folder.file(), bounds(1, 64)).await, 0..101, 100).await, [100]);
+    assert_eq!(there(&open_wholly(&folder.at("cache.db"), bounds(1, 64)).await, 0..101, 100).await, [100]);
     assert_eq!(folder.names().iter().filter(|name| name.contains("damaged")).count(), 0);
 }
 
@@ -556,17 +523,17 @@ async fn while_a_file_that_went_cannot_be_made_again_the_disk_is_out() {
 #[tokio::test]
 async fn a_file_that_takes_the_place_of_another_is_read_as_it_is() {
     let (folder, elsewhere) = (Folder::new(), Folder::new());
-    let answers = open(&elsewhere.file(), bounds(1, 64));
+    let answers = open(&elsewhere.at("cache.db"), bounds(1, 64));
     answers.put(key(1), stored(1, 100));
     close(answers);
-    let answers = open(&folder.file(), bounds(1, 64));
+    let answers = open(&folder.at("cache.db"), bounds(1, 64));
     for number in 2..100 {
         answers.put(key(number), stored(number, 1_000));
     }
     assert!(answers.flush(PATIENCE));
     // Closed by its last connection, the other is in one piece.
     comes("one piece", || elsewhere.names() == ["cache.db"]).await;
-    std::fs::rename(elsewhere.file(), folder.file()).unwrap();
+    std::fs::rename(elsewhere.at("cache.db"), folder.at("cache.db")).unwrap();
     comes("the other is read", || disk(&answers).entries == 1).await;
     comes("all is well", || disk(&answers).trouble.is_none()).await;
     assert_eq!(get(&answers, 1).await.unwrap().body, stored(1, 100).body);
@@ -576,7 +543,7 @@ async fn a_file_that_takes_the_place_of_another_is_read_as_it_is() {
 #[tokio::test]
 async fn what_is_too_large_for_the_disk_is_in_memory_alone() {
     let folder = Folder::new();
-    let answers = open(&folder.file(), bounds(8, 4));
+    let answers = open(&folder.at("cache.db"), bounds(8, 4));
     answers.put(key(1), stored(1, 1 << 20));
     assert!(matches!(answers.get(&key(1)), Answer::Ready(Some(_))));
     assert!(answers.flush(PATIENCE));
@@ -586,10 +553,10 @@ async fn what_is_too_large_for_the_disk_is_in_memory_alone() {
 #[tokio::test]
 async fn a_lookup_under_way_does_not_bring_back_what_is_removed_meanwhile() {
     let folder = Folder::new();
-    let answers = open(&folder.file(), bounds(1, 64));
+    let answers = open(&folder.at("cache.db"), bounds(1, 64));
     (0..100).for_each(|number| answers.put(key(number), stored(number, 100)));
     close(answers);
-    let answers = open(&folder.file(), bounds(1, 64));
+    let answers = open(&folder.at("cache.db"), bounds(1, 64));
     answers.desk.trial.slow.store(40, Relaxed);
     for number in [1, 2, 3] {
         let under_way = answers.get(&key(number));
@@ -617,14 +584,14 @@ async fn a_lookup_under_way_does_not_bring_back_what_is_removed_meanwhile() {
 #[tokio::test]
 async fn questions_are_on_disk_alone_and_read_back_page_by_page() {
     let folder = Folder::new();
-    let answers = open(&folder.file(), bounds(8, 8));
+    let answers = open(&folder.at("cache.db"), bounds(8, 8));
     let question = |number| Arc::new(Stored { kind: Kind::Question, ..(*stored(number, 100)).clone() });
     for number in 0..600 {
         answers.put(key(number), if number % 6 == 0 { question(number) } else { stored(number, 100) });
     }
     assert_eq!(answers.stats().memory.entries, 500);
     close(answers);
-    let answers = open(&folder.file(), bounds(8, 8));
+    let answers = open(&folder.at("cache.db"), bounds(8, 8));
     let (mut found, mut from, mut pages) = (Vec::new(), None, 0);
     loop {
         let page = answers.scan(Kind::Question, from).await.unwrap();
@@ -645,10 +612,10 @@ async fn questions_are_on_disk_alone_and_read_back_page_by_page() {
 #[tokio::test]
 async fn a_lookup_of_many_keys_holds_up_no_other() {
     let folder = Folder::new();
-    let answers = open(&folder.file(), bounds(1, 64));
+    let answers = open(&folder.at("cache.db"), bounds(1, 64));
     (0..600).for_each(|number| answers.put(key(number), stored(number, 100)));
     close(answers);
-    let answers = open_wholly(&folder.file(), bounds(1, 64)).await;
+    let answers = open_wholly(&folder.at("cache.db"), bounds(1, 64)).await;
     answers.desk.trial.slow.store(5, Relaxed);
     let keys: Vec<Key> = (0..500).map(key).collect();
     let mut many = std::pin::pin!(answers.get_many(&keys).into_future());
@@ -667,10 +634,10 @@ async fn a_lookup_of_many_keys_holds_up_no_other() {
 #[tokio::test]
 async fn who_has_patience_waits_for_a_slow_disk() {
     let folder = Folder::new();
-    let answers = open(&folder.file(), bounds(1, 64));
+    let answers = open(&folder.at("cache.db"), bounds(1, 64));
     (0..3).for_each(|number| answers.put(key(number), stored(number, 100)));
     close(answers);
-    let answers = open_wholly(&folder.file(), bounds(1, 64)).await;
+    let answers = open_wholly(&folder.at("cache.db"), bounds(1, 64)).await;
     answers.desk.trial.slow.store(300, Relaxed);
     let slow = answers.get(&key(1));
     while !answers.desk.is_stuck() {
@@ -685,7 +652,7 @@ async fn who_has_patience_waits_for_a_slow_disk() {
 #[tokio::test]
 async fn what_memory_drops_before_it_is_written_leaves_no_room_for_what_it_replaced() {
     let folder = Folder::new();
-    let answers = open(&folder.file(), bounds(1, 64));
+    let answers = open(&folder.at("cache.db"), bounds(1, 64));
     let bodies = |found: Option<Arc<Stored>>| found.map(|stored| stored.body.len());
     for round in 0..20 {
         answers.put(key(1), stored(1, 100));
@@ -711,11 +678,11 @@ async fn what_memory_drops_before_it_is_written_leaves_no_room_for_what_it_repla
 #[tokio::test]
 async fn a_file_that_takes_anothers_place_is_nobody_elses_business_either() {
     let folder = Folder::new();
-    let answers = open(&folder.file(), bounds(1, 64));
+    let answers = open(&folder.at("cache.db"), bounds(1, 64));
     answers.put(key(1), stored(1, 100));
     close(answers);
-    rusqlite::Connection::open(folder.file()).unwrap().execute_batch("PRAGMA user_version = 99").unwrap();
-    let answers = open(&folder.file(), bounds(1, 64));
+    rusqlite::Connection::open(folder.at("cache.db")).unwrap().execute_batch("PRAGMA user_version = 99").unwrap();
+    let answers = open(&folder.at("cache.db"), bounds(1, 64));
     answers.put(key(2), stored(2, 100));
     assert!(answers.flush(PATIENCE));
     let names = folder.names();

@@ -1,8 +1,8 @@
 //! Objects in real files.
 
 use std::os::unix::fs::PermissionsExt as _;
-use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::path::Path;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use base::{Object, ObjectKind, Secret};
@@ -11,46 +11,22 @@ use state::objects::{Change, Deed, Deeds, IssuedKey, KeyDigest, MOST_ANSWERED, M
 use state::{Objects as _, Unreadable, conformance};
 
 use super::{SecretKey, SqliteObjects};
-
-/// A folder of a test's own, which goes with it.
-struct Folder(PathBuf);
+use crate::scratch::Folder;
 
 impl Folder {
-    fn new() -> Self {
-        static COUNT: AtomicUsize = AtomicUsize::new(0);
-        let number = COUNT.fetch_add(1, Ordering::Relaxed);
-        let path = std::env::temp_dir().join(format!("mai-objects-{}-{number}", std::process::id()));
-        std::fs::create_dir_all(&path).unwrap();
-        Self(path)
-    }
-
-    fn at(&self, name: &str) -> PathBuf {
-        self.0.join(name)
-    }
-
-    fn file(&self) -> PathBuf {
-        self.at("objects.db")
-    }
-
     fn objects(&self) -> SqliteObjects {
         self.objects_with(None)
     }
 
     fn objects_with(&self, given: Option<&str>) -> SqliteObjects {
-        SqliteObjects::patient(self.file(), SecretKey::of(given, &self.0).unwrap(), Duration::from_millis(50))
+        SqliteObjects::patient(self.at("objects.db"), SecretKey::of(given, &self.0).unwrap(), Duration::from_millis(50))
     }
 
     /// Every byte of every file but the key of secrets.
-    fn bytes(&self) -> Vec<u8> {
+    fn all_bytes(&self) -> Vec<u8> {
         let files = std::fs::read_dir(&self.0).unwrap().map(|entry| entry.unwrap().path());
         let files = files.filter(|path| !path.ends_with("secrets.key"));
         files.flat_map(|path| std::fs::read(path).unwrap()).collect()
-    }
-}
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
     }
 }
 
@@ -100,11 +76,11 @@ async fn they_conform_and_no_secret_stands_in_any_file() {
     let folder = Folder::new();
     // A reader that stays keeps the log from being taken into the file: what was written is in both.
     conformance::objects(&folder.objects()).await;
-    let reader = Connection::open(folder.file()).unwrap();
+    let reader = Connection::open(folder.at("objects.db")).unwrap();
     reader.query_row("SELECT COUNT(*) FROM keys", [], |row| row.get::<_, i64>(0)).unwrap();
     assert_eq!(change(&folder.objects(), vec![provider("late")]).await, Ok(()));
     assert!(folder.at("objects.db-wal").metadata().unwrap().len() > 0);
-    let bytes = folder.bytes();
+    let bytes = folder.all_bytes();
     assert!(holds(&bytes, b"note 1") && holds(&bytes, b"clients/rag/keys"), "it is the right file");
     let digest = conformance::digest(1).0;
     let hex: String = digest.iter().map(|byte| format!("{byte:02x}")).collect();
@@ -142,7 +118,7 @@ async fn without_the_right_key_it_is_told_and_nothing_is_lost() {
     let file = folder.at("secrets.key");
     assert_eq!(change(&folder.objects(), vec![provider("a"), key("key_1", [1; 32])]).await, Ok(()));
     let right = std::fs::read(&file).unwrap();
-    let before = folder.bytes();
+    let before = folder.all_bytes();
     let (other, wrong) = ("77".repeat(32), |text: &str| std::fs::write(&file, text).unwrap());
     let told = async |given: Option<&str>, says: &[&str]| {
         let objects = folder.objects_with(given);
@@ -169,7 +145,7 @@ async fn without_the_right_key_it_is_told_and_nothing_is_lost() {
     told(Some(&other), &["MAI_SECRET_KEY is not the key", "set the right one", &path]).await;
     assert!(SecretKey::of(Some("77"), &folder.0).unwrap_err().contains("MAI_SECRET_KEY must be 64 hex digits"));
     // What needs no secret can still be done: a key that leaked is taken back.
-    assert_eq!(folder.bytes(), before);
+    assert_eq!(folder.all_bytes(), before);
     assert_eq!(change(&folder.objects(), vec![Change::Revoke("key_1".into())]).await, Ok(()));
     assert!(folder.objects().deeds(Deeds { limit: 1, ..Deeds::default() }).await.is_ok());
     std::fs::write(&file, right).unwrap();
@@ -181,13 +157,13 @@ async fn without_the_right_key_it_is_told_and_nothing_is_lost() {
 async fn a_damaged_file_is_told_and_left_as_it_is() {
     for garbage in [&b"no database, but a text of some length"[..], &[0xff; 8192]] {
         let folder = Folder::new();
-        std::fs::write(folder.file(), garbage).unwrap();
+        std::fs::write(folder.at("objects.db"), garbage).unwrap();
         let objects = folder.objects();
         for told in [names(&objects).await.map(drop), change(&objects, vec![provider("a")]).await] {
             let why = told.unwrap_err();
             assert!(why.contains("objects.db is damaged") && why.contains("put a copy of it back"), "{why}");
         }
-        assert_eq!(std::fs::read(folder.file()).unwrap(), garbage);
+        assert_eq!(std::fs::read(folder.at("objects.db")).unwrap(), garbage);
         assert_eq!(std::fs::read_dir(&folder.0).unwrap().count(), 1, "nothing is set aside, and no key made");
     }
 }
@@ -197,7 +173,7 @@ async fn a_sealed_text_is_good_in_its_own_row_alone() {
     let folder = Folder::new();
     let objects = folder.objects();
     assert_eq!(change(&objects, vec![provider("a"), provider("b")]).await, Ok(()));
-    let other = Connection::open(folder.file()).unwrap();
+    let other = Connection::open(folder.at("objects.db")).unwrap();
     let swap = "UPDATE objects SET written = (SELECT written FROM objects WHERE name = 'a') WHERE name = 'b'";
     assert_eq!(other.execute(swap, []), Ok(1));
     let why = names(&objects).await.unwrap_err();
@@ -209,7 +185,7 @@ async fn the_file_of_a_newer_gateway_is_refused() {
     let folder = Folder::new();
     let objects = folder.objects();
     assert_eq!(change(&objects, vec![provider("a")]).await, Ok(()));
-    Connection::open(folder.file()).unwrap().execute_batch("PRAGMA user_version = 99").unwrap();
+    Connection::open(folder.at("objects.db")).unwrap().execute_batch("PRAGMA user_version = 99").unwrap();
     for told in [names(&objects).await.map(drop), change(&objects, vec![provider("b")]).await] {
         let why = told.unwrap_err();
         assert!(why.contains("newer version of the gateway; run that one"), "{why}");
@@ -221,7 +197,7 @@ async fn a_locked_file_and_a_full_disk_are_errors_and_change_nothing() {
     let folder = Folder::new();
     let objects = folder.objects();
     assert_eq!(change(&objects, vec![provider("a")]).await, Ok(()));
-    let other = Connection::open(folder.file()).unwrap();
+    let other = Connection::open(folder.at("objects.db")).unwrap();
     other.execute_batch("BEGIN IMMEDIATE").unwrap();
     let why = change(&objects, vec![provider("b")]).await.unwrap_err();
     assert!(why.contains("another process holds the database locked"), "{why}");
@@ -245,7 +221,7 @@ async fn a_locked_file_and_a_full_disk_are_errors_and_change_nothing() {
 #[tokio::test]
 async fn two_processes_may_share_a_file_from_the_first_secret_on() {
     let folder = Folder::new();
-    let patient = || SqliteObjects::at(folder.file(), SecretKey::of(None, &folder.0).unwrap());
+    let patient = || SqliteObjects::at(folder.at("objects.db"), SecretKey::of(None, &folder.0).unwrap());
     let (one, other) = (patient(), patient());
     let (first, second) = tokio::join!(change(&one, vec![provider("a")]), change(&other, vec![provider("b")]));
     assert_eq!((first, second), (Ok(()), Ok(())));
@@ -258,7 +234,7 @@ async fn the_oldest_deeds_go_first() {
     let folder = Folder::new();
     let objects = folder.objects();
     assert_eq!(change(&objects, vec![provider("a")]).await, Ok(()));
-    let other = Connection::open(folder.file()).unwrap();
+    let other = Connection::open(folder.at("objects.db")).unwrap();
     let fill = "WITH RECURSIVE n (n) AS (SELECT 2 UNION ALL SELECT n + 1 FROM n WHERE n < ?1)
                 INSERT INTO deeds SELECT n, 0, '', '', 'fill', '', NULL, NULL FROM n";
     other.execute(fill, [MOST_DEEDS as i64]).unwrap();
@@ -273,9 +249,9 @@ async fn the_oldest_deeds_go_first() {
 #[tokio::test]
 async fn no_more_than_a_few_questions_are_asked_at_a_time() {
     let folder = Folder::new();
-    let objects = SqliteObjects::at(folder.file(), SecretKey::of(None, &folder.0).unwrap());
+    let objects = SqliteObjects::at(folder.at("objects.db"), SecretKey::of(None, &folder.0).unwrap());
     assert_eq!(change(&objects, vec![provider("a")]).await, Ok(()));
-    let other = Connection::open(folder.file()).unwrap();
+    let other = Connection::open(folder.at("objects.db")).unwrap();
     other.execute_batch("BEGIN IMMEDIATE").unwrap();
     let waiting: Vec<_> = (0..8).map(|_| objects.change(vec![], vec![Deed::default()])).collect();
     let why = names(&objects).await.unwrap_err();
@@ -290,9 +266,9 @@ async fn no_more_than_a_few_questions_are_asked_at_a_time() {
 #[tokio::test]
 async fn whoever_reads_the_audit_log_takes_no_place_from_those_who_change_something() {
     let folder = Folder::new();
-    let objects = SqliteObjects::at(folder.file(), SecretKey::of(None, &folder.0).unwrap());
+    let objects = SqliteObjects::at(folder.at("objects.db"), SecretKey::of(None, &folder.0).unwrap());
     assert_eq!(change(&objects, vec![provider("a")]).await, Ok(()));
-    let other = Connection::open(folder.file()).unwrap();
+    let other = Connection::open(folder.at("objects.db")).unwrap();
     // Readers are locked out too.
     other.execute_batch("PRAGMA locking_mode = EXCLUSIVE; BEGIN EXCLUSIVE; DELETE FROM deeds WHERE 0; COMMIT").unwrap();
     let reading: Vec<_> = (0..20).map(|_| objects.deeds(Deeds { limit: 9, ..Deeds::default() })).collect();
@@ -314,7 +290,7 @@ async fn the_oldest_deeds_make_room_for_the_texts_of_new_ones() {
     for _ in 0..3 {
         assert_eq!(objects.change(vec![], vec![deed(1_000)]).await, Ok(()));
     }
-    let other = Connection::open(folder.file()).unwrap();
+    let other = Connection::open(folder.at("objects.db")).unwrap();
     let size = || other.query_row("SELECT bytes FROM deeds_size", [], |row| row.get::<_, i64>(0)).unwrap();
     assert_eq!(size(), 3_000);
     // As if others had filled it.
@@ -348,11 +324,12 @@ async fn an_answer_about_deeds_ends_with_the_first_one_that_has_no_room() {
 #[tokio::test]
 async fn a_file_of_another_kind_is_told_and_left_as_it_is() {
     let folder = Folder::new();
-    Connection::open(folder.file()).unwrap().execute_batch("CREATE TABLE usage (quarter INTEGER)").unwrap();
+    Connection::open(folder.at("objects.db")).unwrap().execute_batch("CREATE TABLE usage (quarter INTEGER)").unwrap();
     let why = change(&folder.objects(), vec![provider("a")]).await.unwrap_err();
     assert!(why.contains("another program's database: move it away"), "{why}");
     let tables = "SELECT group_concat(name) FROM sqlite_schema";
-    let tables = Connection::open(folder.file()).unwrap().query_row(tables, [], |row| row.get::<_, String>(0));
+    let tables =
+        Connection::open(folder.at("objects.db")).unwrap().query_row(tables, [], |row| row.get::<_, String>(0));
     assert_eq!(tables.unwrap(), "usage");
 }
 
@@ -375,13 +352,13 @@ async fn a_file_that_is_removed_replaced_or_emptied_while_in_use_is_told_and_not
         for part in ["objects.db-wal", "objects.db-shm"] {
             let _ = std::fs::remove_file(folder.at(part));
         }
-        act(&folder.file());
-        let before = std::fs::read(folder.file()).ok();
+        act(&folder.at("objects.db"));
+        let before = std::fs::read(folder.at("objects.db")).ok();
         for _ in 0..2 {
             let told = change(&objects, vec![provider("two")]).await.unwrap_err();
             assert!(told.contains("was removed or replaced while the gateway ran"), "{harm}: {told}");
         }
-        assert_eq!(std::fs::read(folder.file()).ok(), before, "{harm}: it is left as it is");
+        assert_eq!(std::fs::read(folder.at("objects.db")).ok(), before, "{harm}: it is left as it is");
         if harm == "removed" {
             assert_eq!(change(&folder.objects(), vec![provider("two")]).await, Ok(()), "a new start goes on");
         }
@@ -422,10 +399,10 @@ async fn how_the_store_does_is_known_from_what_was_asked_last_and_from_a_look() 
     assert!(change(&objects, vec![key("key_1", [1; 32])]).await.is_err());
     assert_eq!(objects.health(), None, "who asks for what cannot be is no trouble of the store");
     let aside = folder.at("aside.db");
-    std::fs::rename(folder.file(), &aside).unwrap();
+    std::fs::rename(folder.at("objects.db"), &aside).unwrap();
     objects.look().await;
     assert!(objects.health().unwrap().what.contains("was removed or replaced"));
-    std::fs::rename(&aside, folder.file()).unwrap();
+    std::fs::rename(&aside, folder.at("objects.db")).unwrap();
     objects.look().await;
     assert_eq!(objects.health(), None);
     objects.place.room.store(2, Ordering::Relaxed);

@@ -45,18 +45,7 @@ impl Trial {
 const PATIENCE: Duration = Duration::from_secs(60);
 const DAY: Duration = Duration::from_secs(86_400);
 
-/// A folder of a test's own, which goes with it.
-struct Folder(PathBuf);
-
 impl Folder {
-    fn new() -> Self {
-        static COUNT: AtomicUsize = AtomicUsize::new(0);
-        let number = COUNT.fetch_add(1, Relaxed);
-        let path = std::env::temp_dir().join(format!("mai-requests-{}-{number}", std::process::id()));
-        std::fs::create_dir_all(&path).unwrap();
-        Self(path)
-    }
-
     fn records(&self) -> PathBuf {
         self.0.join("requests.db")
     }
@@ -67,23 +56,6 @@ impl Folder {
 
     fn within(&self, size: u64) -> SqliteRequests {
         SqliteRequests::open(&self.0, Bounds { keep: DAY, size, contents: false }).unwrap()
-    }
-
-    fn names(&self) -> Vec<String> {
-        let entries = std::fs::read_dir(&self.0).unwrap();
-        let mut names: Vec<String> = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
-        names.sort();
-        names
-    }
-
-    fn bytes(&self) -> u64 {
-        std::fs::read_dir(&self.0).unwrap().map(|entry| entry.unwrap().metadata().unwrap().len()).sum()
-    }
-}
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
     }
 }
 

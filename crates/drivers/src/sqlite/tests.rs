@@ -1,8 +1,8 @@
 //! The ledger in real files, in real time.
 
 use std::os::unix::fs::PermissionsExt as _;
-use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
+use std::path::Path;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use rusqlite::Connection;
@@ -10,36 +10,9 @@ use state::{Columns, Entry, Ledger, Question, Sums, Versioned, Versions as _};
 
 use super::store::Store;
 use super::{SqliteLedger, SqliteVersions, fold};
+use crate::scratch::Folder;
 
 const PATIENCE: Duration = Duration::from_secs(30);
-
-/// A folder of a test's own, which goes with it.
-struct Folder(PathBuf);
-
-impl Folder {
-    fn new() -> Self {
-        static COUNT: AtomicUsize = AtomicUsize::new(0);
-        let number = COUNT.fetch_add(1, Ordering::Relaxed);
-        let path = std::env::temp_dir().join(format!("mai-ledger-{}-{number}", std::process::id()));
-        std::fs::create_dir_all(&path).unwrap();
-        Self(path)
-    }
-
-    fn file(&self) -> PathBuf {
-        self.0.join("gateway.db")
-    }
-
-    fn names(&self) -> Vec<String> {
-        let entries = std::fs::read_dir(&self.0).unwrap();
-        entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect()
-    }
-}
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
-}
 
 fn entry(client: &str) -> Entry {
     Entry {
@@ -76,14 +49,14 @@ async fn comes_to(ledger: &SqliteLedger, what: impl Fn(&state::Health) -> bool) 
 #[tokio::test]
 async fn it_conforms() {
     let folder = Folder::new();
-    state::conformance::ledger(&ledger(&folder.file())).await;
+    state::conformance::ledger(&ledger(&folder.at("gateway.db"))).await;
 }
 
 #[tokio::test]
 async fn what_was_booked_is_there_after_a_restart() {
     let folder = Folder::new();
     for count in 1..=3 {
-        let ledger = ledger(&folder.file());
+        let ledger = ledger(&folder.at("gateway.db"));
         ledger.book(vec![entry("a")]);
         assert!(ledger.flush(PATIENCE));
         assert_eq!(requests(&ledger).await, count);
@@ -93,18 +66,18 @@ async fn what_was_booked_is_there_after_a_restart() {
 #[tokio::test]
 async fn entries_are_committed_within_a_tenth_of_a_second_by_themselves() {
     let folder = Folder::new();
-    let ledger = ledger(&folder.file());
+    let ledger = ledger(&folder.at("gateway.db"));
     assert_eq!(requests(&ledger).await, 0);
     ledger.book(vec![entry("a")]);
     comes_to(&ledger, |health| health.waiting == 0).await;
-    let other = Connection::open(folder.file()).unwrap();
+    let other = Connection::open(folder.at("gateway.db")).unwrap();
     assert_eq!(other.query_row("SELECT SUM(requests) FROM usage", [], |row| row.get::<_, i64>(0)), Ok(1));
 }
 
 #[tokio::test]
 async fn two_processes_may_write_to_one_file() {
     let folder = Folder::new();
-    let (one, other) = (ledger(&folder.file()), ledger(&folder.file()));
+    let (one, other) = (ledger(&folder.at("gateway.db")), ledger(&folder.at("gateway.db")));
     for _ in 0..50 {
         one.book(vec![entry("a")]);
         other.book(vec![entry("a")]);
@@ -117,10 +90,10 @@ async fn two_processes_may_write_to_one_file() {
 #[tokio::test]
 async fn a_locked_file_makes_entries_wait_and_loses_none() {
     let folder = Folder::new();
-    let ledger = ledger(&folder.file());
+    let ledger = ledger(&folder.at("gateway.db"));
     ledger.book(vec![entry("a")]);
     assert!(ledger.flush(PATIENCE));
-    let other = Connection::open(folder.file()).unwrap();
+    let other = Connection::open(folder.at("gateway.db")).unwrap();
     other.execute_batch("BEGIN IMMEDIATE").unwrap();
     for _ in 0..10 {
         ledger.book(vec![entry("a"), entry("b")]);
@@ -140,15 +113,15 @@ async fn a_locked_file_makes_entries_wait_and_loses_none() {
 #[tokio::test]
 async fn a_file_that_cannot_be_read_answers_when_it_can_and_never_twice() {
     let folder = Folder::new();
-    drop(ledger(&folder.file()));
-    let first = ledger(&folder.file());
+    drop(ledger(&folder.at("gateway.db")));
+    let first = ledger(&folder.at("gateway.db"));
     first.book(vec![entry("a")]);
     assert!(first.flush(PATIENCE));
     drop(first);
-    let other = Connection::open(folder.file()).unwrap();
+    let other = Connection::open(folder.at("gateway.db")).unwrap();
     // Readers are locked out too: as when another program has the file open for itself alone.
     other.execute_batch("PRAGMA locking_mode = EXCLUSIVE; BEGIN EXCLUSIVE; DELETE FROM usage WHERE 0; COMMIT").unwrap();
-    let locked = ledger(&folder.file());
+    let locked = ledger(&folder.at("gateway.db"));
     locked.book(vec![entry("a")]);
     let asked = locked.report(Question::default()).into_future();
     locked.book(vec![entry("a")]);
@@ -163,8 +136,12 @@ async fn a_file_that_cannot_be_read_answers_when_it_can_and_never_twice() {
 #[tokio::test]
 async fn a_damaged_file_is_set_aside() {
     let folder = Folder::new();
-    std::fs::write(folder.file(), "this is no database, but long enough to be taken for a page. ".repeat(100)).unwrap();
-    let ledger = ledger(&folder.file());
+    std::fs::write(
+        folder.at("gateway.db"),
+        "this is no database, but long enough to be taken for a page. ".repeat(100),
+    )
+    .unwrap();
+    let ledger = ledger(&folder.at("gateway.db"));
     ledger.book(vec![entry("a")]);
     assert!(ledger.flush(PATIENCE));
     assert_eq!(requests(&ledger).await, 1);
@@ -175,7 +152,7 @@ async fn a_damaged_file_is_set_aside() {
 async fn a_file_that_is_removed_while_it_is_used_is_written_anew_with_all_that_was_in_it() {
     for parts in [&["gateway.db", "gateway.db-wal", "gateway.db-shm"][..], &["gateway.db"]] {
         let folder = Folder::new();
-        let first = ledger(&folder.file());
+        let first = ledger(&folder.at("gateway.db"));
         first.book(vec![entry("a"), entry("b")]);
         assert!(first.flush(PATIENCE));
         for part in parts {
@@ -185,7 +162,7 @@ async fn a_file_that_is_removed_while_it_is_used_is_written_anew_with_all_that_w
         assert!(first.flush(PATIENCE));
         assert_eq!(requests(&first).await, 3);
         drop(first);
-        let again = ledger(&folder.file());
+        let again = ledger(&folder.at("gateway.db"));
         assert_eq!(requests(&again).await, 3, "also for whoever opens it next");
         assert!(!folder.names().iter().any(|name| name.contains("anew")), "{:?}", folder.names());
     }
@@ -198,10 +175,10 @@ async fn a_file_that_is_replaced_while_it_is_used_is_taken_as_it_is() {
     other.book(vec![entry("a"); 5]);
     assert!(other.flush(PATIENCE));
     drop(other);
-    let ledger = ledger(&folder.file());
+    let ledger = ledger(&folder.at("gateway.db"));
     ledger.book(vec![entry("a")]);
     assert!(ledger.flush(PATIENCE));
-    std::fs::rename(folder.0.join("other.db"), folder.file()).unwrap();
+    std::fs::rename(folder.0.join("other.db"), folder.at("gateway.db")).unwrap();
     for part in ["-wal", "-shm"] {
         let _ = std::fs::remove_file(folder.0.join(format!("gateway.db{part}")));
     }
@@ -213,7 +190,7 @@ async fn a_file_that_is_replaced_while_it_is_used_is_taken_as_it_is() {
 #[tokio::test]
 async fn where_nothing_can_be_written_what_was_used_and_set_before_is_known_all_the_same() {
     let folder = Folder::new();
-    let first = ledger(&folder.file());
+    let first = ledger(&folder.at("gateway.db"));
     first.book(vec![entry("a")]);
     assert!(first.flush(PATIENCE));
     drop(first);
@@ -225,7 +202,7 @@ async fn where_nothing_can_be_written_what_was_used_and_set_before_is_known_all_
         let _ = std::fs::remove_file(&index);
         std::os::unix::fs::symlink(&index, &index).unwrap();
     }
-    let again = ledger(&folder.file());
+    let again = ledger(&folder.at("gateway.db"));
     assert_eq!(requests(&again).await, 1);
     assert_eq!(SqliteVersions::at(folder.0.join("kb-versions.db")).all().await.unwrap(), set);
     again.book(vec![entry("a")]);
@@ -236,7 +213,7 @@ async fn where_nothing_can_be_written_what_was_used_and_set_before_is_known_all_
 async fn files_are_for_nobody_else_to_read_also_those_that_were() {
     let folder = Folder::new();
     let mode = |name: &str| std::fs::metadata(folder.0.join(name)).unwrap().permissions().mode() & 0o777;
-    let first = ledger(&folder.file());
+    let first = ledger(&folder.at("gateway.db"));
     first.book(vec![entry("a")]);
     assert!(first.flush(PATIENCE));
     let versions = SqliteVersions::at(folder.0.join("kb-versions.db"));
@@ -248,7 +225,7 @@ async fn files_are_for_nobody_else_to_read_also_those_that_were() {
     for file in ["gateway.db", "kb-versions.db"] {
         std::fs::set_permissions(folder.0.join(file), std::fs::Permissions::from_mode(0o644)).unwrap();
     }
-    let again = ledger(&folder.file());
+    let again = ledger(&folder.at("gateway.db"));
     assert_eq!(requests(&again).await, 1);
     versions.set("chat".into(), None).await.unwrap();
     for file in ["gateway.db", "kb-versions.db"] {
@@ -259,8 +236,8 @@ async fn files_are_for_nobody_else_to_read_also_those_that_were() {
 #[tokio::test]
 async fn a_file_of_a_newer_version_is_left_alone() {
     let folder = Folder::new();
-    Connection::open(folder.file()).unwrap().pragma_update(None, "user_version", 1000).unwrap();
-    let ledger = ledger(&folder.file());
+    Connection::open(folder.at("gateway.db")).unwrap().pragma_update(None, "user_version", 1000).unwrap();
+    let ledger = ledger(&folder.at("gateway.db"));
     ledger.book(vec![entry("a")]);
     comes_to(&ledger, |health| health.trouble.is_some()).await;
     assert!(ledger.health().trouble.unwrap().what.contains("newer version"));
@@ -298,7 +275,7 @@ async fn memory_is_bounded_and_what_does_not_fit_is_counted() {
 #[tokio::test]
 async fn reports_are_by_day_and_client() {
     let folder = Folder::new();
-    let ledger = ledger(&folder.file());
+    let ledger = ledger(&folder.at("gateway.db"));
     ledger.book(vec![entry("a"), entry("b"), entry("b")]);
     let by = Columns { client: true, day: true, ..Columns::default() };
     let mut rows = ledger.report(Question { by, ..Question::default() }).await.unwrap();
@@ -316,7 +293,7 @@ fn written(file: &Path, column: &str) -> i64 {
 #[tokio::test]
 async fn sums_stop_at_the_largest_number_and_keep_out_no_other_entry() {
     let folder = Folder::new();
-    let ledger = ledger(&folder.file());
+    let ledger = ledger(&folder.at("gateway.db"));
     let huge = |client: &str, model: &str| Entry {
         model: model.into(),
         sums: Sums { requests: 1, cost: u64::MAX, tokens_in: i64::MAX as u64, ..Sums::default() },
@@ -340,10 +317,10 @@ async fn sums_stop_at_the_largest_number_and_keep_out_no_other_entry() {
 #[tokio::test]
 async fn an_entry_that_the_file_refuses_waits_and_keeps_out_no_other() {
     let folder = Folder::new();
-    let ledger = ledger(&folder.file());
+    let ledger = ledger(&folder.at("gateway.db"));
     ledger.book(vec![entry("a")]);
     assert!(ledger.flush(PATIENCE));
-    let other = Connection::open(folder.file()).unwrap();
+    let other = Connection::open(folder.at("gateway.db")).unwrap();
     let refuse =
         "CREATE TRIGGER refuse BEFORE INSERT ON usage WHEN new.client = 'odd' BEGIN SELECT RAISE(ABORT, 'odd'); END";
     other.execute_batch(refuse).unwrap();
@@ -351,12 +328,12 @@ async fn an_entry_that_the_file_refuses_waits_and_keeps_out_no_other() {
         ledger.book(vec![entry("odd"), entry("a")]);
         comes_to(&ledger, |health| health.waiting == 1 && health.trouble.is_some()).await;
     }
-    assert_eq!(written(&folder.file(), "requests"), 4, "the others are written");
+    assert_eq!(written(&folder.at("gateway.db"), "requests"), 4, "the others are written");
     assert_eq!(requests(&ledger).await, 7, "and a report has what waits too");
     assert!(ledger.health().trouble.unwrap().what.contains("refuses 1 entries: odd"));
     other.execute_batch("DROP TRIGGER refuse").unwrap();
     assert!(ledger.flush(PATIENCE), "it is tried again");
-    assert_eq!((written(&folder.file(), "requests"), ledger.health()), (7, state::Health::default()));
+    assert_eq!((written(&folder.at("gateway.db"), "requests"), ledger.health()), (7, state::Health::default()));
 }
 
 /// A file with so many rows, of all days of a year.
@@ -382,8 +359,8 @@ fn comes_to_exist(file: &Path) {
 #[tokio::test]
 async fn commits_go_on_while_a_long_report_is_read() {
     let folder = Folder::new();
-    large(&folder.file(), 100_000);
-    let ledger = ledger(&folder.file());
+    large(&folder.at("gateway.db"), 100_000);
+    let ledger = ledger(&folder.at("gateway.db"));
     assert_eq!(requests(&ledger).await, 100_001);
     let question = Question { by: Columns { client: true, day: true, ..Columns::default() }, ..Question::default() };
     let report = tokio::spawn(ledger.report(question).into_future());
@@ -402,8 +379,8 @@ async fn commits_go_on_while_a_long_report_is_read() {
 #[tokio::test]
 async fn a_report_that_nobody_waits_for_makes_room_for_others() {
     let folder = Folder::new();
-    large(&folder.file(), 100_000);
-    let ledger = ledger(&folder.file());
+    large(&folder.at("gateway.db"), 100_000);
+    let ledger = ledger(&folder.at("gateway.db"));
     let ask = || ledger.report(Question::default()).into_future();
     let mut asked: Vec<_> = (0..64).map(|_| ask()).collect();
     let refused = ask().await.unwrap_err();
@@ -417,7 +394,7 @@ async fn a_report_that_nobody_waits_for_makes_room_for_others() {
 #[tokio::test]
 async fn a_disk_that_is_full_loses_nothing_and_takes_all_when_it_has_room() {
     let folder = Folder::new();
-    let store = Store::at(folder.file());
+    let store = Store::at(folder.at("gateway.db"));
     let room: std::sync::Arc<AtomicU32> = store.room.clone();
     let ledger = SqliteLedger::with(store).unwrap();
     ledger.book(vec![entry("a")]);
@@ -429,7 +406,7 @@ async fn a_disk_that_is_full_loses_nothing_and_takes_all_when_it_has_room() {
     let health = ledger.health();
     assert!(health.trouble.unwrap().what.contains("the disk is full"));
     assert_eq!((health.waiting, health.lost), (500, 0));
-    assert_eq!(written(&folder.file(), "requests"), 1, "all of a commit, or nothing");
+    assert_eq!(written(&folder.at("gateway.db"), "requests"), 1, "all of a commit, or nothing");
     assert_eq!(requests(&ledger).await, 501, "what waits is in the report");
     let began = base::Clock.now();
     for _ in 0..1000 {
@@ -438,16 +415,16 @@ async fn a_disk_that_is_full_loses_nothing_and_takes_all_when_it_has_room() {
     assert!(began.elapsed() < Duration::from_secs(1), "nobody who books waits for the disk");
     room.store(0, Ordering::Relaxed);
     comes_to(&ledger, |health| *health == state::Health::default()).await;
-    assert_eq!(written(&folder.file(), "requests"), 1501);
+    assert_eq!(written(&folder.at("gateway.db"), "requests"), 1501);
 }
 
 #[tokio::test]
 async fn a_file_that_can_be_written_but_not_read_says_so_and_is_written() {
     let folder = Folder::new();
-    let ledger = ledger(&folder.file());
+    let ledger = ledger(&folder.at("gateway.db"));
     ledger.book(vec![entry("a")]);
     assert!(ledger.flush(PATIENCE));
-    let other = Connection::open(folder.file()).unwrap();
+    let other = Connection::open(folder.at("gateway.db")).unwrap();
     // A table of that name which can be added to, and is no longer what it was.
     other.execute_batch("ALTER TABLE usage RENAME TO kept; CREATE VIEW usage AS SELECT missing() AS quarter").unwrap();
     let asked = tokio::time::timeout(PATIENCE, ledger.report(Question::default()).into_future()).await.unwrap();
@@ -461,7 +438,7 @@ async fn a_file_that_can_be_written_but_not_read_says_so_and_is_written() {
 fn what_lies_long_past_is_added_up_by_day_and_then_by_month() {
     const DAY: u64 = 24 * 60 * 60;
     let folder = Folder::new();
-    let mut store = Store::at(folder.file());
+    let mut store = Store::at(folder.at("gateway.db"));
     // 2026-11-30T14:00:00Z, and 2025-10-26, before which whole months lie.
     let now = 1_796_047_200;
     let day_of = |ago: u64| (now - ago * DAY) / DAY * DAY;
@@ -496,7 +473,7 @@ fn what_lies_long_past_is_added_up_by_day_and_then_by_month() {
     let half_a_day = report(&mut store, Columns::default(), day_of(60), day_of(60) + DAY / 2);
     assert_eq!(half_a_day, [2], "what is not long past is known to the quarter");
     // October 2025 is the first month that is kept by day: of those before it a row for each client is left.
-    let other = Connection::open(folder.file()).unwrap();
+    let other = Connection::open(folder.at("gateway.db")).unwrap();
     let count = |sql: &str| other.query_row(sql, [], |row| row.get::<_, i64>(0)).unwrap();
     let october = 1_759_276_800 / 900;
     assert_eq!(count(&format!("SELECT COUNT(*) FROM usage WHERE quarter < {october}")), 13 * 2);
@@ -525,7 +502,7 @@ async fn versions_of_knowledge_bases_survive_a_restart_and_the_ledger() {
     let versions = || SqliteVersions::at(folder.0.join("kb-versions.db"));
     assert_eq!(versions().all().await, Ok(Versioned::new()));
     assert_eq!(folder.names(), [""; 0], "asking makes no file");
-    let ledger = ledger(&folder.file());
+    let ledger = ledger(&folder.at("gateway.db"));
     ledger.book(vec![entry("a")]);
     let set = |route: &str, version: Option<&str>| versions().set(route.into(), version.map(Into::into));
     assert_eq!(set("chat", Some("1")).await.map(|all| all.len()), Ok(1));
@@ -535,15 +512,15 @@ async fn versions_of_knowledge_bases_survive_a_restart_and_the_ledger() {
     assert!(ledger.flush(PATIENCE));
     assert_eq!(requests(&ledger).await, 2);
     drop(ledger);
-    std::fs::write(folder.file(), "no database any more".repeat(1_000)).unwrap();
-    let ledger = self::ledger(&folder.file());
+    std::fs::write(folder.at("gateway.db"), "no database any more".repeat(1_000)).unwrap();
+    let ledger = self::ledger(&folder.at("gateway.db"));
     ledger.book(vec![entry("a")]);
     assert!(ledger.flush(PATIENCE), "the damaged one is set aside");
     drop(ledger);
     let all = versions().all().await.unwrap();
     assert_eq!(all.into_iter().collect::<Vec<_>>(), [("chat".into(), "2".into()), ("other".into(), "x".into())]);
     assert_eq!(set("chat", None).await.map(|all| all.into_keys().collect()), Ok(vec!["other".into()]));
-    let nowhere = SqliteVersions::at(folder.file().join("file.db"));
+    let nowhere = SqliteVersions::at(folder.at("gateway.db").join("file.db"));
     assert!(nowhere.set("chat".into(), Some("3".into())).await.is_err());
 }
 
@@ -561,14 +538,14 @@ async fn versions_that_cannot_be_read_are_told_of_and_left_alone() {
 #[tokio::test]
 async fn another_programs_file_is_told_and_left_as_it_is() {
     let folder = Folder::new();
-    let other = Connection::open(folder.file()).unwrap();
+    let other = Connection::open(folder.at("gateway.db")).unwrap();
     other.execute_batch("CREATE TABLE objects (sum INTEGER); INSERT INTO objects VALUES (7)").unwrap();
-    let ledger = ledger(&folder.file());
+    let ledger = ledger(&folder.at("gateway.db"));
     ledger.book(vec![entry("a")]);
     comes_to(&ledger, |health| health.trouble.is_some()).await;
     let told = ledger.health().trouble.unwrap().what;
     assert!(told.contains("another program's database") && told.contains("give `database` another file"), "{told}");
-    ledger.desk.report_damage(crate::file::identity(&folder.file()), "a reader thinks so".to_owned());
+    ledger.desk.report_damage(crate::file::identity(&folder.at("gateway.db")), "a reader thinks so".to_owned());
     assert!(!ledger.flush(Duration::from_millis(50)));
     assert!(folder.names().iter().all(|name| !name.contains("damaged")), "{:?}", folder.names());
     let (sum, tables) = ("SELECT sum FROM objects", "SELECT COUNT(*) FROM sqlite_schema");

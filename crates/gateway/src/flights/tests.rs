@@ -25,7 +25,6 @@ fn landed() -> End {
     End::Landed(Arc::new(Landed {
         whole: Some(Bytes::from_static(b"{}")),
         content_type: HeaderValue::from_static("application/json"),
-        is_stream: false,
         upstream: "a/m".into(),
         shown: HeaderValue::from_static("a/m"),
         usage: None,

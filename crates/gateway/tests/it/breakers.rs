@@ -12,7 +12,7 @@ use tokio::task::JoinSet;
 
 use crate::chunks::{delta, role};
 use crate::keys::Told;
-use crate::stage::{KEY, Stage, pleasant};
+use crate::stage::{KEY, Stage, begun, millis, pleasant};
 
 /// `a`, and `b` behind it, or `a` alone; no waits, so that every failure is seen.
 fn config(behind: &str, breaker: &str) -> String {
@@ -54,10 +54,6 @@ async fn seconds(seconds: u64) {
     tokio::time::sleep(Duration::from_secs(seconds)).await;
 }
 
-async fn millis(millis: u64) {
-    tokio::time::sleep(Duration::from_millis(millis)).await;
-}
-
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
     Closed,
@@ -97,13 +93,6 @@ async fn open(stage: &Stage, a: &Host, then: impl Into<Scenario>) {
 async fn half_open(stage: &Stage, a: &Host, then: impl Into<Scenario>) {
     open(stage, a, then).await;
     seconds(30).await;
-}
-
-/// A call that has begun, on a connection of its own.
-async fn begun(stage: &Stage, ask: Ask) -> Caller<Stream> {
-    let mut caller = stage.caller();
-    caller.begin(&ask.key(KEY)).await;
-    caller
 }
 
 /// `count` calls that begin at once, and their answers.

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use testkit::{Answer, Ask, Reply, chat, rerank, story};
 
 use crate::chunks::{choices, delta, finish, hello, role};
-use crate::stage::{KEY, Stage, pleasant};
+use crate::stage::{KEY, Stage, cache, pleasant};
 
 /// One upstream, and a cache on every route.
 fn config(cache: &str, more: &str) -> String {
@@ -39,10 +39,6 @@ fn stage() -> Stage {
 
 fn ask() -> Ask {
     chat("chat").user("Hi")
-}
-
-fn cache(answer: &Answer) -> &str {
-    answer.header("x-mai-cache").unwrap_or_default()
 }
 
 /// What the cache comes to for a call behind another one.

@@ -6,7 +6,7 @@ use std::time::Duration;
 use serde_json::json;
 use testkit::{Answer, Ask, Caller, Host, Reply, Scenario, Script, Stream, chat, embeddings, story};
 
-use crate::stage::{KEY, Stage, pleasant};
+use crate::stage::{KEY, Stage, begun, millis, pleasant};
 
 /// Three providers and two clients; the route's upstreams and the rest of it are the story's.
 fn config(upstreams: &str, route: &str) -> String {
@@ -37,16 +37,6 @@ fn ask() -> Ask {
 
 fn upstream(answer: &Answer) -> String {
     answer.header("x-mai-upstream").unwrap_or_default().replace("/m", "")
-}
-
-async fn millis(millis: u64) {
-    tokio::time::sleep(Duration::from_millis(millis)).await;
-}
-
-async fn begun(stage: &Stage, ask: Ask) -> Caller<Stream> {
-    let mut caller = stage.caller();
-    caller.begin(&ask.key(KEY)).await;
-    caller
 }
 
 /// Who answers each of `count` calls, one after the other.

@@ -9,7 +9,7 @@ use testkit::{Answer, Ask, Caller, End, Host, Reply, Script, Stream, chat, story
 use tokio::task::JoinSet;
 
 use crate::chunks::{delta, finish, hello};
-use crate::stage::{KEY, Stage, pleasant};
+use crate::stage::{KEY, Stage, answers, begun_by, cache, millis, pleasant};
 
 /// One upstream, tried once whatever it does, and a cache.
 fn config(more: &str) -> String {
@@ -42,38 +42,14 @@ fn slow() -> Reply {
     Reply::say(["from a"]).after(Duration::from_secs(1))
 }
 
-async fn millis(millis: u64) {
-    tokio::time::sleep(Duration::from_millis(millis)).await;
-}
-
-async fn begun(stage: &Stage, ask: Ask) -> Caller<Stream> {
-    let mut caller = stage.caller();
-    caller.begin(&ask).await;
-    caller
-}
-
 /// Answers to all of these, asked in this order and at once.
 async fn all(stage: &Stage, asks: impl IntoIterator<Item = Ask>) -> Vec<Answer> {
     let mut callers = Vec::new();
     for ask in asks {
-        callers.push(begun(stage, ask).await);
+        callers.push(begun_by(stage, ask).await);
         tokio::task::yield_now().await;
     }
     answers(callers).await
-}
-
-async fn answers(callers: Vec<Caller<Stream>>) -> Vec<Answer> {
-    let mut waiting = JoinSet::new();
-    for (at, mut caller) in callers.into_iter().enumerate() {
-        waiting.spawn(async move { (at, caller.answer().await.expect("an answer")) });
-    }
-    let mut answers = waiting.join_all().await;
-    answers.sort_by_key(|(at, _)| *at);
-    answers.into_iter().map(|(_, answer)| answer).collect()
-}
-
-fn cache(answer: &Answer) -> &str {
-    answer.header("x-mai-cache").unwrap_or_default()
 }
 
 /// Nothing is left of any flight.
@@ -116,11 +92,11 @@ fn a_leader_who_leaves_takes_nobody_down() {
     story(async {
         let stage = stage();
         let a = stage.host("a", slow());
-        let leader = begun(&stage, ask()).await;
+        let leader = begun_by(&stage, ask()).await;
         millis(10).await;
         let mut followers = Vec::new();
         for _ in 0..5 {
-            followers.push(begun(&stage, ask()).await);
+            followers.push(begun_by(&stage, ask()).await);
         }
         millis(290).await;
         drop(leader);
@@ -142,9 +118,9 @@ fn the_last_to_leave_ends_the_call() {
     story(async {
         let stage = stage();
         let a = stage.host("a", Reply::say(["late"]).after(Duration::from_secs(20)));
-        let leader = begun(&stage, ask()).await;
+        let leader = begun_by(&stage, ask()).await;
         millis(10).await;
-        let follower = begun(&stage, ask()).await;
+        let follower = begun_by(&stage, ask()).await;
         millis(100).await;
         drop(leader);
         millis(100).await;
@@ -280,7 +256,7 @@ fn an_answer_that_was_asked_for_anew_is_not_replaced_by_an_older_one() {
         let stage = stage();
         let older = Reply::say(["older"]).after(Duration::from_secs(2));
         let a = stage.host("a", Script::always(Reply::say(["newer"])).on_call(1, older));
-        let first = begun(&stage, ask()).await;
+        let first = begun_by(&stage, ask()).await;
         millis(500).await;
         let newer = stage.ask(ask().header("cache-control", "no-cache")).await;
         let older = answers(vec![first]).await;
@@ -372,9 +348,9 @@ fn a_stream_is_shared_as_it_comes_and_late_joiners_hear_its_beginning() {
     story(async {
         let stage = stage();
         let a = stage.host("a", spoken());
-        let mut leader = begun(&stage, ask().stream()).await;
+        let mut leader = begun_by(&stage, ask().stream()).await;
         millis(350).await;
-        let mut late = begun(&stage, ask().stream()).await;
+        let mut late = begun_by(&stage, ask().stream()).await;
         let (first, second) = tokio::join!(heard(&mut leader, 60), heard(&mut late, 60));
         assert!(first.contains("\"!\"") == second.contains("\"!\"") && second.contains("Hel"), "{first} {second}");
         let (first, second) = tokio::join!(leader.read(), late.read());
@@ -413,10 +389,10 @@ fn a_leader_who_leaves_in_mid_stream_takes_nobody_down() {
     story(async {
         let stage = stage();
         let a = stage.host("a", spoken());
-        let mut leader = begun(&stage, ask().stream()).await;
+        let mut leader = begun_by(&stage, ask().stream()).await;
         millis(10).await;
-        let follower = begun(&stage, ask().stream()).await;
-        let whole = begun(&stage, ask()).await;
+        let follower = begun_by(&stage, ask().stream()).await;
+        let whole = begun_by(&stage, ask()).await;
         heard(&mut leader, 250).await;
         drop(leader);
         for answer in answers(vec![follower, whole]).await {
@@ -437,7 +413,7 @@ fn when_all_have_left_a_stream_its_upstream_is_left_too() {
         let stage = stage();
         let long = Reply::sse(vec![delta("x"); 10_000]).every(Duration::from_millis(100));
         let a = stage.host("a", long);
-        let mut callers = [begun(&stage, ask().stream()).await, begun(&stage, ask().stream()).await];
+        let mut callers = [begun_by(&stage, ask().stream()).await, begun_by(&stage, ask().stream()).await];
         for caller in &mut callers {
             heard(caller, 300).await;
         }
@@ -480,9 +456,9 @@ fn a_slow_reader_holds_nobody_up() {
         let mut events = vec![delta(&text); 3000];
         events.extend([finish(), "[DONE]".to_owned()]);
         let a = stage.host("a", Reply::sse(events));
-        let mut slow = begun(&stage, ask().stream()).await;
+        let mut slow = begun_by(&stage, ask().stream()).await;
         slow.head().await.unwrap();
-        let quick = begun(&stage, ask().stream()).await;
+        let quick = begun_by(&stage, ask().stream()).await;
         let answer = tokio::time::timeout(Duration::from_secs(5), answers(vec![quick])).await.unwrap();
         assert_eq!(answer[0].said().len(), 3_000_000);
         let mut heard = 0;
@@ -501,10 +477,10 @@ fn an_answer_that_is_too_long_to_hold_goes_on_at_the_pace_of_its_slowest_reader(
     story(async {
         let stage = stage();
         let a = stage.host("a", Reply::say(vec!["x".repeat(100_000); 90]));
-        let mut slow = begun(&stage, ask().stream()).await;
+        let mut slow = begun_by(&stage, ask().stream()).await;
         slow.head().await.unwrap();
-        let quick = begun(&stage, ask().stream()).await;
-        let whole = begun(&stage, ask()).await;
+        let quick = begun_by(&stage, ask().stream()).await;
+        let whole = begun_by(&stage, ask()).await;
         let reading = async {
             let mut heard = 0;
             millis(1000).await;
@@ -545,7 +521,7 @@ fn callers_of_several_workers_wait_together() {
     story(async {
         let stage = stage();
         let a = stage.host("a", slow());
-        let mut callers = vec![begun(&stage, ask()).await];
+        let mut callers = vec![begun_by(&stage, ask()).await];
         millis(10).await;
         let another = stage.another_worker();
         for _ in 0..3 {
@@ -583,7 +559,7 @@ fn no_place_is_lost_however_a_shared_call_ends() {
             let stage = Stage::set(&config);
             let a = stage.host("a", reply.clone());
             for _ in 0..10 {
-                let mut callers = [begun(&stage, ask().stream()).await, begun(&stage, ask().stream()).await];
+                let mut callers = [begun_by(&stage, ask().stream()).await, begun_by(&stage, ask().stream()).await];
                 if fate.starts_with("left") {
                     millis(1500).await;
                 } else {

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use testkit::{Answer, Ask, Caller, Host, Reply, Request, Script, Stream, embeddings, story};
 use tokio::task::JoinSet;
 
-use crate::stage::{Stage, pleasant};
+use crate::stage::{Stage, answers, begun_by, millis, pleasant};
 
 /// One upstream, without waits but for other calls.
 fn config(more: &str) -> String {
@@ -38,26 +38,11 @@ fn ask(key: &str, input: impl Into<Value>) -> Ask {
     embeddings("embedding", input).key(key)
 }
 
-async fn millis(millis: u64) {
-    tokio::time::sleep(Duration::from_millis(millis)).await;
-}
-
 async fn begun(stage: &Stage, ask: Ask) -> Caller<Stream> {
-    let mut caller = stage.caller();
-    caller.begin(&ask).await;
+    let caller = begun_by(stage, ask).await;
     // It arrives before the next one.
     millis(1).await;
     caller
-}
-
-async fn answers(callers: Vec<Caller<Stream>>) -> Vec<Answer> {
-    let mut waiting = JoinSet::new();
-    for (at, mut caller) in callers.into_iter().enumerate() {
-        waiting.spawn(async move { (at, caller.answer().await.expect("an answer")) });
-    }
-    let mut answers = waiting.join_all().await;
-    answers.sort_by_key(|(at, _)| *at);
-    answers.into_iter().map(|(_, answer)| answer).collect()
 }
 
 /// Answers to all of these, asked in this order and nearly at once.

@@ -5,7 +5,7 @@ use std::time::Duration;
 use base::Clock;
 use testkit::{Answer, Ask, Caller, Door, End, How, Reply, Scenario, Stream, chat, embeddings, story};
 
-use crate::stage::{KEY, Stage, pleasant};
+use crate::stage::{KEY, Stage, begun, millis, pleasant};
 
 /// Calls go to `a`, and some of them are copied to `m`, which is tried last.
 fn config(mirror: &str) -> String {
@@ -35,16 +35,6 @@ fn all() -> Stage {
 
 fn ask() -> Ask {
     chat("chat").user("Hi")
-}
-
-async fn millis(millis: u64) {
-    tokio::time::sleep(Duration::from_millis(millis)).await;
-}
-
-async fn begun(stage: &Stage, ask: Ask) -> Caller<Stream> {
-    let mut caller = stage.caller();
-    caller.begin(&ask.key(KEY)).await;
-    caller
 }
 
 fn mirrored(stage: &Stage, outcome: &str) -> f64 {

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use state::answers::{Kind, Which};
 use testkit::{Answer, Ask, Caller, Host, Reply, Script, Stream, chat, embeddings, story};
 
-use crate::stage::{Stage, pleasant};
+use crate::stage::{Stage, cache, pleasant};
 
 /// A route that matches by meaning, its embedder at host `e`, a reranker at `r` and a judge at `j`.
 fn config(semantic: &str, more: &str) -> String {
@@ -63,10 +63,6 @@ const AGAIN: &str = "How can I reset my password?";
 
 fn ask(question: &str) -> Ask {
     chat("chat").system("Be brief.").user(question)
-}
-
-fn cache(answer: &Answer) -> &str {
-    answer.header("x-mai-cache").unwrap_or_default()
 }
 
 async fn caches(stage: &Stage, ask: Ask) -> String {

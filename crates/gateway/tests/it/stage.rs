@@ -12,6 +12,7 @@ use gateway::log::AccessLog;
 use gateway::net::{Connect, Dialed, Dialing, Places, Resolver, Transport};
 use gateway::worker::Worker;
 use testkit::{Answer, Ask, Caller, Host, Script, Stream, Wire};
+use tokio::task::JoinSet;
 
 /// The one client's key in most stories.
 pub const KEY: &str = "sk-app";
@@ -233,4 +234,37 @@ clients:
 /// A host that answers everything pleasantly and at once.
 pub fn pleasant() -> Script {
     Script::new()
+}
+
+/// Lets time pass.
+pub async fn millis(millis: u64) {
+    tokio::time::sleep(Duration::from_millis(millis)).await;
+}
+
+/// A call of the usual client that has been sent, and not waited for.
+pub async fn begun(stage: &Stage, ask: Ask) -> Caller<Stream> {
+    begun_by(stage, ask.key(KEY)).await
+}
+
+/// The same, of whoever's key it has.
+pub async fn begun_by(stage: &Stage, ask: Ask) -> Caller<Stream> {
+    let mut caller = stage.caller();
+    caller.begin(&ask).await;
+    caller
+}
+
+/// What calls that have been sent are answered, in their order.
+pub async fn answers(callers: Vec<Caller<Stream>>) -> Vec<Answer> {
+    let mut waiting = JoinSet::new();
+    for (at, mut caller) in callers.into_iter().enumerate() {
+        waiting.spawn(async move { (at, caller.answer().await.expect("an answer")) });
+    }
+    let mut answers = waiting.join_all().await;
+    answers.sort_by_key(|(at, _)| *at);
+    answers.into_iter().map(|(_, answer)| answer).collect()
+}
+
+/// What an answer says of the cache; nothing where it does not.
+pub fn cache(answer: &Answer) -> &str {
+    answer.header("x-mai-cache").unwrap_or_default()
 }

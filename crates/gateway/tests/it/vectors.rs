@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use testkit::{Answer, Ask, Caller, Host, Reply, Request, Script, Stream, embeddings, story};
 use tokio::task::JoinSet;
 
-use crate::stage::{KEY, Stage, pleasant};
+use crate::stage::{KEY, Stage, answers, begun, cache, millis, pleasant};
 
 /// Two upstreams of one space, without waits, and a cache.
 fn config(cache: &str, more: &str) -> String {
@@ -36,10 +36,6 @@ fn ask(input: impl Into<Value>) -> Ask {
     embeddings("embedding", input)
 }
 
-fn cache(answer: &Answer) -> &str {
-    answer.header("x-mai-cache").unwrap_or_default()
-}
-
 /// The vectors of an answer, which are numbered in one row.
 fn vectors(answer: &Answer) -> Vec<Value> {
     assert_eq!(answer.status, 200, "{}", answer.text());
@@ -54,26 +50,6 @@ fn vectors(answer: &Answer) -> Vec<Value> {
 /// What each call asked the upstream for.
 fn inputs(host: &Host) -> Vec<Value> {
     host.calls().iter().map(|call| call.request.json.as_ref().unwrap()["input"].clone()).collect()
-}
-
-async fn millis(millis: u64) {
-    tokio::time::sleep(Duration::from_millis(millis)).await;
-}
-
-async fn begun(stage: &Stage, ask: Ask) -> Caller<Stream> {
-    let mut caller = stage.caller();
-    caller.begin(&ask.key(KEY)).await;
-    caller
-}
-
-async fn answers(callers: Vec<Caller<Stream>>) -> Vec<Answer> {
-    let mut waiting = JoinSet::new();
-    for (at, mut caller) in callers.into_iter().enumerate() {
-        waiting.spawn(async move { (at, caller.answer().await.expect("an answer")) });
-    }
-    let mut answers = waiting.join_all().await;
-    answers.sort_by_key(|(at, _)| *at);
-    answers.into_iter().map(|(_, answer)| answer).collect()
 }
 
 async fn rests(stage: &Stage, host: &Host) {

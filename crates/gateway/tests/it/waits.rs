@@ -9,7 +9,7 @@ use serde_json::json;
 use testkit::{Answer, Ask, Caller, End, Host, Reply, Scenario, Script, Stream, chat, embeddings, story};
 use tokio::task::JoinSet;
 
-use crate::stage::{KEY, Stage, pleasant};
+use crate::stage::{KEY, Stage, begun, pleasant};
 
 /// `a` and `b` side by side, or `a` alone, with this in the route.
 fn config(beside: &str, route: &str) -> String {
@@ -61,12 +61,6 @@ fn code(answer: &Answer) -> String {
 
 async fn seconds(seconds: u64) {
     tokio::time::sleep(Duration::from_secs(seconds)).await;
-}
-
-async fn begun(stage: &Stage, ask: Ask) -> Caller<Stream> {
-    let mut caller = stage.caller();
-    caller.begin(&ask.key(KEY)).await;
-    caller
 }
 
 /// Seconds from one call of a host to the next.
