@@ -50,7 +50,7 @@ mod tests {
     async fn so_much_goes_on_at_a_time_also_where_who_asked_has_left() {
         let aside = Aside::default();
         let begun = Arc::new(AtomicUsize::new(0));
-        let (end, ends): (Vec<_>, Vec<_>) = (0..=MOST).map(|_| mpsc::channel::<()>()).unzip();
+        let (end, ends): (Vec<_>, Vec<_>) = (0..=MOST).map(|_| mpsc::sync_channel::<()>(1)).unzip();
         let mut asked = Vec::new();
         for ends in ends {
             let (aside, begun) = (aside.clone(), begun.clone());

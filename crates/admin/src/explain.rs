@@ -86,7 +86,7 @@ pub(crate) async fn explain(
     let endpoint = explain::endpoint(path.as_deref(), body.as_bytes()).map_err(|wrong| Error::of("path", wrong))?;
     let telling = desk.aside.clone();
     // A long prompt takes a while to be counted.
-    let tell = move || {
+    let tell = move || -> Result<Explained, String> {
         let body = body.into_boxed_bytes().into_vec().into();
         let story = explain::explain_live(&desk.live, &client, endpoint, body)?;
         let now = Now::of(&desk, &client, story.get("route").and_then(Value::as_str));

@@ -135,7 +135,8 @@ mod tests {
             let mut found: Vec<usize> = globs.fitting(name).copied().collect();
             let fitting = PATTERNS.iter().filter(|pattern| Glob::new(pattern).fits(name));
             let mut each: Vec<usize> = fitting.map(|pattern| pattern.len() + 1).collect();
-            (found.sort_unstable(), each.sort_unstable());
+            found.sort_unstable();
+            each.sort_unstable();
             assert_eq!(found, each, "{name}");
         }
     }

@@ -401,8 +401,7 @@ async fn ride(mut rider: Rider, wish: &Wish, deadline: Instant, trail: &mut Trai
         Ok(Arrival::Begun(head)) => Recalled::Begun(rider, head),
         Ok(Arrival::Over(End::Landed(landed))) => {
             let whole = landed.whole.clone()?;
-            let body =
-                if landed.is_stream { whole } else { forms::in_form(wish.endpoint, whole, wish.passenger.form)? };
+            let body = forms::in_form(wish.endpoint, whole, wish.passenger.form)?;
             Recalled::Landed(landed, body)
         }
         Ok(Arrival::Over(End::Broken(broken))) => Recalled::Failed(broken.refusal.clone()),

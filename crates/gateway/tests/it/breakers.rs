@@ -5,9 +5,7 @@ use std::time::Duration;
 
 use base::Clock;
 use serde_json::{Value, json};
-use testkit::{
-    Answer, Ask, At, Caller, Door, End, Host, How, Reply, Scenario, Script, Stream, chat, embeddings, story,
-};
+use testkit::{Answer, Ask, At, Door, End, Host, How, Reply, Scenario, Script, chat, embeddings, story};
 use tokio::task::JoinSet;
 
 use crate::chunks::{delta, role};

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use mock::{At, How};
 use serde_json::{Value, json};
-use testkit::{Answer, Ask, Reply, chat, rerank, story};
+use testkit::{Ask, Reply, chat, rerank, story};
 
 use crate::chunks::{choices, delta, finish, hello, role};
 use crate::stage::{KEY, Stage, cache, pleasant};

@@ -4,9 +4,9 @@ use std::collections::HashSet;
 use std::time::Duration;
 
 use serde_json::json;
-use testkit::{Answer, Ask, Caller, Host, Reply, Scenario, Script, Stream, chat, embeddings, story};
+use testkit::{Answer, Ask, Host, Reply, Scenario, Script, chat, embeddings, story};
 
-use crate::stage::{KEY, Stage, begun, millis, pleasant};
+use crate::stage::{Stage, begun, millis, pleasant};
 
 /// Three providers and two clients; the route's upstreams and the rest of it are the story's.
 fn config(upstreams: &str, route: &str) -> String {

@@ -6,7 +6,6 @@ use base::Clock;
 use mock::{At, How};
 use serde_json::json;
 use testkit::{Answer, Ask, Caller, End, Host, Reply, Script, Stream, chat, story};
-use tokio::task::JoinSet;
 
 use crate::chunks::{delta, finish, hello};
 use crate::stage::{KEY, Stage, answers, begun_by, cache, millis, pleasant};

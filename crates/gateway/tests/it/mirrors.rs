@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use base::Clock;
-use testkit::{Answer, Ask, Caller, Door, End, How, Reply, Scenario, Stream, chat, embeddings, story};
+use testkit::{Answer, Ask, Door, End, How, Reply, Scenario, chat, embeddings, story};
 
 use crate::stage::{KEY, Stage, begun, millis, pleasant};
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 use base::Clock;
 use serde_json::{Value, json};
 use state::answers::{Kind, Which};
-use testkit::{Answer, Ask, Caller, Host, Reply, Script, Stream, chat, embeddings, story};
+use testkit::{Ask, Caller, Host, Reply, Script, Stream, chat, embeddings, story};
 
 use crate::stage::{Stage, cache, pleasant};
 

@@ -4,10 +4,10 @@ use std::time::Duration;
 
 use base::Clock;
 use serde_json::{Value, json};
-use testkit::{Answer, Ask, Caller, Host, Reply, Request, Script, Stream, embeddings, story};
+use testkit::{Answer, Ask, Host, Reply, Request, Script, embeddings, story};
 use tokio::task::JoinSet;
 
-use crate::stage::{KEY, Stage, answers, begun, cache, millis, pleasant};
+use crate::stage::{Stage, answers, begun, cache, millis, pleasant};
 
 /// Two upstreams of one space, without waits, and a cache.
 fn config(cache: &str, more: &str) -> String {

@@ -6,7 +6,7 @@ use std::time::Duration;
 use base::Clock;
 use mock::Due;
 use serde_json::json;
-use testkit::{Answer, Ask, Caller, End, Host, Reply, Scenario, Script, Stream, chat, embeddings, story};
+use testkit::{Answer, Ask, End, Host, Reply, Scenario, Script, chat, embeddings, story};
 use tokio::task::JoinSet;
 
 use crate::stage::{KEY, Stage, begun, pleasant};

@@ -67,3 +67,27 @@ fn are_reached_otherwise(before: &Snapshot, now: &Snapshot) -> bool {
         before.providers.iter().map(|provider| (&provider.name, way(provider))).collect();
     now.providers.iter().any(|provider| known.get(&provider.name) != Some(&way(provider)))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn snapshot(providers: &str, route: &str) -> Snapshot {
+        let text =
+            format!("providers: [{providers}]\nroutes: [{{ name: chat, upstreams: [{{ provider: a }}]{route} }}]\n");
+        let source = config::Source::Text { name: "gateway.yaml".to_owned(), text };
+        config::load(&source, &|_| None, &base::KeyHasher::new(&[0; 64])).unwrap().snapshot
+    }
+
+    #[test]
+    fn names_are_asked_for_again_where_a_provider_is_reached_otherwise_and_not_for_a_routes_change() {
+        const A: &str = "{ name: a, base_url: \"http://a/v1\", api_key: one }";
+        let before = snapshot(A, "");
+        let otherwise = |providers: &str, route: &str| are_reached_otherwise(&before, &snapshot(providers, route));
+        assert!(!otherwise(A, ", limit: { qps: 5 }"));
+        assert!(!otherwise("{ name: a, base_url: \"http://a/other\", api_key: two }", ""), "the same host");
+        assert!(otherwise("{ name: a, base_url: \"http://b/v1\", api_key: one }", ""));
+        assert!(otherwise("{ name: a, base_url: \"http://a/v1\", proxy: \"http://p:1\" }", ""));
+        assert!(otherwise(&format!("{A}, {{ name: b, base_url: \"http://b/v1\" }}"), ""), "a new one");
+    }
+}
