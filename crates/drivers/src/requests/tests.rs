@@ -12,7 +12,7 @@ use state::requests::{Bounds, Content, Request, Requests, Search};
 use super::SqliteRequests;
 use super::desk::{Desk, Which};
 use crate::file::Failure;
-use crate::folder::Folder;
+use crate::scratch::Folder;
 
 /// What a test does to the disk.
 #[derive(Debug, Default)]
