@@ -6,8 +6,7 @@ use std::time::Duration;
 
 use admin::{Expected, NotChanged};
 use base::{Object, ObjectKind};
-use config::{Home, Problem, Written};
-use state::Unreadable;
+use config::{Home, Place, Problem, Written};
 use state::objects::{Change, Kept, MOST_GONE};
 
 /// An object's kind and name.
@@ -87,7 +86,8 @@ impl Holdings {
         // Everything is compiled, shown and copied as a whole.
         if self.objects.len() > count.max(MOST_OBJECTS) || self.bytes() > bytes.max(MOST_BYTES) {
             let most = format!("{MOST_OBJECTS} objects, or {} MiB of them, are kept at most", MOST_BYTES >> 20);
-            return Err(NotChanged::Unkept(Unreadable(format!("{most}: remove some first"))));
+            let (place, text) = (Place::whole(""), format!("{most}: remove some first"));
+            return Err(NotChanged::Unsound(vec![Problem { place, path: String::new(), text, cause: None }]));
         }
         Ok(made)
     }
@@ -217,7 +217,7 @@ mod tests {
             let put = |name: usize| Change::Put(object(ObjectKind::Client, &name.to_string(), written));
             names.map(|name| (Expected::Whatever, put(name))).collect()
         };
-        let is_full = |held: &Holdings, changes| matches!(held.clone().make(changes, &filed(), NOW), Err(NotChanged::Unkept(Unreadable(why))) if why.contains("remove some"));
+        let is_full = |held: &Holdings, changes| matches!(held.clone().make(changes, &filed(), NOW), Err(NotChanged::Unsound(why)) if why[0].text.contains("remove some"));
         let mut held = Holdings::default();
         revision(&mut held, puts(0..MOST_OBJECTS, "{}"));
         assert!(is_full(&held, puts(MOST_OBJECTS..MOST_OBJECTS + 1, "{}")));
