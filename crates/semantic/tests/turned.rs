@@ -147,3 +147,105 @@ fn signs_that_are_no_words_must_agree() {
         ("Who approves 10K?", "Who approves 10k?"),
     ]);
 }
+
+#[test]
+fn what_comes_first_does_not_come_last() {
+    each_differs(&[
+        ("付款后多久发货", "发货后多久付款"),
+        ("手术前能不能喝水", "喝水前能不能手术"),
+        ("收货时能不能验货", "验货时能不能收货"),
+        ("商家发货后客户付款吗", "客户付款后商家发货吗"),
+        ("怀孕期间能拔牙吗", "拔牙期间能怀孕吗"),
+        ("试用期内离职要提前几天", "试用期后离职要提前几天"),
+        ("Can I drive after surgery?", "Can I have surgery after a drive?"),
+        ("Should I eat before I exercise?", "Should I exercise before I eat?"),
+        ("If I pay late, is my card blocked?", "If my card is blocked, do I pay late?"),
+        ("Who pays the seller if the buyer cancels?", "Who pays the buyer if the seller cancels?"),
+        ("How long after surgery can I drive?", "How long before surgery can I drive?"),
+    ]);
+}
+
+#[test]
+fn a_clause_that_says_when_stands_on_either_side() {
+    each_is_the_same(&[
+        ("毕业后户口怎么迁", "户口毕业后怎么迁"),
+        ("毕业后户口怎么迁", "毕业了户口怎么迁"),
+        ("体检完多久拿报告", "体检后多久拿报告"),
+        ("怀孕期间能拔牙吗", "怀孕能拔牙吗"),
+        ("Do I pay after delivery of the sofa?", "After delivery of the sofa do I pay?"),
+        ("After the merger who pays the bonus?", "Who pays the bonus after the merger?"),
+        ("If my parcel is lost, do I get a refund?", "Do I get a refund if my parcel is lost?"),
+        ("What happens to my bonus if I resign?", "If I resign, what happens to my bonus?"),
+        ("How long before my card arrives?", "How long until my card arrives?"),
+    ]);
+}
+
+#[test]
+fn who_pays_is_not_who_is_paid() {
+    each_differs(&[
+        ("If the order is late, who pays?", "If the order is late, who is paid?"),
+        ("Who will be promoted this year?", "Who will promote this year?"),
+        ("Who are the tickets assigned to?", "Who assigns the tickets?"),
+        ("Does A depend on B after the update?", "Does B depend on A after the update?"),
+        ("用积分换里程怎么换", "用里程换积分怎么换"),
+    ]);
+    each_is_the_same(&[
+        ("By whom are the code changes reviewed?", "Who reviews the code changes?"),
+        ("My laptop is broken, who fixes it?", "Which team repairs broken laptops?"),
+    ]);
+}
+
+#[test]
+fn each_dimension_is_one_of_its_own() {
+    each_differs(&[
+        ("How old is the car?", "How fast is the car?"),
+        ("How tall is the shelf?", "How heavy is the shelf?"),
+        ("How big is the car?", "How old is the car?"),
+        ("桌子多高", "桌子多重"),
+        ("What is the minimum balance?", "What is the maximum balance?"),
+        ("单笔限额是多少", "单日限额是多少"),
+    ]);
+    each_is_the_same(&[
+        ("What size is the room?", "How big is the room?"),
+        ("孩子多大可以上学", "孩子几岁可以上学"),
+        ("提现上限是多少", "最多能提现多少"),
+        ("单日提现限额是多少", "一天最多能提现多少钱"),
+        ("What is the most I can withdraw?", "How much can I withdraw at most?"),
+        ("会议室能坐几个人", "会议室可以容纳多少人"),
+    ]);
+}
+
+#[test]
+fn a_word_is_what_its_place_makes_it() {
+    each_differs(&[
+        ("房贷还没批怎么办", "房贷批了怎么办"),
+        ("还能退货吗", "归还能退货吗"),
+        ("Can I travel within Europe with this pass?", "Can I travel outside Europe with this pass?"),
+        ("Can I cancel within 24 hours?", "Can I cancel after 24 hours?"),
+        ("手机怎么换新的", "手机怎么换新电池"),
+        ("哪个系统依赖订单服务", "在哪个系统里看订单服务"),
+    ]);
+    each_is_the_same(&[
+        ("借的书怎么还", "借的书如何归还"),
+        ("网贷可以提前还吗", "网贷能提前归还吗"),
+        ("What must I show to travel within the EU?", "What do I have to show to travel in the EU?"),
+        ("旧手机怎么换新的", "旧手机如何更换"),
+        ("在哪个系统里提交年假", "哪里可以提交年假"),
+        ("去外地打工想办个暂住证，该咋办", "如何办理暂住证"),
+        ("想退票，怎么办", "如何退票"),
+    ]);
+}
+
+#[test]
+fn what_is_allowed_and_charged_is_said_in_many_turns() {
+    each_is_the_same(&[
+        ("Can I bring my dog on the train?", "Are dogs allowed on the train?"),
+        ("Is there a charge for extra bags?", "Do I pay extra for extra bags?"),
+        ("行李超重要加钱吗", "行李超重收费吗"),
+        ("How do I reschedule my exam?", "How do I change the date of my exam?"),
+        ("How do I get hold of the landlord?", "How can I contact the landlord?"),
+        ("Which skin doctor takes new patients?", "Which dermatologist takes new patients?"),
+        ("Do I gotta sign the form?", "Do I have to sign the form?"),
+    ]);
+    each_differs(&[("Can I bring my dog on the train?", "Can I sell my dog on the train?")]);
+}

@@ -40,8 +40,22 @@ pub enum Kind {
     Often,
     /// How far.
     Far,
-    /// How large.
+    /// How large, or of what age: 多大.
     Size,
+    /// How large.
+    Large,
+    /// Of what age.
+    Age,
+    /// How tall or high.
+    Height,
+    /// How heavy.
+    Weight,
+    /// How fast.
+    Speed,
+    /// How deep.
+    Depth,
+    /// How wide.
+    Width,
     /// What a word means.
     Define,
     /// Whether.
@@ -179,7 +193,7 @@ pub fn part(name: &str) -> Option<Part> {
     found.or_else(|| MOODS.iter().find(|(known, _)| *known == name)).map(|(_, part)| *part)
 }
 
-const NAMES: [(&str, Part); 75] = [
+const NAMES: [(&str, Part); 82] = [
     ("drop", Part::Nothing),
     ("asking", Part::Asking),
     ("neutral", Part::Neutral),
@@ -214,6 +228,13 @@ const NAMES: [(&str, Part); 75] = [
     ("often", Part::Asks(Kind::Often)),
     ("far", Part::Asks(Kind::Far)),
     ("size", Part::Asks(Kind::Size)),
+    ("large", Part::Asks(Kind::Large)),
+    ("age", Part::Asks(Kind::Age)),
+    ("height", Part::Asks(Kind::Height)),
+    ("weight", Part::Asks(Kind::Weight)),
+    ("speed", Part::Asks(Kind::Speed)),
+    ("depth", Part::Asks(Kind::Depth)),
+    ("width", Part::Asks(Kind::Width)),
     ("define", Part::Asks(Kind::Define)),
     ("polar", Part::Asks(Kind::Polar)),
     ("effect", Part::Asks(Kind::Effect)),
@@ -226,7 +247,7 @@ const NAMES: [(&str, Part); 75] = [
     ("noun-duration", Part::Names(Kind::Duration)),
     ("noun-often", Part::Names(Kind::Often)),
     ("noun-count", Part::Names(Kind::Count)),
-    ("noun-size", Part::Names(Kind::Size)),
+    ("noun-age", Part::Names(Kind::Age)),
     ("alternative", Part::Alternative),
     ("all", Part::Mark(Mark::All)),
     ("some", Part::Mark(Mark::Some)),

@@ -2,7 +2,7 @@
 
 use smallvec::SmallVec;
 
-use super::closed::{Kind, Mark, Role};
+use super::closed::{Case, Kind, Mark, Role};
 use super::guard::Guard;
 use super::parts::{Matched, directions, persons};
 use super::quantity::{Class as Counted, Quantity};
@@ -123,7 +123,7 @@ fn marks(one: &Question, two: &Question) -> Result<(), Guard> {
 }
 
 /// What is as long, dear or late whether it may be or must.
-const MEASURES: [Kind; 9] = [
+const MEASURES: [Kind; 11] = [
     Kind::Duration,
     Kind::Wait,
     Kind::Price,
@@ -133,6 +133,8 @@ const MEASURES: [Kind; 9] = [
     Kind::Clock,
     Kind::Day,
     Kind::Size,
+    Kind::Large,
+    Kind::Age,
 ];
 
 fn mood(one: &Question, two: &Question) -> Result<(), Guard> {
@@ -165,18 +167,21 @@ fn mood(one: &Question, two: &Question) -> Result<(), Guard> {
     Ok(())
 }
 
-/// The same marks; but that something has happened before may go without saying.
+/// The same marks; but that something has happened before, or is so the while, may go without saying. How long it is
+/// before something is how long until then.
 fn same_marks(one: &Question, two: &Question) -> bool {
     let places = |question: &Question| question.marks.iter().filter(|mark| mark.is_time()).count();
+    let waits = one.asks(Kind::Wait) && two.asks(Kind::Wait);
+    let is_unsaid = |mark: Mark| matches!(mark, Mark::After | Mark::During) || (waits && mark == Mark::Before);
     let but_after = |question: &Question| -> SmallVec<[Mark; 4]> {
-        question.marks.iter().copied().filter(|mark| *mark != Mark::After).collect()
+        question.marks.iter().copied().filter(|mark| !is_unsaid(*mark)).collect()
     };
     one.marks == two.marks || ((places(one) == 0 || places(two) == 0) && but_after(one) == but_after(two))
 }
 
 /// Whether one asks how much may be, and the other how much may be at most.
 fn same_capacity(bound: &Question, free: &Question) -> bool {
-    let kinds = [Kind::Count, Kind::Amount, Kind::AmountIs, Kind::Duration, Kind::Size];
+    let kinds = [Kind::Count, Kind::Amount, Kind::AmountIs, Kind::Duration, Kind::Size, Kind::Large, Kind::Age];
     let asks = |question: &Question| kinds.iter().any(|kind| question.asks(*kind));
     let utmost = |mark: &&Mark| **mark == Mark::Utmost;
     free.may
@@ -223,17 +228,15 @@ fn aligned(one: &Question, two: &Question) -> Result<Matched, Guard> {
         let pair = at.checked_sub(1).zip(place.checked_sub(1));
         pair.and_then(|(at, place)| one.terms.get(at).zip(two.terms.get(place))).is_some_and(|(a, b)| exact(a, b))
     };
+    let is_noun = |a: &Term, b: &Term| a.class != Class::Verb && b.class != Class::Verb;
     let passes: [(Alike, bool); 3] = [(exact, true), (exact, false), (Term::same, false)];
     for (same, led) in passes {
         left.clear();
         for &at in &open {
             let Some(term) = one.terms.get(at) else { continue };
-            let found = two
-                .terms
-                .iter()
-                .zip(&mut taken)
-                .enumerate()
-                .find(|(place, (other, taken))| !**taken && same(term, other) && (!led || before(at, *place)));
+            let found = two.terms.iter().zip(&mut taken).enumerate().find(|(place, (other, taken))| {
+                !**taken && same(term, other) && (!led || is_noun(term, other) && before(at, *place))
+            });
             match found {
                 Some((place, (_, taken))) => {
                     *taken = true;
@@ -332,6 +335,9 @@ fn unlike(one: &Question, left: &[usize], two: &Question, right: &[usize]) -> Gu
 fn kinds(one: &Question, two: &Question) -> Result<(), Guard> {
     if one.kinds == two.kinds {
         let by = |question: &Question| question.terms.iter().any(|term| term.role == Some(Role::By));
+        if one.asks(Kind::Who) && (undergoes(one, two) || undergoes(two, one)) {
+            return Err(Guard::Direction);
+        }
         let is_who = one.asks(Kind::Who) || one.asks(Kind::What);
         return if is_who && one.object != two.object && !by(one) && !by(two) && !one.passive && !two.passive {
             Err(Guard::Direction)
@@ -361,6 +367,12 @@ fn kinds(one: &Question, two: &Question) -> Result<(), Guard> {
         both == (a, b) || both == (b, a)
     });
     if fits { Ok(()) } else { Err(Guard::Kind) }
+}
+
+/// Whether it asks in English who something is done to, where the other asks who does it: who is paid, who pays.
+fn undergoes(passive: &Question, active: &Question) -> bool {
+    let does = active.persons.iter().any(|(_, case, ..)| *case != Case::Owner);
+    passive.undergone && !active.undergone && !active.object && !active.passive && !does
 }
 
 /// Verbs of finding and seeing, and of turning to the place where it is done.
@@ -404,7 +416,8 @@ const SEES: &[&str] = &[
 ];
 
 /// Kinds that ask the same; none is a topic, without a question.
-const ALIKE: [(Option<Kind>, Option<Kind>); 18] = [
+const ALIKE: [(Option<Kind>, Option<Kind>); 19] = [
+    (Some(Kind::Size), Some(Kind::Age)),
     (Some(Kind::Wait), Some(Kind::When)),
     (Some(Kind::Wait), Some(Kind::Day)),
     (Some(Kind::Wait), Some(Kind::Duration)),

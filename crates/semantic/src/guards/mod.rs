@@ -1,5 +1,6 @@
 //! The words of two questions, compared: what must agree before one answer may serve both.
 
+mod asking;
 mod closed;
 mod compare;
 mod fold;
@@ -7,6 +8,7 @@ mod guard;
 mod lexicon;
 mod measure;
 mod parts;
+mod place;
 mod preamble;
 mod quantity;
 mod question;

@@ -2,7 +2,7 @@
 
 use smallvec::SmallVec;
 
-use super::closed::{Case, Kind, Person, Role};
+use super::closed::{Case, Kind, Mark, Person, Role};
 use super::guard::Guard;
 use super::question::{Asked, Question};
 use super::term::Class;
@@ -73,7 +73,7 @@ pub fn directions(one: &Question, two: &Question, matched: &Matched) -> Result<(
             return Err(Guard::Direction);
         }
     }
-    if swapped(one, two, matched) || asks_other_side(one, two, matched) {
+    if swapped(one, two, matched) || follows(one, two, matched) || asks_other_side(one, two, matched) {
         return Err(Guard::Direction);
     }
     if exchanged(one, two, matched) {
@@ -112,6 +112,23 @@ fn swapped(one: &Question, two: &Question, matched: &Matched) -> bool {
     };
     let moved = || matched.iter().map(|(a, b)| (part(one, *a), part(two, *b))).filter(|(here, there)| here != there);
     moved().any(|(here, there)| moved().any(|other| other == (there, here)))
+}
+
+/// Whether what comes first in one comes last in the other: 付款后发货, 发货后付款.
+fn follows(one: &Question, two: &Question, matched: &Matched) -> bool {
+    let timed = |question: &Question, at: usize| question.terms.get(at).is_some_and(|term| term.timed);
+    let moved = |here: bool| matched.iter().any(|(a, b)| timed(one, *a) == here && timed(two, *b) != here);
+    let dated = |question: &Question| question.terms.iter().any(|term| term.timed);
+    if dated(one) && dated(two) {
+        return moved(true) && moved(false);
+    }
+    // Without a word for it, the while in which something is so stands first in Chinese: 怀孕能拔牙吗.
+    let late = |a: usize, b: usize| {
+        timed(one, a) && matched.iter().all(|pair| pair.1 <= b)
+            || timed(two, b) && matched.iter().all(|pair| pair.0 <= a)
+    };
+    let during = |question: &Question| question.marks.contains(&Mark::During);
+    one.chinese && during(one) != during(two) && matched.len() > 1 && matched.iter().any(|(a, b)| late(*a, *b))
 }
 
 /// Whether what is asked for stands on the other side of a verb, and what it does that to as well: 什么影响睡眠,
@@ -205,6 +222,9 @@ fn may_turn(one: &Question, two: &Question, first: (usize, usize), second: (usiz
         }
     };
     let (here, there) = (span(one, first.0, second.0), span(two, first.1, second.1));
+    if moves(one, two, first, second) {
+        return true;
+    }
     if (here.joined && there.joined)
         || here.parts + there.parts == 4
         || here.by != there.by
@@ -213,6 +233,16 @@ fn may_turn(one: &Question, two: &Question, first: (usize, usize), second: (usiz
         return true;
     }
     here.parts + there.parts == 0 && here.of != there.of && !here.verbs && !there.verbs
+}
+
+/// Whether one of two nouns says when, and the other what happens then: such a clause stands on either side of the other.
+fn moves(one: &Question, two: &Question, first: (usize, usize), second: (usize, usize)) -> bool {
+    let timed = |question: &Question, at: usize| question.terms.get(at).is_some_and(|term| term.timed);
+    let dated = |question: &Question| question.terms.iter().any(|term| term.timed);
+    let (here, there) = ((timed(one, first.0), timed(one, second.0)), (timed(two, first.1), timed(two, second.1)));
+    // That it comes after may go without saying: 毕业了, for 毕业后.
+    let is_said = if dated(one) && dated(two) { here == there } else { one.chinese && dated(one) != dated(two) };
+    is_said && (here.0 != here.1 || there.0 != there.1)
 }
 
 /// What lies from one noun to another.

@@ -3,6 +3,7 @@
 use super::closed::Mark;
 use super::fold::{self, LONGEST};
 use super::lexicon::{Lexicon, lexicon};
+use super::place;
 use super::quantity::Class as Counted;
 use super::question::Question;
 use super::reader::read;
@@ -20,6 +21,7 @@ impl Question {
         let lexicon = lexicon();
         let folded = fold::fold(text, lexicon);
         let mut tokens = fold::tokens(&folded, lexicon);
+        place::read(&mut tokens);
         rejoin(&mut tokens, lexicon);
         let mut question = read(&tokens, lexicon).question;
         question.signs = signs::read(&folded);
@@ -102,6 +104,7 @@ fn core(tokens: &[Token], lexicon: &'static Lexicon) -> Option<Question> {
     if let Some(asking) = read(tokens, lexicon).asking {
         places.push(asking);
     }
+    places.extend(wish(tokens));
     places.sort_unstable();
     let found = places.into_iter().rev().filter(|at| *at < tokens.len()).find_map(|at| {
         let (story, rest) = tokens.split_at_checked(at)?;
@@ -111,6 +114,17 @@ fn core(tokens: &[Token], lexicon: &'static Lexicon) -> Option<Question> {
     let (story, question) = found?;
     decides_nothing(&read(story, lexicon).question, story).then_some(question)
 }
+
+/// Where somebody says what they want, and asks no more than how to: 想补办驾照，咋弄.
+fn wish(tokens: &[Token]) -> Option<usize> {
+    let at = tokens.iter().rposition(|token| matches!(token.text.as_str(), "想" | "想要" | "打算"))?;
+    let is_bare = |token: &Token| token.script == Script::Stop || matches!(token.text.as_str(), "啊" | "呢" | "呀");
+    let mut last = tokens.iter().rev().skip_while(|token| is_bare(token));
+    (at > 0 && last.next().is_some_and(|token| REMEDIES.iter().any(|end| token.text.ends_with(end)))).then_some(at)
+}
+
+/// How a question ends that asks how to do what was said before it.
+const REMEDIES: [&str; 7] = ["怎么办", "咋办", "咋弄", "怎么弄", "咋整", "怎么操作", "咋操作"];
 
 /// Whether it asks something about something that it names.
 fn stands_alone(question: &Question, tokens: &[Token]) -> bool {
@@ -140,16 +154,19 @@ fn stands_alone(question: &Question, tokens: &[Token]) -> bool {
         )
     };
     let named = question.terms.iter().filter(|term| !term.optional).count() + usize::from(question.named);
+    // What somebody wants to be done is a whole, be it one word: 想缓考.
+    let wished = tokens.first().is_some_and(|token| matches!(token.text.as_str(), "想" | "想要" | "打算"))
+        && question.terms.iter().all(|term| term.class == Class::Noun || !term.is_character());
     question.kinds != 0
-        && named > 1
-        && (question.named || question.terms.iter().any(|term| term.class == Class::Noun))
+        && (named > 1 || (named == 1 && wished))
+        && (wished || question.named || question.terms.iter().any(|term| term.class == Class::Noun))
         && !tokens.iter().any(points_back)
 }
 
 /// Whether a story tells what happened, or what somebody is about to do, and nothing else.
 fn decides_nothing(story: &Question, tokens: &[Token]) -> bool {
     let has = |words: &[&str]| tokens.iter().any(|token| words.contains(&token.text.as_str()));
-    let is_told = story.chinese && has(&["了", "过", "刚", "刚刚", "想", "要", "打算"])
+    let is_told = story.chinese && has(&["了", "过", "刚", "刚刚", "想", "要", "打算", "来", "去", "有事"])
         || !story.chinese && (story.past || has(TOLD) || tokens.iter().any(|token| token.text.ends_with("ed")));
     let is_time =
         |class: Counted| matches!(class, Counted::Relative | Counted::DayPart | Counted::Clock | Counted::Weekday);

@@ -20,6 +20,8 @@ pub struct Question {
     pub(super) kinds: u32,
     /// Whether it asks for what something is done to, not for who does it.
     pub(super) object: bool,
+    /// Whether it asks in English who something is done to: who is paid.
+    pub(super) undergone: bool,
     /// Where a Chinese word that asks what stands among the terms.
     pub(super) asked: Option<Asked>,
     pub(super) terms: Vec<Term>,

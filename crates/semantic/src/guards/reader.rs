@@ -6,8 +6,8 @@ use super::closed::{Kind, Mark, Part, Role};
 use super::lexicon::{LONGEST_PHRASE, Lexicon, join};
 use super::measure;
 use super::quantity::Quantity;
-use super::question::{Asked, Question, bit};
-use super::settle::{CONTACTS, Names, settle};
+use super::question::{Question, bit};
+use super::settle::{Names, settle};
 use super::tense;
 use super::term::{Class, Term};
 use super::token::{Script, Token};
@@ -38,24 +38,26 @@ pub(super) struct Reading {
 
 /// What the next term gets.
 #[derive(Debug, Default)]
-struct Next {
+pub(super) struct Next {
     not: bool,
-    role: Option<Role>,
+    pub(super) role: Option<Role>,
     joined: bool,
     of: bool,
+    /// Whether it stands in a clause that says when, or in which case.
+    pub(super) timed: bool,
 }
 
-struct Reader<'a> {
-    tokens: &'a [Token],
+pub(super) struct Reader<'a> {
+    pub(super) tokens: &'a [Token],
     /// The canonical form of each token.
-    canonical: Vec<Box<str>>,
+    pub(super) canonical: Vec<Box<str>>,
     lexicon: &'static Lexicon,
-    next: Next,
+    pub(super) next: Next,
     /// Nouns that may only name what is asked, with where among the terms they would stand.
     names: Names,
     /// Behind the words that say that it asks.
-    asking: Option<usize>,
-    question: Question,
+    pub(super) asking: Option<usize>,
+    pub(super) question: Question,
 }
 
 impl Reader<'_> {
@@ -67,13 +69,12 @@ impl Reader<'_> {
         if self.next.not {
             self.negate_last();
         }
-        let opener =
-            self.tokens.iter().find(|token| token.script != Script::Stop).map_or("", |token| token.text.as_str());
+        let opener = self.opener();
         tense::read(self.tokens, &mut self.question, self.lexicon);
-        settle(&mut self.question, &self.names, opener, self.lexicon);
+        settle(&mut self.question, &self.names, &opener, self.lexicon);
     }
 
-    fn text(&self, at: usize) -> &str {
+    pub(super) fn text(&self, at: usize) -> &str {
         self.tokens.get(at).map_or("", |token| token.text.as_str())
     }
 
@@ -82,6 +83,7 @@ impl Reader<'_> {
         let tokens = self.tokens.get(at..).unwrap_or_default();
         let Some(first) = tokens.first() else { return 1 };
         if first.script == Script::Stop {
+            self.next.timed = false;
             if matches!(first.text.as_str(), "、" | "/" | "&") {
                 self.next.joined = true;
             } else if self.next.not {
@@ -95,7 +97,7 @@ impl Reader<'_> {
             self.longest(at, |lexicon, phrase| lexicon.closed(phrase).map(SmallVec::<[Part; 2]>::from_slice));
         let (listed, _) = self.longest(at, |lexicon, phrase| lexicon.groups(phrase).map(|_| ()));
         let measured_length = measured.as_ref().map_or(0, |(taken, _)| *taken);
-        let is_name = first.upper && closed == 1;
+        let is_name = (first.upper || self.is_letter(at)) && closed == 1;
         if let Some((taken, quantities)) = measured.filter(|_| measured_length >= closed.max(listed)) {
             self.count(at, quantities);
             // «Within three days» is 三天内.
@@ -115,6 +117,12 @@ impl Reader<'_> {
         let taken = if taken == 1 { self.phrasal(at) } else { taken };
         self.term(at, taken);
         taken
+    }
+
+    /// Whether one capital names something, and is no article: does A depend on B.
+    fn is_letter(&self, at: usize) -> bool {
+        let is_capital = |at: usize| self.tokens.get(at).is_some_and(|token| token.capital);
+        self.text(at) == "a" && is_capital(at) && !is_capital(at + 1)
     }
 
     /// Takes quantities in; the later of two that are coordinated may stand first.
@@ -191,6 +199,8 @@ impl Reader<'_> {
         term.role = if term.class == Class::Verb { None } else { next.role };
         term.joined = next.joined;
         term.of = next.of;
+        term.timed = next.timed;
+        self.next.timed = next.timed;
         // 从北京出发: the part passes the verb by; «to» before an English verb gives none.
         if term.class == Class::Verb && self.question.chinese {
             self.next.role = next.role;
@@ -255,12 +265,39 @@ impl Reader<'_> {
             || (at > 0 && alone(at - 1) && self.text(at) == "会" && !is_verb(at - 1) && !is_verb(at + 1)))
     }
 
-    fn is_closed(&self, at: usize) -> bool {
+    pub(super) fn is_closed(&self, at: usize) -> bool {
         self.canonical.get(at).is_some_and(|word| self.lexicon.closed(word).is_some())
+    }
+
+    /// A clause that says when may stand before what happens, or behind it: its terms are known by the word for that,
+    /// behind them in Chinese, before them in English.
+    fn place_in_time(&mut self) {
+        if !self.question.chinese {
+            self.next.timed = true;
+            return;
+        }
+        let mut ends = self.question.terms.iter_mut().rev();
+        if let Some(last) = ends.next() {
+            last.timed = true;
+            let is_object = last.class == Class::Noun;
+            ends.next()
+                .filter(|verb| is_object && verb.class == Class::Verb)
+                .into_iter()
+                .for_each(|verb| verb.timed = true);
+        }
+    }
+
+    /// What is asked ends a clause that said when, if no sign has ended it.
+    fn leave_clause(&mut self, part: Part, at: usize) {
+        let is_last = self.question.terms.last().is_some_and(|term| term.timed);
+        if self.next.timed && is_last && (matches!(part, Part::Asks(_)) || self.inverts(at)) {
+            self.next.timed = false;
+        }
     }
 
     fn contribute(&mut self, part: Part, at: usize, taken: usize) {
         let phrase = self.text(at).to_owned();
+        self.leave_clause(part, at);
         let question = &mut self.question;
         match part {
             Part::Nothing => self.grammar(at, taken),
@@ -287,6 +324,9 @@ impl Reader<'_> {
                 }
                 if mark == Mark::Only {
                     question.only = Some((question.terms.len(), false));
+                }
+                if matches!(mark, Mark::After | Mark::Before | Mark::During) {
+                    self.place_in_time();
                 }
                 if mark != Mark::Any {
                     self.question.marks.push(mark);
@@ -329,6 +369,8 @@ impl Reader<'_> {
             "and" | "和" | "与" | "跟" | "及" | "以及" => self.next.joined = true,
             "of" | "for" | "in" | "on" | "at" | "with" => self.next.of = true,
             "to" => self.next.role = Some(Role::Goal),
+            "if" | "once" | "while" => self.next.timed = true,
+            "时" | "时候" | "的时候" | "的话" => self.place_in_time(),
             // 咖啡对睡眠: what it is done to, behind what does it.
             "对" | "对于" if !self.question.terms.is_empty() && !self.is_closed(at + taken) => {
                 self.next.role = Some(Role::Goal);
@@ -338,104 +380,6 @@ impl Reader<'_> {
                 self.next.role = Some(Role::Goal);
             }
             _ => {}
-        }
-    }
-
-    /// What is asked; in English also whether the one who does it follows.
-    fn ask(&mut self, kind: Kind, at: usize, taken: usize) {
-        if kind == Kind::When && !self.question.chinese && self.is_conjunction(at, taken) {
-            return;
-        }
-        let is_copula = matches!(self.text(at + taken), "is" | "are" | "was" | "were");
-        let kind = match kind {
-            Kind::What if is_copula && matches!(self.text(at + taken + 1), "a" | "an") => Kind::Define,
-            Kind::What if is_copula => Kind::WhatIs,
-            Kind::Amount if is_copula => Kind::AmountIs,
-            Kind::Amount if self.question.chinese && at + taken == self.tokens.len() => Kind::AmountIs,
-            kind => kind,
-        };
-        let kind = if kind == Kind::Duration && self.ends(at + taken) { Kind::Wait } else { kind };
-        if matches!(kind, Kind::Who | Kind::What) && !self.question.chinese {
-            self.question.object |= (at + taken..at + taken + 3).any(|at| self.asks_for_object(at));
-        }
-        if kind == Kind::Who && self.question.chinese {
-            self.question.object |= self.is_object(at, taken);
-        }
-        if matches!(kind, Kind::What | Kind::WhatIs) && self.question.chinese {
-            self.question.asked = Some(self.asked(at, taken));
-        }
-        if self.next.role.take() == Some(Role::By) {
-            self.question.passive = true;
-        }
-        self.question.kinds |= bit(kind);
-    }
-
-    /// Whether a bare 谁 stands behind the verb that is done to it, and has no verb of its own: 张三批准谁的报销.
-    fn is_object(&self, at: usize, taken: usize) -> bool {
-        let is_bare = matches!(self.text(at), "谁" | "哪位" | "什么人" | "哪个人" | "何人" | "哪些人") && taken == 1;
-        let tag = |at: usize| self.tokens.get(at).map_or("", |token| token.tag);
-        let before =
-            at.checked_sub(1).filter(|before| !matches!(self.text(*before), "了" | "过")).or(at.checked_sub(2));
-        let is_verb = before.is_some_and(|before| tag(before).starts_with('v') && !self.is_closed(before));
-        let last = self.question.terms.last();
-        is_bare
-            && is_verb
-            && last.is_some_and(|term| term.class == Class::Verb && !term.is_one_of(CONTACTS))
-            && !tag(at + taken).starts_with('v')
-    }
-
-    /// Whether a Chinese verb stands here that happens at one point: 几天到账 asks how long until then.
-    fn ends(&self, at: usize) -> bool {
-        let at = if matches!(self.text(at), "才" | "就" | "内" | "后") { at + 1 } else { at };
-        let is_verb = |token: &Token| token.tag.starts_with('v') || token.text.starts_with('到');
-        self.tokens.get(at).is_some_and(|token| is_verb(token) && token.text.ends_with(POINTS))
-    }
-
-    /// Where a word that asks what stands: 影响什么, 什么影响.
-    fn asked(&self, at: usize, taken: usize) -> Asked {
-        let before = at.checked_sub(1).map_or("", |before| self.text(before));
-        let verb = if matches!(before, "了" | "过" | "着") { at.checked_sub(2) } else { at.checked_sub(1) };
-        let is_needed = |text: &str| matches!(text, "需要" | "需" | "要" | "要求" | "得");
-        let is_verb = |term: &Term| term.class == Class::Verb || term.is_action;
-        Asked {
-            place: self.question.terms.len(),
-            behind_verb: verb.is_some_and(|verb| !self.is_closed(verb))
-                && self.question.terms.last().is_some_and(is_verb),
-            needed: is_needed(before),
-            needs: (at + taken..at + taken + 3).any(|at| is_needed(self.text(at))),
-        }
-    }
-
-    /// Whether an auxiliary stands here with the one who does something behind it: «who did Maria replace».
-    fn asks_for_object(&self, at: usize) -> bool {
-        let next = self.text(at + 1);
-        let is_pronoun = matches!(next, "i" | "we" | "you" | "they" | "he" | "she" | "it" | "one");
-        let is_noun = !is_pronoun
-            && (matches!(next, "the" | "a" | "an" | "my" | "our" | "your")
-                || self.tokens.get(at + 1).is_some_and(|token| token.capital));
-        match self.text(at) {
-            "do" | "does" | "did" => !is_pronoun,
-            "can" | "could" | "should" | "must" | "will" | "would" | "may" => is_noun,
-            _ => false,
-        }
-    }
-
-    /// Whether «when» begins a clause inside a question, and asks nothing itself.
-    fn is_conjunction(&self, at: usize, taken: usize) -> bool {
-        let opens = at == 0 || self.tokens.get(at - 1).is_some_and(|token| token.script == Script::Stop);
-        let inverted = INVERTED.contains(&self.text(at + taken));
-        !opens
-            && !inverted
-            && self.asking != Some(at)
-            && at + taken < self.tokens.len()
-            && !matches!(self.text(at - 1), "by" | "since" | "and" | "or" | "from" | "until" | "of")
-    }
-
-    /// «Can I», «is it», «does the»: an auxiliary that opens the question.
-    fn maybe_polar(&mut self, at: usize) {
-        let opens = at == 0 || self.tokens.get(at - 1).is_some_and(|token| token.script == Script::Stop);
-        if opens && !self.question.chinese {
-            self.question.kinds |= bit(Kind::Polar);
         }
     }
 
@@ -482,17 +426,8 @@ impl Reader<'_> {
     }
 }
 
-/// How Chinese verbs end that happen at one point.
-const POINTS: [char; 8] = ['到', '好', '完', '达', '回', '账', '货', '效'];
-
 /// English words right before a verb.
 const BEFORE_VERBS: &[&str] = &[
     "to", "i", "we", "you", "they", "can", "could", "should", "must", "will", "would", "may", "do", "not", "please",
     "who", "gonna", "wanna", "gotta", "he", "she",
-];
-
-/// Auxiliaries that stand behind «when» where it asks.
-const INVERTED: &[&str] = &[
-    "is", "are", "was", "were", "do", "does", "did", "can", "could", "will", "would", "should", "must", "may", "has",
-    "have", "am", "shall",
 ];

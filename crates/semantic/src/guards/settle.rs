@@ -138,9 +138,11 @@ fn settle_kinds(kinds: &mut u32, opener: &str) {
 fn settle_optional(question: &mut Question) {
     let asked = question.kinds;
     let offered = asked == bit(Kind::Polar) && question.persons.iter().any(|found| found.0 == Person::Second);
+    let may = question.may;
     let terms = &mut question.terms;
     let requests = terms.iter().any(|term| term.is_one_of(REQUESTS));
     let actions = terms.iter().filter(|term| term.is_action && !term.is_one_of(LIGHT)).count();
+    let verbs = terms.iter().filter(|term| term.class == Word::Verb).count();
     let exists = asked & (bit(Kind::Polar) | bit(Kind::What) | bit(Kind::WhatIs) | bit(Kind::Where)) != 0;
     let things = asked == bit(Kind::What) || asked == bit(Kind::WhatIs);
     let asks = |kinds: &[Kind]| kinds.iter().any(|kind| asked & bit(*kind) != 0);
@@ -177,7 +179,10 @@ fn settle_optional(question: &mut Question) {
             || (actions > 0 && term.is_one_of(&["负责", "responsible for", "in charge of"]))
             || term.is_one_of(said);
         let is_request = term.is_one_of(&["申请", "request", "apply", "application"]);
-        term.optional |= term.is_one_of(LIGHT)
+        // May a dog be there, and may one bring a dog there.
+        let brought = asked == bit(Kind::Polar) && may && verbs == 1;
+        term.optional |= (brought && term.is_one_of(&["bring", "带", "携带"]))
+            || term.is_one_of(LIGHT)
             || (requests && term.is_one_of(SUPPORTS))
             || (things && term.is_one_of(BRINGS))
             || (is_request && actions <= usize::from(term.is_action));

@@ -43,6 +43,8 @@ pub struct Term {
     pub joined: bool,
     /// Whether a word such as «of» stands before it.
     pub of: bool,
+    /// Whether it stands in a clause that says when: after graduation, 毕业后.
+    pub timed: bool,
 }
 
 impl Term {
@@ -61,6 +63,7 @@ impl Term {
             role: None,
             joined: false,
             of: false,
+            timed: false,
         };
         let last = tokens.last();
         let is_latin = last.is_some_and(|token| token.script == Script::Latin);

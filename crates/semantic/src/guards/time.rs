@@ -32,6 +32,7 @@ pub fn chinese_phrases() -> impl Iterator<Item = String> {
         .chain(weekdays)
         .chain(rates)
         .chain(HALVES.iter().map(|(name, _)| (*name).to_owned()))
+        .chain([SINGLE_DAY.to_owned()])
         .filter(|phrase| !phrase.is_ascii())
 }
 
@@ -106,6 +107,9 @@ const DAY_PARTS: [(&str, f64); 5] = [
     ("晚上 傍晚 夜间 夜里 夜晚 evening night nighttime", 4.0),
     ("午夜 半夜 midnight", 5.0),
 ];
+
+/// So much a day; 单周 and 单月 are the odd ones, and no rates.
+const SINGLE_DAY: &str = "单日";
 
 const HALVES: [(&str, f64); 2] = [("上半年", 1.0), ("下半年", 2.0)];
 
@@ -219,6 +223,9 @@ fn chinese(tokens: &[Token]) -> Option<(usize, Vec<Quantity>)> {
     }
     if let Some(found) = day_of_week(tokens) {
         return Some(found);
+    }
+    if first == SINGLE_DAY {
+        return Some((1, vec![Quantity::new(Class::Rate, "day", 1.0)]));
     }
     if let Some(unit) = ["每个", "每一", "每"].iter().find_map(|head| first.strip_prefix(head)).and_then(unit) {
         return Some((1, vec![Quantity::new(Class::Rate, unit, 1.0)]));

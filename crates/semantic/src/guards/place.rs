@@ -1,0 +1,75 @@
+//! Words that are what their place makes them: 还 gives back where nothing is still so, «within» bounds numbers alone.
+
+use super::measure;
+use super::token::{Script, Token};
+
+/// Puts in their own form what stands for another word in this place.
+pub fn read(tokens: &mut Vec<Token>) {
+    let mut at = 0;
+    while at < tokens.len() {
+        let (earlier, rest) = tokens.split_at(at.min(tokens.len()));
+        match rest.first().map(|token| token.text.as_str()) {
+            Some("还") if gives_back(earlier, rest) => {
+                tokens.splice(at..=at, [Token { tag: "v", ..Token::new("归还", Script::Han) }]);
+            }
+            Some("个人") if counts(earlier) => {
+                tokens.splice(at..=at, [Token { tag: "n", ..Token::new("人", Script::Han) }]);
+            }
+            Some("within") if !bounds(rest) => {
+                tokens.splice(at..=at, [Token::new("in", Script::Latin)]);
+            }
+            Some("新" | "新的") if is_replacement(earlier, rest) => {
+                tokens.remove(at);
+                continue;
+            }
+            _ => {}
+        }
+        at += 1;
+    }
+}
+
+fn is_one_of(token: Option<&Token>, words: &[&str]) -> bool {
+    token.is_some_and(|token| words.contains(&token.text.as_str()))
+}
+
+/// Whether a number stands last, or a word that asks for one: 几个人 are persons, and no individuals.
+fn counts(earlier: &[Token]) -> bool {
+    is_one_of(earlier.last(), &["几", "多少"])
+        || earlier
+            .len()
+            .checked_sub(1)
+            .and_then(|at| earlier.get(at..))
+            .is_some_and(|last| measure::read(last).is_some())
+}
+
+/// Whether nothing of the clause follows but a particle.
+fn ends(rest: &[Token]) -> bool {
+    rest.first().is_none_or(|token| token.script == Script::Stop)
+        || is_one_of(rest.first(), &["呢", "啊", "呀", "吗", "了", "的"])
+}
+
+/// Whether 还 is the verb: at the end of its clause, or behind a word that wants a verb and before a noun. Else it is
+/// «still».
+fn gives_back(earlier: &[Token], rest: &[Token]) -> bool {
+    let is_led = earlier.last().is_some_and(|token| LEADS.iter().any(|lead| token.text.ends_with(lead)));
+    let next = rest.get(1);
+    let is_noun = next.is_some_and(|token| token.script == Script::Han && token.tag.starts_with('n'));
+    ends(rest.get(1..).unwrap_or_default()) && !earlier.is_empty() || is_led && is_noun
+}
+
+/// How words end behind which a verb stands.
+const LEADS: [&str; 9] = ["怎么", "如何", "怎样", "咋", "能", "可以", "能不能", "多久", "提前"];
+
+/// Whether a number, or a span of time, follows on «within».
+fn bounds(rest: &[Token]) -> bool {
+    (1..=4).any(|at| rest.get(at..).is_some_and(|tokens| measure::read(tokens).is_some()))
+}
+
+/// Whether something new is what it is changed for, and no kind of its own: 换新的, 换台新的.
+fn is_replacement(earlier: &[Token], rest: &[Token]) -> bool {
+    let is_whole = rest.first().is_some_and(|token| token.text == "新的") || is_one_of(rest.get(1), &["的"]);
+    let behind = if is_one_of(rest.get(1), &["的"]) { 2 } else { 1 };
+    let is_last = rest.get(behind).is_none_or(|token| token.script == Script::Stop || !token.tag.starts_with('n'));
+    let changes = earlier.iter().rev().take(3).any(|token| token.text.starts_with('换') || token.text == "更换");
+    is_whole && is_last && changes
+}
