@@ -157,3 +157,19 @@ impl Counters for InProcessCounters {
         meter.account().is_empty(now)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use base::Clock;
+
+    use super::*;
+
+    #[test]
+    fn the_lock_of_an_account_begins_a_cache_line_and_the_account_follows_it() {
+        let meter = Meter::new(Scope::Gateway, Limit::default(), false, Clock.now());
+        let lock = std::ptr::from_ref(&meter.account.0).addr();
+        assert_eq!(lock % 64, 0);
+        let before = std::ptr::from_ref(&*meter.account()).addr() - lock;
+        assert!(before <= 8, "{before} bytes");
+    }
+}

@@ -413,6 +413,10 @@ proptest! {
 
 #[test]
 fn what_every_call_writes_fits_into_one_cache_line_with_the_lock_before_it() {
-    const LOCK: usize = 8;
-    assert!(LOCK + std::mem::offset_of!(Account, limit) <= 64);
+    let locked = std::sync::Mutex::new(Account::new(tokens(600), false, start()));
+    let account = std::ptr::from_ref(&*locked.lock().unwrap()).addr();
+    let lock = account - std::ptr::from_ref(&locked).addr();
+    assert!(lock > 0, "a lock without a byte of its own would be none");
+    let written = lock + std::mem::offset_of!(Account, limit);
+    assert!(written <= 64, "{written} bytes, {lock} of them the lock's");
 }
