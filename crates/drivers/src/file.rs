@@ -146,6 +146,23 @@ pub(crate) fn remove(path: &Path) {
     }
 }
 
+/// Removes a file of this application that is kept no more, what belongs to it and what of it was set aside. Another
+/// program's is left alone. Gives whether there was one.
+pub(crate) fn remove_own(path: &Path, application: i64) -> Result<bool, Failure> {
+    remove_set_aside(path);
+    if is_anothers(path, application) {
+        return Ok(false);
+    }
+    let was_there = path.exists();
+    remove(path);
+    if path.exists() {
+        let told =
+            format!("{} is kept no more and cannot be removed: remove it, or let the gateway do so", path.display());
+        return Err(Failure::Trouble(told));
+    }
+    Ok(was_there)
+}
+
 /// What is told of a file that is not ours.
 pub(crate) fn anothers(path: &Path) -> Failure {
     Failure::Trouble(format!("{} is another program's database: move it away", path.display()))

@@ -38,6 +38,22 @@ impl Which {
         }
     }
 
+    /// Whether anything is kept in it.
+    pub const fn is_kept(self, bounds: Bounds) -> bool {
+        match self {
+            Self::Records => !bounds.keep.is_zero(),
+            Self::Contents => bounds.contents,
+        }
+    }
+
+    /// Why it is removed.
+    pub const fn why_removed(self) -> &'static str {
+        match self {
+            Self::Records => "`records.keep` is 0s: what was recorded of requests is removed",
+            Self::Contents => "`records.content` is off: what was recorded of texts is removed",
+        }
+    }
+
     const fn most(self) -> usize {
         match self {
             Self::Records => MOST_RECORDS,
@@ -61,13 +77,16 @@ struct Shelf {
     damage: Option<String>,
     /// How often blocks were numbered anew. None before it is known what numbers the file has.
     numbering: Option<u64>,
+    /// What is in the file is kept no more; nothing is written before it is gone.
+    is_to_go: bool,
 }
 
 impl Shelf {
     fn new() -> Self {
         let open = Writing::new(now_as_id());
         let sealed = VecDeque::new();
-        Self { open, since: Clock.now(), sealed, bytes: 0, lost: 0, trouble: None, damage: None, numbering: None }
+        let (since, numbering, is_to_go) = (Clock.now(), None, false);
+        Self { open, since, sealed, bytes: 0, lost: 0, trouble: None, damage: None, numbering, is_to_go }
     }
 
     /// Adds something, where there is room; true where the thread must hear of it.
@@ -88,10 +107,10 @@ impl Shelf {
         is_first
     }
 
-    /// Forgets what is not written; what comes after it is numbered on.
+    /// Forgets what is not written, and has what is written removed; what comes after it is numbered on.
     fn clear(&mut self) {
         let open = Writing::new(now_as_id().max(self.open.id() + 1));
-        *self = Self { open, lost: self.lost, numbering: self.numbering, ..Self::new() };
+        *self = Self { open, lost: self.lost, numbering: self.numbering, is_to_go: true, ..Self::new() };
     }
 
     fn seal(&mut self) {
@@ -188,7 +207,7 @@ impl Desk {
 
     fn add<T>(&self, which: Which, all: &[T], add: impl Fn(&mut Writing, &T)) {
         let mut state = self.state();
-        if which == Which::Contents && !state.bounds.contents {
+        if !which.is_kept(state.bounds) {
             return;
         }
         let [records, contents] = &mut state.shelves;
@@ -209,9 +228,8 @@ impl Desk {
             return;
         }
         state.bounds = bounds;
-        let [records, contents] = &mut state.shelves;
-        for (shelf, is_kept) in [(records, !bounds.keep.is_zero()), (contents, bounds.contents)] {
-            if !is_kept {
+        for (shelf, which) in state.shelves.iter_mut().zip(Which::BOTH) {
+            if !which.is_kept(bounds) {
                 shelf.clear();
             }
         }
@@ -245,18 +263,31 @@ impl Desk {
     /// What is to be written now, from the oldest to the newest; it stays here until it is [`Desk::written`].
     pub fn due(&self, which: Which, is_urgent: bool) -> Vec<Arc<Block>> {
         let mut state = self.state();
-        let Some(shelf) = state.shelves.get_mut(which.at()) else { return Vec::new() };
+        let Some(shelf) = state.shelves.get_mut(which.at()).filter(|shelf| !shelf.is_to_go) else { return Vec::new() };
         if is_urgent || shelf.since.elapsed() >= GATHER {
             shelf.seal();
         }
         shelf.sealed.iter().cloned().collect()
     }
 
-    /// So many of the oldest blocks are in the file, or never will be.
-    pub fn written(&self, which: Which, count: usize, is_lost: bool) {
+    /// Whether what was written is to be removed before anything else is written.
+    pub fn is_to_go(&self, which: Which) -> bool {
+        self.state().shelves.get(which.at()).is_some_and(|shelf| shelf.is_to_go)
+    }
+
+    /// What was written is removed.
+    pub fn has_gone(&self, which: Which) {
+        if let Some(shelf) = self.state().shelves.get_mut(which.at()) {
+            shelf.is_to_go = false;
+        }
+    }
+
+    /// The oldest blocks up to the one of this number are in the file, or never will be. Those that came after these
+    /// were forgotten have greater numbers, and stay.
+    pub fn written(&self, which: Which, last: u64, is_lost: bool) {
         let mut state = self.state();
         let Some(shelf) = state.shelves.get_mut(which.at()) else { return };
-        for _ in 0..count {
+        while shelf.sealed.front().is_some_and(|block| block.id <= last) {
             let Some(block) = shelf.sealed.pop_front() else { break };
             shelf.bytes = shelf.bytes.saturating_sub(block.size());
             if is_lost {

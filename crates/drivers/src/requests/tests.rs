@@ -25,10 +25,18 @@ pub(super) struct Trial {
     room: AtomicUsize,
     /// It is so slow that the time of each page is over before it has begun.
     slow: AtomicBool,
+    /// How often it was asked to write, and how many blocks were packed for that.
+    tries: AtomicUsize,
+    packed: AtomicUsize,
 }
 
 impl Trial {
+    pub fn pack(&self) {
+        self.packed.fetch_add(1, Relaxed);
+    }
+
     pub fn be_full(&self, which: Which, blocks: usize) -> Result<(), Failure> {
+        self.tries.fetch_add(1, Relaxed);
         let is_full = self.full.load(Relaxed)
             || (which == Which::Contents && self.full_for_contents.load(Relaxed))
             || (1..blocks).contains(&self.room.load(Relaxed));
@@ -166,6 +174,86 @@ async fn what_is_past_its_time_goes() {
     assert!(requests.flush(PATIENCE));
     assert_eq!(find(&requests, "old").await, None);
     assert!(find(&requests, "new").await.is_some());
+}
+
+const NONE: Bounds = Bounds { keep: Duration::ZERO, size: 64 << 20, contents: false };
+
+#[tokio::test]
+async fn where_no_record_is_kept_the_file_goes_and_what_was_set_aside_of_it() {
+    let folder = Folder::new();
+    let requests = folder.open();
+    requests.note(&many("before", 5_000));
+    assert!(requests.flush(PATIENCE));
+    std::fs::write(folder.0.join("requests.db.damaged-1"), "records of a year ago").unwrap();
+    assert!(folder.names().contains(&"requests.db".to_owned()));
+    requests.bound(NONE);
+    assert!(requests.flush(PATIENCE));
+    assert_eq!(folder.names(), [""; 0]);
+    requests.note(&[record("meanwhile")]);
+    assert!(requests.flush(PATIENCE));
+    assert_eq!(folder.names(), [""; 0]);
+    requests.bound(Bounds { keep: DAY, ..NONE });
+    requests.note(&[record("after")]);
+    assert!(requests.flush(PATIENCE));
+    assert_eq!(pages(&requests, 10).await.0, ["after"]);
+    assert_eq!(requests.health().lost, 0);
+    drop(requests);
+    // The same at a start.
+    let requests = SqliteRequests::open(&folder.0, NONE).unwrap();
+    assert!(requests.flush(PATIENCE));
+    assert_eq!(folder.names(), [""; 0]);
+}
+
+#[tokio::test]
+async fn where_no_record_is_kept_another_programs_file_stays() {
+    let folder = Folder::new();
+    let other = Connection::open(folder.records()).unwrap();
+    other.execute_batch("CREATE TABLE usage (sum INTEGER); INSERT INTO usage VALUES (7)").unwrap();
+    let requests = SqliteRequests::open(&folder.0, NONE).unwrap();
+    assert!(requests.flush(PATIENCE));
+    assert_eq!(folder.names(), ["requests.db"]);
+    assert_eq!(requests.health().trouble, None);
+}
+
+#[test]
+fn what_is_kept_anew_is_not_taken_for_what_was_being_written() {
+    let desk = Desk::new(Bounds { keep: DAY, ..NONE });
+    desk.note(&[record("before")]);
+    let being_written = desk.due(Which::Records, true);
+    desk.bound(NONE);
+    desk.bound(Bounds { keep: DAY, ..NONE });
+    desk.note(&[record("after")]);
+    assert!(desk.is_to_go(Which::Records), "what is written by now goes first");
+    assert_eq!(desk.due(Which::Records, true), []);
+    desk.has_gone(Which::Records);
+    let after = desk.due(Which::Records, true);
+    desk.written(Which::Records, being_written[0].id, false);
+    assert_eq!(desk.due(Which::Records, true), after);
+    desk.written(Which::Records, after[0].id, true);
+    assert_eq!((desk.health().waiting, desk.health().lost), (0, 1));
+}
+
+#[tokio::test]
+async fn what_cannot_be_written_is_not_packed_at_each_try() {
+    let folder = Folder::new();
+    let requests = folder.open();
+    let trial = &requests.desk.trial;
+    trial.full.store(true, Relaxed);
+    requests.note(&many("many", 40_000));
+    while requests.health().trouble.is_none() {
+        assert!(!requests.flush(Duration::from_millis(50)), "nothing can be written");
+    }
+    let (packed, tries) = (trial.packed.load(Relaxed), trial.tries.load(Relaxed));
+    while trial.tries.load(Relaxed) < tries + 3 {
+        assert!(!requests.flush(Duration::from_millis(50)), "nothing can be written");
+    }
+    let more = (trial.packed.load(Relaxed) - packed, trial.tries.load(Relaxed) - tries);
+    // One may be packed, and not be tried yet.
+    assert!(more.0 <= more.1 + 1, "{} blocks packed for {} tries", more.0, more.1);
+    trial.full.store(false, Relaxed);
+    assert!(requests.flush(PATIENCE));
+    assert!(trial.packed.load(Relaxed) - packed >= 8, "enough waited to tell one from all");
+    assert_eq!(requests.health().lost, 0);
 }
 
 #[tokio::test]

@@ -1,5 +1,6 @@
 //! The thread that writes.
 
+use std::collections::VecDeque;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,7 +13,7 @@ use state::requests::block::Block;
 use super::blocks::{APPLICATION, File, PAGE, Packed};
 use super::desk::{Desk, Which};
 use crate::failing::Failing;
-use crate::file::{Failure, remove, set_aside};
+use crate::file::{Failure, remove_own, set_aside};
 
 /// Without anything to write, what is past its time is looked for this often.
 const TICK: Duration = Duration::from_secs(10);
@@ -73,23 +74,45 @@ impl Room {
     }
 }
 
-/// How many of these take so many pages together; one at least.
-fn fitting(packed: &[Packed<'_>], pages: u64) -> usize {
-    let mut left = pages;
-    let fits = |one: &&Packed<'_>| match left.checked_sub(one.pages()) {
-        Some(after) => {
-            left = after;
-            true
+/// Blocks that are to be written, each packed when its turn comes: what cannot be written now need not be packed.
+struct Line<'a> {
+    due: &'a [Arc<Block>],
+    packed: VecDeque<Packed<'a>>,
+    #[cfg(test)]
+    trial: &'a super::tests::Trial,
+}
+
+impl<'a> Line<'a> {
+    /// The first of them, which take so many pages together and are so many at most; one at least, where there is one.
+    fn first(&mut self, most: usize, pages: u64) -> &[Packed<'a>] {
+        let (mut count, mut left) = (0, pages);
+        while count < most {
+            if self.packed.len() == count {
+                let Some((block, rest)) = self.due.split_first() else { break };
+                #[cfg(test)]
+                self.trial.pack();
+                self.packed.push_back(Packed::of(block));
+                self.due = rest;
+            }
+            let Some(after) = self.packed.get(count).and_then(|one| left.checked_sub(one.pages())) else { break };
+            (count, left) = (count + 1, after);
         }
-        None => false,
-    };
-    packed.iter().take_while(fits).count().max(1)
+        let count = count.max(1).min(self.packed.len());
+        self.packed.make_contiguous().get(..count).unwrap_or_default()
+    }
 }
 
 impl Keeper<'_> {
     fn turn(&mut self, bounds: Bounds, is_urgent: bool) {
-        if self.which == Which::Contents && !bounds.contents {
-            return self.leave();
+        let is_kept = self.which.is_kept(bounds);
+        // What was to go goes, also where new things are kept again by now.
+        if !is_kept || self.desk.is_to_go(self.which) {
+            if let Err(failure) = self.leave() {
+                return self.failed(failure);
+            }
+            if !is_kept {
+                return;
+            }
         }
         match self.work(bounds, is_urgent) {
             Ok(()) => self.succeeded(),
@@ -139,29 +162,34 @@ impl Keeper<'_> {
     /// Writes blocks, a few in one commit: as many as its log should hold, or one. Gives those that are left, where they
     /// were numbered anew.
     fn write(&mut self, due: &[Arc<Block>], room: Room) -> Result<Vec<Arc<Block>>, Failure> {
-        for blocks in due.chunks(BATCH) {
-            let packed: Vec<Packed<'_>> = blocks.iter().map(|block| Packed::of(block)).collect();
-            let (mut rest, mut most) = (packed.as_slice(), BATCH);
-            while !rest.is_empty() {
-                let count = fitting(rest, room.log).min(most);
-                let (now, later) = rest.split_at_checked(count).unwrap_or((rest, &[]));
-                match self.put(now, room) {
-                    Ok(None) => self.desk.written(self.which, now.len(), false),
-                    Ok(Some(last)) => {
-                        self.desk.number_after(self.which, last);
-                        return Ok(self.desk.due(self.which, false));
-                    }
-                    // Where the disk is nearly full, less may still have room.
-                    Err(Failure::Full(_)) if now.len() > 1 => {
-                        most = now.len() / 2;
-                        continue;
-                    }
-                    Err(failure) => return Err(failure),
+        let mut line = Line {
+            due,
+            packed: VecDeque::new(),
+            #[cfg(test)]
+            trial: &self.desk.trial,
+        };
+        // While nothing could be written, one is tried before others are made ready.
+        let (mut most, mut has_room) = (if self.failing.is_some() { 1 } else { BATCH }, true);
+        loop {
+            let now = line.first(most, room.log);
+            let Some(last) = now.last().map(Packed::id) else { return Ok(Vec::new()) };
+            let count = now.len();
+            match self.put(now, room) {
+                Ok(None) => self.desk.written(self.which, last, false),
+                Ok(Some(last)) => {
+                    self.desk.number_after(self.which, last);
+                    return Ok(self.desk.due(self.which, false));
                 }
-                rest = later;
+                // Where the disk is nearly full, less may still have room.
+                Err(Failure::Full(_)) if count > 1 => {
+                    (most, has_room) = (count / 2, false);
+                    continue;
+                }
+                Err(failure) => return Err(failure),
             }
+            line.packed.drain(..count);
+            most = if has_room { BATCH } else { most };
         }
-        Ok(Vec::new())
     }
 
     /// Writes blocks in one commit, after room has been made for them; where the disk is fuller than the bound says, a
@@ -180,7 +208,7 @@ impl Keeper<'_> {
             let (all, free) = file.pages()?;
             if all.saturating_sub(free) + wanted > room.pages {
                 // It is larger than the file may be, which holds nothing else.
-                self.desk.written(self.which, 1, true);
+                self.desk.written(self.which, packed.last().map_or(0, Packed::id), true);
             }
             return Err(Failure::Full(failure));
         }
@@ -230,15 +258,16 @@ impl Keeper<'_> {
         }
     }
 
-    /// Nothing is kept in it any more.
-    fn leave(&mut self) {
+    /// What was kept in it goes: from the disk, too.
+    fn leave(&mut self) -> Result<(), Failure> {
         self.file = None;
-        if self.path.exists() {
-            remove(&self.path);
-            tracing::info!(file = %self.path.display(), "`records.content` is off: what was recorded of texts is removed");
+        if remove_own(&self.path, APPLICATION)? {
+            tracing::info!(file = %self.path.display(), "{}", self.which.why_removed());
         }
+        self.desk.has_gone(self.which);
         self.failing = None;
         self.desk.set_trouble(self.which, None);
+        Ok(())
     }
 
     fn failed(&mut self, failure: Failure) {
