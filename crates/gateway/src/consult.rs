@@ -82,6 +82,13 @@ async fn look_within(consult: &Consult<'_>, (route, terms): (&Route, &Semantic),
         && let Some(found) = consult.answer_to(&shelf, known).await
     {
         count(hit);
+        asked.near = consult.tells_near.then(|| Near {
+            question: asked.text.clone(),
+            known: found.candidate.text.clone(),
+            answer: Some(found.stored.clone()),
+            similarity: found.candidate.similarity,
+            withheld: None,
+        });
         return Some(found);
     }
     let now = live.clock.now();
@@ -187,11 +194,9 @@ impl Consult<'_> {
             Judged { different: Some((other, guard)), .. } => (other, Some(guard.name())),
             _ => return None,
         };
-        // No call waits for a disk on account of what people read later.
-        let answer = match self.worker.live.answers.get(&candidate.answer) {
-            state::Answer::Ready(answer) => answer.filter(|stored| stored.client.as_ref() == self.owner),
-            state::Answer::Later(_) => None,
-        };
+        let is_ours = |stored: &Arc<Stored>| stored.client.as_ref() == self.owner;
+        // A match is looked up soon. Of others nobody asks a disk on account of what people read later.
+        let answer = withheld.and_then(|_| self.worker.live.answers.peek(&candidate.answer)).filter(is_ours);
         let (known, similarity) = (candidate.text.clone(), candidate.similarity);
         Some(Near { question: question.clone(), known, answer, similarity, withheld })
     }

@@ -143,6 +143,12 @@ impl Answers for TieredAnswers {
         self.get_in(Haste::Little, key)
     }
 
+    fn peek(&self, key: &Key) -> Option<Arc<Stored>> {
+        let waiting = || self.desk.is_on().then(|| self.desk.unwritten.get(key)).flatten();
+        let found = self.memory().glance(key).or_else(waiting);
+        found.filter(|stored| Clock.wall() < stored.keep_until)
+    }
+
     fn get_many(&self, keys: &[Key]) -> Answer<Vec<Option<Arc<Stored>>>> {
         let mut found: Vec<Option<Arc<Stored>>> = keys.iter().map(|key| self.find(key)).collect();
         if !self.desk.is_on() {

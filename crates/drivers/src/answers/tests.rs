@@ -142,7 +142,9 @@ async fn a_restart_forgets_nothing() {
     answers.put(key(2), stored(2, 0));
     close(answers);
     let answers = open_wholly(&folder.at("cache.db"), bounds(8, 64)).await;
-    assert_eq!(get(&answers, 1).await, Some(first));
+    assert_eq!(answers.peek(&key(1)), None, "a glance asks no disk");
+    assert_eq!(get(&answers, 1).await, Some(first.clone()));
+    assert_eq!(answers.peek(&key(1)), Some(first));
     let found = answers.get_many(&[key(3), key(2), key(1)]).await;
     assert_eq!(
         found.iter().map(|found| found.as_ref().map(|found| found.body.len())).collect::<Vec<_>>(),

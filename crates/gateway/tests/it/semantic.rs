@@ -61,6 +61,9 @@ fn stage(semantic: &str) -> (Stage, Host, Host) {
 const ASKED: &str = "How do I reset my password?";
 const AGAIN: &str = "How can I reset my password?";
 
+/// What is retrieved stands in a call beside its question.
+const PASSAGES: &str = "context: { retrieval: { tag: context } }";
+
 fn ask(question: &str) -> Ask {
     chat("chat").system("Be brief.").user(question)
 }
@@ -204,7 +207,7 @@ fn a_match_stands_above_every_different_question_by_the_margin() {
 #[test]
 fn the_very_question_is_known_without_its_vector() {
     story(async {
-        let stage = Stage::set(&config("", "context: { retrieval: { tag: context } }"));
+        let stage = Stage::set(&config("", PASSAGES));
         let (a, e) = (stage.host("a", pleasant()), stage.host("e", indifferent()));
         let with = |passage: &str, question: &str| ask(&format!("<context>{passage}</context>{question}"));
         stage.ask(with("one", ASKED)).await;
@@ -822,9 +825,28 @@ async fn nearest(stage: &Stage, id: &str) -> Option<state::requests::Near> {
 }
 
 #[test]
+fn to_keep_the_nearest_question_nothing_is_looked_up_twice() {
+    let hits = [true, false].map(|keeps| {
+        let (told, hits) = std::sync::mpsc::sync_channel(1);
+        story(async move {
+            let stage = Stage::set(&format!("records: {{ content: {keeps} }}\n{}", config("", "")));
+            stage.host("a", pleasant());
+            stage.host("e", indifferent());
+            for question in [ASKED, AGAIN, "How do I change my username?"] {
+                stage.ask(ask(question)).await;
+            }
+            assert!(told.send(stage.live.answers.stats().memory.hits).is_ok());
+        });
+        hits.recv().unwrap()
+    });
+    assert_eq!(hits[0], hits[1]);
+    assert!(hits[0] > 0);
+}
+
+#[test]
 fn where_texts_are_kept_the_nearest_question_is_kept_with_them() {
     story(async {
-        let kept = format!("records: {{ content: true, mask: [password] }}\n{}", config(", shadow: true", ""));
+        let kept = format!("records: {{ content: true, mask: [password] }}\n{}", config(", shadow: true", PASSAGES));
         let stage = Stage::set(&kept);
         stage.host("a", Reply::say(["In the portal."]));
         stage.host("e", indifferent());
@@ -840,6 +862,10 @@ fn where_texts_are_kept_the_nearest_question_is_kept_with_them() {
         assert_eq!((&*second.answer, second.similarity, &second.withheld), ("In the portal.", 1.0, &None));
         let third = nearest(&stage, "third").await.unwrap();
         assert!(third.withheld.is_some() && &*third.answer == "In the portal.", "{third:?}");
+        stage.ask(ask(&format!("<context>One.</context>{ASKED}")).header("x-request-id", "fourth")).await;
+        let fourth = nearest(&stage, "fourth").await.unwrap();
+        assert_eq!((fourth.question == fourth.known, fourth.similarity), (true, 1.0), "known by its very words");
+        assert_eq!(&*fourth.answer, "In the portal.");
     });
     story(async {
         let (stage, _, _) = stage(", shadow: true");

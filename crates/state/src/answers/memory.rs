@@ -78,6 +78,12 @@ impl InProcessAnswers {
         Some(stored)
     }
 
+    /// The same, which counts as no look-up and as no use.
+    #[must_use]
+    pub fn glance(&self, key: &Key) -> Option<Arc<Stored>> {
+        self.cache.peek(key).filter(|stored| Clock.wall() < stored.keep_until)
+    }
+
     /// Keeps something.
     pub fn keep(&self, key: Key, stored: Arc<Stored>) {
         if Weights.weight(&key, &stored) > self.counts.largest.load(Relaxed) {
@@ -160,6 +166,10 @@ fn largest(cache: &Shards) -> u64 {
 impl Answers for InProcessAnswers {
     fn get(&self, key: &Key) -> Answer<Option<Arc<Stored>>> {
         Answer::Ready(self.find(key))
+    }
+
+    fn peek(&self, key: &Key) -> Option<Arc<Stored>> {
+        self.glance(key)
     }
 
     fn get_many(&self, keys: &[Key]) -> Answer<Vec<Option<Arc<Stored>>>> {

@@ -233,7 +233,11 @@ pub trait Answers: fmt::Debug + Send + Sync {
         self.get(key)
     }
 
-    /// The same of several keys, in their order.
+    /// What is at hand of what [`Answers::get`] would find: for whom that is not worth a question to a disk. It counts
+    /// as no look-up.
+    fn peek(&self, key: &Key) -> Option<Arc<Stored>>;
+
+    /// What [`Answers::get`] finds under several keys, in their order.
     fn get_many(&self, keys: &[Key]) -> Answer<Vec<Option<Arc<Stored>>>>;
 
     /// Keeps something, in the place of what was under its key. Never waits: what cannot be taken is counted

@@ -138,6 +138,9 @@ async fn the_keeping_is_counted(answers: &dyn Answers) {
     assert!(answers.flush(Duration::from_secs(30)), "a store that is well can be flushed");
     let stats = answers.stats();
     assert_eq!(stats.memory.entries, 10);
+    assert_eq!(answers.peek(&key(50)).map(|stored| stored.body.len()), Some(1_000));
+    assert_eq!(answers.peek(&key(60)), None);
+    assert_eq!(answers.stats().memory.hits, stats.memory.hits, "a glance is no look-up");
     assert!((10_000..20_000).contains(&stats.memory.bytes), "{stats:?}");
     let holdings = answers.holdings();
     let [holding] = &holdings[..] else { return assert_eq!(holdings, []) };
