@@ -97,7 +97,7 @@ pub enum Recalled {
 pub struct Found {
     /// As it is stored.
     pub stored: Arc<Stored>,
-    /// What others find it by too.
+    /// Under which key it stands; `None` for what was kept for one idempotency key.
     pub key: Option<Key>,
     /// In the caller's form.
     pub body: Bytes,

@@ -91,8 +91,8 @@ pub fn answer(keeper: &Keeper<'_>, complete: Complete) -> Landed {
     let may_lack_end = !matches!(keeper.wish.endpoint, Endpoint::Chat | Endpoint::Completions);
     let has_end = may_lack_end || whole.as_ref().is_some_and(|whole| whole.is_complete);
     let promises = keeper.flight.settle();
-    // All copies of this answer are known by the first key that it was given for.
-    let first = promises.first().map(|first| first.promise.key).filter(|_| promises.len() > 1);
+    let among_others = promises.first().filter(|_| promises.len() > 1);
+    let given_once = among_others.map(|first| Given::landed(keeper.route, &first.promise, keeper.live.wall()));
     for Promised { promise, .. } in promises.into_iter().filter(|_| has_end) {
         let same = given
             .clone()
@@ -110,8 +110,8 @@ pub fn answer(keeper: &Keeper<'_>, complete: Complete) -> Landed {
         };
         let facts = Facts { is_stream, content_type, ..facts.clone() };
         let clerk = Clerk { live: keeper.live, route: keeper.route, promise: &promise, purges: keeper.purges };
-        match first {
-            Some(first) => clerk.refer((&first, Duration::ZERO), &body, facts),
+        match &given_once {
+            Some(given) => clerk.share(given, &body, facts),
             None => clerk.keep(&body, facts),
         }
     }
@@ -173,8 +173,25 @@ pub fn served(live: &Live, route: &Route, promise: &Promise, found: &Found) {
     let facts = Facts { is_stream: found.is_stream, content_type, ..facts };
     let clerk = Clerk { live, route, promise, purges: live.purges.count() };
     match &found.key {
-        Some(key) => clerk.refer((key, found.stored.stored), &found.body, facts),
+        Some(key) => clerk.share(&Given::stored(key, found.stored.stored), &found.body, facts),
         None => clerk.keep(&found.body, facts),
+    }
+}
+
+/// What tells one answer from every other that was ever given, so that no copy of it stands for another: idempotency keys
+/// come again, with other questions.
+struct Given([u8; 32]);
+
+impl Given {
+    /// An answer that a flight has brought at that moment, the first of whose idempotency keys came with this.
+    fn landed(route: &Route, first: &Promise, at: Duration) -> Self {
+        let builder = KeyBuilder::new("landed").part(route.name.as_bytes()).part(&first.key.0).part(&first.fingerprint);
+        Self(builder.part(&at.as_nanos().to_le_bytes()).finish())
+    }
+
+    /// What stands under this key of an answer, stored at that moment.
+    fn stored(key: &Key, at: Duration) -> Self {
+        Self(KeyBuilder::new("stored").part(&key.0).part(&at.as_nanos().to_le_bytes()).finish())
     }
 }
 
@@ -194,29 +211,29 @@ impl Clerk<'_> {
         self.put(self.promise.key, written, REPLAYED);
     }
 
-    /// Keeps it for this key, among others that have the same answer of `of`: one copy for all of a client's, however
-    /// many they are.
-    fn refer(&self, of: (&Key, Duration), body: &[u8], facts: Facts<'_>) {
+    /// Keeps it for this key among others that have the same answer: one copy for all of a client's, however many they
+    /// are, and for each of them where that is.
+    fn share(&self, given: &Given, body: &[u8], facts: Facts<'_>) {
         if body.len() <= SMALL {
             return self.keep(body, facts);
         }
-        let copy = self.copy(of);
-        let lasts = |stored: &Stored| stored.expires >= self.live.wall() + REPLAYED;
+        let copy = self.copy(given);
+        let lasts = |stored: Arc<Stored>| stored.expires >= self.live.wall() + REPLAYED;
         // One that lies on disk alone is written anew: that it lies there still nobody knows yet.
-        let is_there = matches!(self.live.answers.get(&copy), state::Answer::Ready(Some(stored)) if lasts(&stored));
+        let is_there = self.live.answers.peek(&copy).is_some_and(lasts);
         if is_there || self.put(copy, kept::write(body, &facts), SHARED) {
             self.put(self.promise.key, kept::write_reference(&copy, &self.promise.fingerprint), REPLAYED);
         }
     }
 
-    /// What a copy is known by: whose it is, of which answer, stored when, and in which form.
-    fn copy(&self, (of, stored): (&Key, Duration)) -> Key {
+    /// What a copy is known by: whose it is, of which answer, and in which form.
+    fn copy(&self, given: &Given) -> Key {
         let form = match self.promise.form {
             Form::Whole => 0,
             Form::Stream { shows_usage } => 1 + u8::from(shows_usage),
         };
-        let builder = KeyBuilder::new("copy").part(self.promise.client.as_bytes()).part(&of.0);
-        Key(builder.part(&stored.as_nanos().to_le_bytes()).part(&[form]).finish())
+        let builder = KeyBuilder::new("copy").part(self.promise.client.as_bytes());
+        Key(builder.part(&given.0).part(&[form]).finish())
     }
 
     /// False where it has been purged since.

@@ -2,11 +2,13 @@
 
 use std::time::Duration;
 
+use rules::cache_key::KeyBuilder;
 use serde_json::json;
+use state::answers::Key;
 use testkit::{Answer, Ask, Reply, chat, embeddings, rerank, story};
 
 use crate::chunks::{choices, delta, hello};
-use crate::stage::{KEY, Stage, USUAL, pleasant, usual_but, without_waits};
+use crate::stage::{KEY, Stage, USUAL, answers, begun_by, pleasant, usual_but, without_waits};
 
 fn ask() -> Ask {
     chat("chat").user("Hi").header("idempotency-key", "k-1")
@@ -295,6 +297,47 @@ fn keys_that_wait_for_one_answer_keep_it_once_too() {
         let again = stage.ask(with_key(49)).await;
         assert_eq!((cache(&again), Some(again.body.clone()), a.calls().len()), (Some("replay"), first, 1));
     });
+}
+
+/// What an idempotency key of the usual client's was kept for goes, as it does where memory is short.
+async fn forgets(stage: &Stage, key: usize) {
+    let running = stage.live.running();
+    let builder = KeyBuilder::new("replay").part(running.snapshot.general.environment.as_bytes()).part(b"app");
+    let key = Key(builder.part(format!("k-{key}").as_bytes()).finish());
+    assert!(matches!(stage.live.answers.remove(&key).await, Ok(true)));
+}
+
+/// Asks the same under several keys at once.
+async fn all_with(stage: &Stage, keys: [usize; 2], text: &str) -> Vec<Answer> {
+    let mut callers = Vec::new();
+    for key in keys {
+        callers.push(begun_by(stage, with_key(key).user(text).key(KEY)).await);
+    }
+    answers(callers).await
+}
+
+#[test]
+fn a_key_that_comes_again_with_another_question_never_gets_an_older_answer() {
+    for (text, then) in [("one", "two"), ("one", "one")] {
+        story(async {
+            let (stage, a) = cached(0);
+            let says = |word: &str| Reply::say([word.repeat(1_000)]).after(Duration::from_secs(1));
+            a.play(says("old"));
+            let old = all_with(&stage, [1, 2], text).await.swap_remove(0);
+            stage.comes_to_rest().await;
+            tokio::time::sleep(Duration::from_secs(61)).await;
+            forgets(&stage, 1).await;
+            a.play(says("new"));
+            let new = all_with(&stage, [1, 9], then).await;
+            assert_eq!((new[1].body == new[0].body, new[0].body == old.body), (true, false));
+            stage.comes_to_rest().await;
+            for (key, text, first) in [(1, then, &new[0]), (9, then, &new[0]), (2, text, &old)] {
+                let again = stage.ask(with_key(key).user(text)).await;
+                assert_eq!((cache(&again), again.body == first.body), (Some("replay"), true), "{key}");
+            }
+            assert_eq!(a.calls().len(), 2);
+        });
+    }
 }
 
 #[test]
