@@ -18,7 +18,7 @@ use rules::split::Mirror;
 
 use crate::attempt::{Errand, Landed, Opened, Passed, attempt, unfold, unfold_rest};
 use crate::running::Running;
-use crate::worker::{Worker, spawn};
+use crate::worker::{Worker, set_off};
 
 /// Copies of one route under way at a time, by worker.
 const MOST_COPIES: usize = 32;
@@ -59,7 +59,7 @@ pub fn send(copy: Copy, mirror: Mirror) -> bool {
     match (place, key) {
         (Some(place), Some(key)) if takes_copies && !matches!(slot, Some(None)) => {
             let target = Target { upstream: mirror.to, key };
-            spawn(async move {
+            set_off(async move {
                 copy.run(target).await;
                 drop((place, slot));
             });

@@ -112,12 +112,12 @@ impl Worker {
         tls: TlsSwitch,
         outbox: Outbox,
     ) {
-        spawn(outbox.clone().carry());
+        set_off(outbox.clone().carry());
         let sweeping = self.clone();
-        spawn(async move { sweeping.sweep().await });
+        set_off(async move { sweeping.sweep().await });
         // Apart from the sweep: a resolver that does not answer must not hold that up.
         let renewing = self.clone();
-        spawn(async move { renewing.renew_names().await });
+        set_off(async move { renewing.renew_names().await });
         while let Some(stream) = handed.recv().await {
             let place = Place::take(&self.live, &open);
             let Ok(stream) = TcpStream::from_std(stream) else { continue };
@@ -125,7 +125,7 @@ impl Worker {
             let worker = self.clone();
             let config = tls.load_full();
             let stream = Posted::new(stream, outbox.clone());
-            spawn(async move {
+            set_off(async move {
                 match config {
                     None => worker.converse(stream).await,
                     Some(config) => {
@@ -272,7 +272,7 @@ impl Service<Request<Incoming>> for Talk {
     }
 }
 
-/// Starts a task of this worker's own.
-pub(crate) fn spawn(task: impl Future<Output = ()> + Send + 'static) {
+/// Starts a task of this worker's own, for what is no one connection's: each of those who do has an end of its own.
+pub(crate) fn set_off(task: impl Future<Output = ()> + Send + 'static) {
     drop(tokio::spawn(task));
 }

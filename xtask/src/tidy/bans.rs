@@ -13,12 +13,15 @@ struct Ban {
     except: &'static [(&'static str, &'static str)],
 }
 
-const BANS: [Ban; 3] = [
+const BANS: [Ban; 4] = [
     Ban {
         words: &["tokio::spawn", "task::spawn", "spawn_local"],
         instead: "a bare task outlives its request and nobody hears of its end; await the work where it belongs, or put it into a JoinSet that its owner holds",
         except: &[
-            ("crates/gateway/src/worker.rs", "a connection's task: ends with the connection, which counts itself"),
+            (
+                "crates/gateway/src/worker.rs",
+                "gives every worker's tasks their runtime; those who ask for one stand below",
+            ),
             (
                 "crates/admin/src/lib.rs",
                 "a change that has begun, brought to its end where its caller leaves; every wait in it has a deadline",
@@ -31,6 +34,29 @@ const BANS: [Ban; 3] = [
             ("crates/mock/", "the scripted upstream: its listener holds the tasks"),
             ("crates/testkit/", "never in a release"),
             ("bench/", "never in a release"),
+        ],
+    },
+    Ban {
+        words: &["set_off"],
+        instead: "a worker's own task outlives the connection that began it; await the work where it belongs, or say in this list how the task ends",
+        except: &[
+            (
+                "crates/gateway/src/worker.rs",
+                "a connection's task, which ends with the connection and counts itself; the worker's sweeps and its outbox, which end with the worker",
+            ),
+            (
+                "crates/gateway/src/serve/lead.rs",
+                "a flight's task: ends with its answer, or when its last rider leaves",
+            ),
+            (
+                "crates/gateway/src/serve/vectors.rs",
+                "the task of an embeddings call: ends with its answer, or when nobody waits for any vector of it",
+            ),
+            (
+                "crates/gateway/src/consult/vector.rs",
+                "the call for a question's vector: ends with its deadline, or when nobody waits for it",
+            ),
+            ("crates/gateway/src/mirror.rs", "a copy of a call: ends with its deadline, and a route has few at a time"),
         ],
     },
     Ban {
@@ -97,6 +123,13 @@ mod tests {
         assert!(found[0].starts_with("crates/gateway/src/pursue.rs:1: `tokio::spawn`"), "{found:?}");
         assert!(told(check, &[("crates/gateway/src/worker.rs", text)]).is_empty());
         assert!(told(check, &[("crates/gateway/tests/it/a.rs", text)]).is_empty());
+    }
+
+    #[test]
+    fn a_workers_own_task_needs_such_a_place_too() {
+        let text = "fn a() { set_off(b); }";
+        assert_eq!(told(check, &[("crates/gateway/src/pursue.rs", text)]).len(), 1);
+        assert!(told(check, &[("crates/gateway/src/consult/vector.rs", text)]).is_empty());
     }
 
     #[test]

@@ -19,7 +19,7 @@ use crate::loads::{Arrival, Call, Carried};
 use crate::meaning::Asked;
 use crate::running::Running;
 use crate::trip::{Aboard, Trip};
-use crate::worker::{Worker, spawn};
+use crate::worker::{Worker, set_off};
 
 /// How often a look-up waits for others that bring its vector; then it asks for it itself.
 const MOST_ROUNDS: usize = 3;
@@ -114,7 +114,7 @@ impl Consult<'_> {
         };
         // It has no caller of its own: everybody who waits has a seat.
         drop(Aboard(trip.clone()));
-        spawn(async move {
+        set_off(async move {
             tokio::select! {
                 // An upstream that does not answer in time is to be known for it, also by the last who leaves.
                 biased;

@@ -22,7 +22,7 @@ use crate::relay::{Passage, Relay};
 use crate::ride::Ride;
 use crate::trail::Trail;
 use crate::wire::Reply;
-use crate::worker::{Worker, spawn};
+use crate::worker::{Worker, set_off};
 
 /// What the leader gets.
 enum Answer {
@@ -37,7 +37,7 @@ pub async fn lead(connection: &Connection, lead: Lead, mut trail: Trail) -> Resu
     trail.departed = Some(rider.flight.departed.clone());
     let (tell, told) = oneshot::channel();
     let flight = Flight { worker, call, stale, flight: rider.flight.clone(), purges };
-    spawn(async move {
+    set_off(async move {
         let underway = flight.flight.clone();
         let cockpit = Cockpit(flight);
         tokio::select! {

@@ -31,7 +31,7 @@ use crate::shape::Shaped;
 use crate::trail::Trail;
 use crate::trip::{Aboard, Trip};
 use crate::wire::Reply;
-use crate::worker::{Worker, spawn};
+use crate::worker::{Worker, set_off};
 use crate::{batch, head, recall, refuse};
 
 /// How often a call looks for others that bring what it misses; then it brings everything itself.
@@ -74,7 +74,7 @@ pub async fn lead(connection: &Connection, quest: Quest, mut trail: Trail) -> Re
     trail.departed = Some(trip.departed.clone());
     let _aboard = Aboard(trip.clone());
     let (tell, told) = oneshot::channel();
-    spawn(async move {
+    set_off(async move {
         let on_its_way = async {
             // Nobody listens any more where the caller has left: what was brought is stored, and written down.
             let _ = tell.send(Box::pin(quest.answer(basket, &trip, trail)).await);
