@@ -10,9 +10,16 @@
 //!   To refuse a token that is not the familiar one is to say so, which is a guess tried: so such looks are bounded
 //!   too, by ten a second for each address, beyond which the familiar token has to wait as well.
 //!
-//! So nobody tries more than ten tokens a minute where no operator is, nor more than 610 a minute against the tokens of
-//! the operators whose address he shares. With 40 random bits that takes thousands of years; tokens are to have 128 or
-//! more. Whoever floods such an address with more than ten different tokens a second still keeps others out: that can be
+//! So nobody who has no token tries more than ten a minute where no operator is, nor more than 610 a minute against the
+//! tokens of the operators whose address he shares.
+//!
+//! **What is not.** An operator may write guesses as keys of clients, also in a dry run: that one of them is an admin
+//! token is refused, which tells him so, though not whose it is. That comes to some hundred thousand guesses a second at
+//! most, and nothing here slows it down: length alone does. So tokens of fewer than 16 characters are refused
+//! (`config`); 16 random hexadecimal digits would take a million years then, and a word with a number behind it a day.
+//! What was tried stands in the log where it was right.
+//!
+//! Whoever floods such an address with more than ten different tokens a second still keeps others out: that can be
 //! stopped in front of the gateway alone. To let a right token in at any rate would be to try guesses at any rate.
 
 use std::collections::HashMap;

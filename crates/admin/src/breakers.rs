@@ -95,7 +95,7 @@ pub(crate) async fn list(
         let found = live.breakers().into_iter().filter(is_meant).map(Breaker::from);
         Page::numbered(found, asked.limit, asked.after.as_deref()).map(Answer)
     };
-    desk.aside.run(look).await?
+    desk.aside.look(look).await?
 }
 
 /// Which breakers are held, and for how long.

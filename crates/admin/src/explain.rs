@@ -92,7 +92,7 @@ pub(crate) async fn explain(
         let now = Now::of(&desk, &client, story.get("route").and_then(Value::as_str));
         Ok(Explained { story, now })
     };
-    telling.run(tell).await?.map(Answer).map_err(|wrong| Error::of("client", wrong))
+    telling.look(tell).await?.map(Answer).map_err(|wrong| Error::of("client", wrong))
 }
 
 impl Now {

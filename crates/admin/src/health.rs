@@ -140,6 +140,6 @@ fn keys(desk: &Desk) -> Value {
 ))]
 pub(crate) async fn metrics(State(desk): State<Desk>) -> Result<Response, Error> {
     let live = desk.live;
-    let text = desk.aside.run(move || live.metrics_text()).await?;
+    let text = desk.aside.scrape(move || live.metrics_text()).await?;
     Ok(([(header::CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], text).into_response())
 }

@@ -69,6 +69,9 @@ pub struct Live {
     pub vocabularies: Vocabularies,
     /// Held by whoever gathers.
     gathering: Mutex<Gathering>,
+    /// Held by whoever shows metrics: some are emptied and filled again, and losses brought up to what they are. Two at
+    /// a time would tell half of it, and count losses twice.
+    showing: Mutex<()>,
     /// What was used.
     pub books: Books,
     /// What was answered before.
@@ -185,6 +188,7 @@ impl Live {
             fingerprints: Fingerprints::default(),
             vocabularies: Vocabularies::default(),
             gathering: Mutex::default(),
+            showing: Mutex::default(),
             something_to_gather: Notify::new(),
             unwritten: Arc::default(),
             draining: AtomicBool::new(false),
@@ -376,9 +380,10 @@ impl Live {
         evenly(at) + Duration::from_secs(ahead.as_secs())
     }
 
-    /// The metrics of every request that has ended, as Prometheus reads them.
+    /// The metrics of every request that has ended, as Prometheus reads them. One at a time: not for workers.
     #[must_use]
     pub fn metrics_text(&self) -> Vec<u8> {
+        let _showing = self.showing.lock().unwrap_or_else(PoisonError::into_inner);
         self.gather();
         self.metrics.forget_gone(self.clock.now());
         let running = self.running();

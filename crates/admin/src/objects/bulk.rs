@@ -8,7 +8,7 @@ use axum::extract::{Request, State};
 use axum::http::header;
 use axum::response::{IntoResponse, Response};
 use base::{Object, ObjectKind, Secret};
-use config::{Home, Pieces, Role};
+use config::{Home, Pieces, Role, Written};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use state::objects::Change;
@@ -32,7 +32,7 @@ const LARGEST: usize = 8 << 20;
 ))]
 pub(crate) async fn config(_: Caller<Viewer>, State(desk): State<Desk>) -> Result<Response, Error> {
     let written = desk.configuring.written();
-    desk.aside.run(move || axum::Json(written.config()).into_response()).await
+    desk.aside.look(move || axum::Json(written.config()).into_response()).await
 }
 
 /// What an export holds.
@@ -107,7 +107,6 @@ pub(crate) struct Imported {
         (status = 200, description = "All of it is in force; or, of a dry run, what would become of it.",
             body = Imported),
         (status = 409, description = "`already_exists`, or `managed_by_file`.", body = Body),
-        (status = 412, description = "`precondition_failed`: one was changed meanwhile.", body = Body),
         (status = 422, description = "`invalid_config`: the configuration that would come of it is not sound.",
             body = Body),
         (status = 503, description = "`objects_unavailable`: it cannot be kept, and nothing has changed; or, as the message \
@@ -121,37 +120,49 @@ pub(crate) async fn import(
     request: Request,
 ) -> Result<axum::Json<Imported>, Error> {
     let body = whole(request.into_body(), LARGEST).await?;
-    let pieces = desk.aside.run(move || pieces(&body)).await??;
+    let pieces = desk.aside.change(move || pieces(&body)).await??;
     let written = desk.configuring.written();
-    let mut imported = Imported { created: Vec::new(), replaced: Vec::new(), warnings: left_out(&pieces) };
-    let mut changes = Vec::new();
+    let warnings = left_out(&pieces);
+    let (mut names, mut changes) = (Vec::new(), Vec::new());
     for piece in pieces.pieces {
         let (kind, name) = (piece.kind, piece.name);
-        let expected = match written.object(kind, &name).map(|object| &object.home) {
-            None => Expected::Absent,
+        match written.object(kind, &name).map(|object| &object.home) {
             Some(Home::File(place)) => return Err(refused(NotChanged::InFile(place.clone()), kind, &name)),
-            Some(Home::Admin { revision, .. }) if importing.replace => Expected::Revision(*revision),
-            Some(Home::Admin { .. }) => {
+            Some(Home::Admin { .. }) if !importing.replace => {
                 let told = format!("there is a {} `{name}` already; `replace=true` replaces it", kind.word());
                 return Err(Error::AlreadyExists(told));
             }
-        };
-        let done = if expected == Expected::Absent { &mut imported.created } else { &mut imported.replaced };
-        done.push(path(kind, &name));
+            Some(Home::Admin { .. }) | None => {}
+        }
+        // Whoever replaces means whatever is there when the change is made.
+        let expected = if importing.replace { Expected::Whatever } else { Expected::Absent };
         changes.push((expected, put(kind, &name, &piece.config)));
+        names.push((kind, name));
     }
-    let after = json!({ "created": imported.created, "replaced": imported.replaced });
+    let after = Imported::over(&written, &names, Vec::new());
+    let after = json!({ "created": after.created, "replaced": after.replaced });
     let deed = Done::to("config", "import").with(after).by(&caller);
     let changed = desk.configuring.change(Wish { changes, deed, dry_run: importing.dry_run }).await;
     let changed = changed.map_err(|why| match why {
-        NotChanged::Unexpected(_) => {
-            Error::PreconditionFailed("one of the objects was changed meanwhile; nothing was imported".to_owned())
-        }
+        NotChanged::Unexpected(_) => Error::AlreadyExists(
+            "one of the objects was made meanwhile, and nothing was imported; `replace=true` replaces it".to_owned(),
+        ),
         NotChanged::InFile(place) => Error::ManagedByFile(format!("one of the objects is written at {place}")),
         why => refused(why, ObjectKind::Route, ""),
     })?;
-    imported.warnings.extend(changed.warnings.iter().map(Told::from));
-    Ok(axum::Json(imported))
+    let warnings = warnings.into_iter().chain(changed.warnings.iter().map(Told::from)).collect();
+    Ok(axum::Json(Imported::over(&changed.before, &names, warnings)))
+}
+
+impl Imported {
+    /// What becomes of these objects where this is there before.
+    fn over(before: &Written, names: &[(ObjectKind, String)], warnings: Vec<Told>) -> Self {
+        let is_there = |(kind, name): &&(ObjectKind, String)| before.object(*kind, name).is_some();
+        let (replaced, created): (Vec<_>, Vec<_>) = names.iter().partition(is_there);
+        let paths =
+            |named: Vec<&(ObjectKind, String)>| named.into_iter().map(|(kind, name)| path(*kind, name)).collect();
+        Self { created: paths(created), replaced: paths(replaced), warnings }
+    }
 }
 
 fn put(kind: ObjectKind, name: &str, config: &Value) -> Change {

@@ -87,6 +87,13 @@ impl Port {
         Self { desk: self.desk.clone(), router: self.router.clone(), from: address.parse().unwrap() }
     }
 
+    /// The same port, to which all that is made from now on is made meanwhile: between its look and its change.
+    pub fn behind(&self) -> Self {
+        let (seen, now) = (self.desk.configuring.written(), self.desk.configuring.clone());
+        let desk = Desk { configuring: Arc::new(Behind { seen, now }), ..self.desk.clone() };
+        Self { router: admin::router(desk.clone()), desk, from: self.from }
+    }
+
     /// Asks as whoever has this token; nobody where it is empty.
     pub async fn ask(&self, token: &str, asking: Asking) -> Told {
         let mut request = Request::builder().method(asking.method).uri(asking.path);
@@ -178,6 +185,26 @@ impl Told {
 
     pub fn message(&self) -> &str {
         self.json["error"]["message"].as_str().unwrap_or_default()
+    }
+}
+
+/// What was in force when it was looked at; others have changed it since.
+struct Behind {
+    seen: Arc<Written>,
+    now: Arc<dyn Configuring>,
+}
+
+impl Configuring for Behind {
+    fn written(&self) -> Arc<Written> {
+        self.seen.clone()
+    }
+
+    fn change(&self, wish: Wish) -> Doing<Result<Changed, NotChanged>> {
+        self.now.change(wish)
+    }
+
+    fn export(&self, with_key_hashes: bool) -> Doing<Result<String, Unreadable>> {
+        self.now.export(with_key_hashes)
     }
 }
 

@@ -248,6 +248,26 @@ providers: [{ name: local, base_url: http://local/v1 }]
 }
 
 #[tokio::test]
+async fn an_import_that_replaces_replaces_what_others_make_meanwhile_and_any_other_says_so() {
+    let port = Port::open();
+    let import = |model: &str| format!("routes: [{{ name: a, upstreams: [{{ provider: cloud, model: {model} }}] }}]");
+    let behind = port.behind();
+    port.ask(OPERATOR, put("/routes/a", route("m"))).await.is(201);
+    behind.ask(OPERATOR, post("/import", import("n"))).await.refused(409, "already_exists");
+    let told = behind.ask(OPERATOR, post("/import?replace=true", import("n"))).await.is(200);
+    assert_eq!((&told.json["created"], &told.json["replaced"]), (&json!([]), &json!(["routes/a"])), "as it was then");
+    let behind = port.behind();
+    port.ask(OPERATOR, put("/routes/a", route("m"))).await.is(200);
+    behind.ask(OPERATOR, post("/import?replace=true", import("o"))).await.is(200);
+    let told = port.ask(VIEWER, get("/routes/a")).await.is(200);
+    assert_eq!(told.json["config"]["upstreams"][0]["model"], "o");
+    let behind = port.behind();
+    port.ask(OPERATOR, delete("/routes/a")).await.is(204);
+    let told = behind.ask(OPERATOR, post("/import?replace=true", import("p"))).await.is(200);
+    assert_eq!(told.json["created"], json!(["routes/a"]));
+}
+
+#[tokio::test]
 async fn any_state_may_be_replaced_where_somebody_says_so_as_long_as_there_is_one() {
     let port = Port::open();
     let any = |asked: crate::desk::Asking| asked.header("if-match", "*");

@@ -13,6 +13,11 @@ use crate::view::View;
 
 /// Pairs of a client and a route that have a limit of their own, of all clients at most: each has an account.
 const MOST_LIMITED: usize = 1_000_000;
+/// Keys of one client at most: those that come and go are issued through the admin API.
+const MOST_KEYS: usize = 1_000;
+/// Both ports know each other's secrets by their hashes alone.
+const IS_A_TOKEN: &str = "is also an admin token: whoever sees the client's calls could change the gateway with it; write \
+                          another key here, or another token there";
 const TOO_MANY_LIMITS: &str =
     "limits so many routes that all clients together limit more than 1000000; limit the client or the route as a whole";
 
@@ -29,14 +34,14 @@ pub(super) fn compile(
     let route_names: BTreeMap<&str, ()> = routes.iter().map(|route| (&*route.name, ())).collect();
     let mut limited = 0_usize;
     for view in list.items() {
-        for key in view.at("keys").items() {
+        for key in keys(compiler, &view.at("keys")) {
             let Some(id) = compiler.key_id(&key) else { continue };
             if let Some(first) = seen.get(&id) {
                 compiler.report(&key, format!("the same key is written at {first}; a key belongs to one client, once"));
                 continue;
             }
             if let Some(token) = tokens.iter().find(|token| token.id == id) {
-                compiler.report(&key, is_a_token(&token.name));
+                compiler.report_privately(&key, IS_A_TOKEN, format!("it is the admin token `{}`", clean(&token.name)));
             }
             seen.insert(id, key.place().clone());
             by_id.insert(id, clients.len());
@@ -74,13 +79,14 @@ pub(super) fn compile(
     (clients, by_id)
 }
 
-/// Both ports know each other's secrets by their hashes alone.
-fn is_a_token(name: &str) -> String {
-    format!(
-        "is also the admin token `{}`: whoever sees the client's calls could change the gateway with it; write another \
-         key here, or another token there",
-        clean(name)
-    )
+/// A client's keys; none where they are too many to look at.
+fn keys<'a>(compiler: &mut Compiler<'_>, list: &View<'a>) -> Vec<View<'a>> {
+    let keys = list.items();
+    if keys.len() > MOST_KEYS {
+        compiler.report(list, format!("holds more than {MOST_KEYS} keys"));
+        return Vec::new();
+    }
+    keys
 }
 
 fn globs(compiler: &mut Compiler<'_>, client: &View<'_>, names: &BTreeMap<&str, ()>) -> Vec<Glob> {

@@ -146,6 +146,16 @@ fn log_level(compiler: &mut Compiler<'_>, view: &View<'_>) -> String {
     }
 }
 
+/// Bytes of an admin token at least. Whoever writes clients may try guesses as their keys, at no small rate: a word
+/// would be found. Of one that is written as its SHA-256 nobody can tell.
+const LEAST_TOKEN: usize = 16;
+const SHORT: &str = "is shorter than 16 characters, and could be guessed; write a random one, such as `openssl rand -hex 32` \
+                     prints";
+
+fn is_short(token: &Secret) -> bool {
+    token.expose().len() < LEAST_TOKEN
+}
+
 fn admin_tokens(compiler: &mut Compiler<'_>, list: &View<'_>) -> Vec<AdminToken> {
     let mut names = Names::of("token");
     let mut seen: HashMap<KeyId, Place> = HashMap::new();
@@ -166,10 +176,15 @@ fn admin_tokens(compiler: &mut Compiler<'_>, list: &View<'_>) -> Vec<AdminToken>
             compiler.report(&token, format!("the same token is written at {first}; tokens must differ"));
         }
         let plain = token.text().filter(|text| !text.starts_with("sha256:")).map(Secret::new);
+        if plain.as_ref().is_some_and(is_short) {
+            compiler.report(&token, SHORT);
+        }
         tokens.push(AdminToken { name: name.to_owned(), role, plain, id });
     }
     if let Some(token) = &compiler.overrides.admin_token {
-        if is_header_token(token.expose()) {
+        if is_short(token) {
+            report_override(compiler, "MAI_ADMIN_TOKEN", SHORT);
+        } else if is_header_token(token.expose()) {
             let id = compiler.hasher.of_key(token.expose().as_bytes());
             let plain = Some(token.clone());
             tokens.push(AdminToken { name: "MAI_ADMIN_TOKEN".into(), role: Role::Admin, plain, id });

@@ -144,12 +144,21 @@ impl Compiler<'_> {
     /// What is wrong with a file that a key names. Through the admin API nobody may find out what there is on the
     /// gateway's disks: one answer for all that can be wrong, and the log says more.
     pub(crate) fn report_file(&mut self, view: &View<'_>, what: String) {
+        if view.place().file.starts_with(ADMIN_API) {
+            self.report_privately(view, UNFIT, what);
+        } else {
+            self.report(view, what);
+        }
+    }
+
+    /// What is wrong, and what is told of it to readers of the files or of the log: not through the admin API.
+    pub(crate) fn report_privately(&mut self, view: &View<'_>, text: &str, cause: String) {
         if !view.place().file.starts_with(ADMIN_API) {
-            return self.report(view, what);
+            return self.report(view, format!("{text} ({cause})"));
         }
         if !self.is_full() {
-            let problem = Problem::new(view.place(), view.path(), UNFIT);
-            self.problems.push(Problem { cause: Some(what), ..problem });
+            let problem = Problem::new(view.place(), view.path(), text);
+            self.problems.push(Problem { cause: Some(cause), ..problem });
         }
     }
 

@@ -7,7 +7,7 @@ pub(super) const SECTIONS: &[Section] = &[Section { under: &["clients[]."], keys
 
 const CLIENT: &[Key] = &[
     needed("name", Kind::Name, "The team's name, in records and metrics."),
-    key("keys", Kind::List(&Kind::Secret), Nothing, "Its keys, plain or as `sha256:<hex>`."),
+    key("keys", Kind::List(&Kind::Secret), Nothing, "Its keys, at most 1,000, plain or as `sha256:<hex>`."),
     key(
         "routes",
         Kind::List(&Kind::Either(&[Kind::Glob, Kind::Table])),

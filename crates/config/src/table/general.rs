@@ -44,7 +44,7 @@ const PROCESS: &[Key] = &[
         Is("viewer"),
         "`viewer` reads, `operator` also pulls levers, `admin` does everything.",
     ),
-    needed("admin.tokens[].token", Kind::Secret, "The token, plain or as `sha256:<hex>`."),
+    needed("admin.tokens[].token", Kind::Secret, "The token, of at least 16 characters, plain or as `sha256:<hex>`."),
     key(
         "data_dir",
         Kind::Folder,

@@ -16,7 +16,7 @@ state: { redis: "redis://:s3cret@r:6379" }
 telemetry: { otlp: "http://u:s3cret@collector:4318?token=s3cret" }
 webhooks:
   - { url: "https://hooks.example.com/T0/s3cret?x=s3cret", secret: s3cret-hook, proxy: "http://u:s3cret@p:1" }
-admin: { tokens: [{ name: root, role: admin, token: s3cret-token-a }] }
+admin: { tokens: [{ name: root, role: admin, token: s3cret-token-of-root }] }
 providers:
   - name: cloud
     base_url: "https://api.example.com/v1?key=s3cret"

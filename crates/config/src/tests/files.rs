@@ -168,7 +168,7 @@ fn a_flag_beats_the_environment_and_both_beat_the_file() {
         "MAI_LISTEN" => Some("127.0.0.1:2".to_owned()),
         "MAI_DATA_DIR" => Some("env".to_owned()),
         "MAI_LOG_LEVEL" => Some(String::new()),
-        "MAI_ADMIN_TOKEN" => Some("adm".to_owned()),
+        "MAI_ADMIN_TOKEN" => Some("adm-of-environment".to_owned()),
         _ => None,
     };
     let flags = Overrides { listen: Some("127.0.0.1:3".into()), ..Overrides::default() };
@@ -178,7 +178,7 @@ fn a_flag_beats_the_environment_and_both_beat_the_file() {
     assert_eq!(general.log_level, "warn");
     assert_eq!(general.admin_listen.to_string(), "127.0.0.1:8081");
     assert_eq!(general.admin_tokens.len(), 1);
-    assert!(general.admin_tokens[0].id == hasher().of_key(b"adm"));
+    assert!(general.admin_tokens[0].id == hasher().of_key(b"adm-of-environment"));
 }
 
 #[test]

@@ -87,24 +87,45 @@ fn the_version_of_a_knowledge_base_can_be_said_in_a_header_too() {
 }
 
 /// A token of the admin port.
-const TOKEN: &str = "admin: { tokens: [{ name: otto, role: viewer, token: token-of-otto-1 }] }\n";
+const TOKEN: &str = "admin: { tokens: [{ name: otto, role: viewer, token: token-of-otto-17 }] }\n";
 
 #[test]
 fn an_admin_token_is_no_key_of_a_client_however_both_are_written() {
-    let hash = format!("sha256:{}", hex(&Secret::new("token-of-otto-1").sha256()));
-    let hashed = TOKEN.replace("token-of-otto-1", &hash);
-    for (file, key) in [(TOKEN, "token-of-otto-1"), (TOKEN, &hash), (&hashed, "token-of-otto-1"), (&hashed, &hash)] {
+    let hash = format!("sha256:{}", hex(&Secret::new("token-of-otto-17").sha256()));
+    let hashed = TOKEN.replace("token-of-otto-17", &hash);
+    for (file, key) in [(TOKEN, "token-of-otto-17"), (TOKEN, &hash), (&hashed, "token-of-otto-17"), (&hashed, &hash)] {
         let told = problems(&format!("{file}clients: [{{ name: app, keys: [sk-other, {key}] }}]"));
-        assert!(told.contains("clients[app].keys[1]: is also the admin token `otto`"), "{told}");
-        assert!(!told.contains("token-of-otto-1"), "neither is printed: {told}");
+        assert!(told.contains("clients[app].keys[1]: is also an admin token"), "{told}");
+        assert!(told.contains("it is the admin token `otto`"), "{told}");
+        assert!(!told.contains("token-of-otto-17"), "neither is printed: {told}");
         let told = with(file, ObjectKind::Client, "app", &json!({ "keys": [key] }).to_string()).unwrap_err();
         let told = told.to_string();
         assert!(told.starts_with("admin API: clients/app:1:10: clients[app].keys[0]: is also"), "{told}");
+        assert!(!told.contains("otto"), "whose it is, is told to readers of the files alone: {told}");
     }
     let other = "clients: [{ name: app, keys: [sk-other] }]";
     assert!(load_text(&format!("{TOKEN}{other}"), &[]).is_ok());
-    let told = load_text(other, &[("MAI_ADMIN_TOKEN", "sk-other")]).unwrap_err().to_string();
-    assert!(told.contains("is also the admin token `MAI_ADMIN_TOKEN`"), "{told}");
+    let other = other.replace("sk-other", "sk-other-than-his");
+    let told = load_text(&other, &[("MAI_ADMIN_TOKEN", "sk-other-than-his")]).unwrap_err().to_string();
+    assert!(told.contains("it is the admin token `MAI_ADMIN_TOKEN`"), "{told}");
+}
+
+#[test]
+fn an_admin_token_that_is_short_is_refused_and_a_client_has_so_many_keys_and_no_more() {
+    for short in ["a", "fifteen-letters"] {
+        let told = problems(&TOKEN.replace("token-of-otto-17", short));
+        assert!(told.contains("admin.tokens[otto].token: is shorter than 16 characters"), "{told}");
+        assert!(!told.contains(short) || short == "a", "{told}");
+        let told = load_text("environment: a", &[("MAI_ADMIN_TOKEN", short)]).unwrap_err().to_string();
+        assert!(told.contains("MAI_ADMIN_TOKEN: is shorter than 16 characters"), "{told}");
+    }
+    assert!(load_text(&TOKEN.replace("token-of-otto-17", "sixteen-letters!"), &[]).is_ok());
+    let keys = |count: usize| {
+        let keys: Vec<String> = (0..count).map(|at| format!("sk-{at}")).collect();
+        format!("clients: [{{ name: app, keys: [{}] }}]", keys.join(", "))
+    };
+    assert!(load_text(&keys(1_000), &[]).is_ok());
+    assert!(problems(&keys(1_001)).contains("clients[app].keys: holds more than 1000 keys"));
 }
 
 fn hex(bytes: &[u8]) -> String {

@@ -26,7 +26,7 @@ fn problems_do_not_repeat_secrets() {
         "providers: [{ name: a, base_url: http://a, headers: { authorization: hdr-secret, x-a: [hdr-secret] } }]",
         "clients: [{ name: a, keys: [sk-client, sk-client, 'sk-client x'] }]",
         "clients: [{ name: a, keys: 'sk-client' }]",
-        "admin: { tokens: [{ name: a, token: adm-token }, { name: b, token: adm-token }] }",
+        "admin: { tokens: [{ name: a, token: adm-token-of-both }, { name: b, token: adm-token-of-both }] }",
         "webhooks: [{ url: 'x', secret: [hook-secret] }]",
         "state: { redis: 'http://:proxy-pw@r' }",
         "database: 'mysql://u:proxy-pw@r'",
@@ -46,7 +46,7 @@ fn problems_do_not_repeat_secrets() {
 #[test]
 fn a_snapshot_can_be_debugged_without_secrets() {
     let text = "
-admin: { tokens: [{ name: a, role: admin, token: adm-token }] }
+admin: { tokens: [{ name: a, role: admin, token: adm-token-of-root }] }
 providers:
   - { name: a, base_url: http://a, api_key: sk-provider, headers: { x-key: hdr-secret }, proxy: 'http://u:proxy-pw@p:3128' }
   - { name: b, protocol: azure-openai, base_url: 'http://b', api_key: sk-provider }

@@ -193,3 +193,31 @@ fn series_of_routes_upstreams_and_providers_that_are_gone_are_dropped_too() {
         assert!(of("b/model-b") > 0, "an upstream that stays has its series");
     });
 }
+
+#[test]
+fn two_who_read_at_a_time_both_read_all_of_it() {
+    story(async {
+        let stage = Stage::set(&with_clients(10));
+        let live = &stage.live;
+        let gauges = |text: Vec<u8>| {
+            let text = String::from_utf8(text).unwrap();
+            let is_filled_again = |line: &&str| {
+                ["mai_inflight_requests{", "mai_queue_depth{", "mai_breaker_state{", "mai_cache_bytes{"]
+                    .iter()
+                    .any(|name| line.starts_with(name))
+            };
+            text.lines().filter(is_filled_again).count()
+        };
+        let all = gauges(live.metrics_text());
+        assert!(all > 10, "{all}");
+        std::thread::scope(|scope| {
+            for _ in 0..4 {
+                scope.spawn(|| {
+                    for _ in 0..100 {
+                        assert_eq!(gauges(live.metrics_text()), all);
+                    }
+                });
+            }
+        });
+    });
+}

@@ -201,13 +201,13 @@ async fn a_flag_beats_the_environment_which_beats_the_file() {
         &mut serve(&|program| {
             program
                 .env("MAI_LISTEN", in_env.to_string())
-                .env("MAI_ADMIN_TOKEN", "adm-of-env")
+                .env("MAI_ADMIN_TOKEN", "adm-of-environment")
                 .env("MAI_ADMIN_LISTEN", "");
         }),
     )
     .await;
     assert_eq!((by_env.data, by_env.admin), (in_env, admin));
-    assert_eq!(by_env.ask_admin(&reload("adm-of-env")).await.status, 200);
+    assert_eq!(by_env.ask_admin(&reload("adm-of-environment")).await.status, 200);
     assert_eq!(by_env.ask_admin(&reload(ADMIN)).await.status, 200, "the file's tokens stay");
     drop(by_env);
 
