@@ -18,6 +18,7 @@ mod period;
 mod record;
 mod refusal;
 mod secret;
+pub mod steps;
 mod trace;
 mod truncated;
 mod usage;

@@ -28,7 +28,7 @@ use rules::slots;
 use rules::split::{Branch, Mirror};
 
 use crate::caching::{CacheBounds, CacheScope, Caching};
-use crate::{Telemetry, Webhook};
+use crate::{List, Telemetry, Webhook};
 
 /// One compiled configuration. A request sees exactly one.
 #[derive(Debug)]
@@ -36,11 +36,11 @@ pub struct Snapshot {
     /// What concerns the whole process.
     pub general: General,
     /// In the order written.
-    pub providers: Vec<Arc<Provider>>,
+    pub providers: List<Arc<Provider>>,
     /// In the order written.
-    pub routes: Vec<Arc<Route>>,
+    pub routes: List<Arc<Route>>,
     /// In the order written.
-    pub clients: Vec<Arc<Client>>,
+    pub clients: List<Arc<Client>>,
     /// Who is told of events, in the order written.
     pub webhooks: Vec<Arc<Webhook>>,
     /// Client keys.
@@ -439,8 +439,8 @@ pub struct Client {
     pub class: Class,
     /// `limit`
     pub limit: Limit,
-    /// `routes[].limit`, each of the routes that its pattern fits.
-    pub limits_on: Vec<(Glob, Limit)>,
+    /// `routes[].limit`: of each route that such a pattern fits, by its name, the tightest of each.
+    pub limits_on: Arc<HashMap<Arc<str>, Limit>>,
     /// `queue`
     pub queue: Patience,
     /// `cache.scope`: overrides the routes'.
@@ -454,11 +454,10 @@ impl Client {
         self.routes.iter().any(|glob| glob.fits(&route.name))
     }
 
-    /// What limits this client on that route alone: of several patterns that fit, the tightest of each.
+    /// What limits this client on that route alone.
     #[must_use]
     pub fn limit_on(&self, route: &Route) -> Limit {
-        let fitting = self.limits_on.iter().filter(|(glob, _)| glob.fits(&route.name));
-        fitting.fold(Limit::default(), |tightest, (_, limit)| tightest.and(limit))
+        self.limits_on.get(&*route.name).copied().unwrap_or_default()
     }
 }
 
@@ -471,7 +470,7 @@ pub struct KeyTable {
 }
 
 impl KeyTable {
-    pub(crate) fn new(hasher: KeyHasher, by_id: HashMap<KeyId, usize>, clients: &[Arc<Client>]) -> Self {
+    pub(crate) fn new(hasher: KeyHasher, by_id: HashMap<KeyId, usize>, clients: &List<Arc<Client>>) -> Self {
         let names = clients.iter().map(|client| Box::from(&*client.name));
         Self { hasher, by_id, by_name: names.zip(0..).collect() }
     }

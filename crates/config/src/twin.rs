@@ -8,7 +8,7 @@ use http::uri::PathAndQuery;
 use rules::prices::Price;
 use rules::split::Branch;
 
-use crate::{ApiKey, Caching, Client, Health, KeyTable, Provider, Proxy, Route, Snapshot, Upstream};
+use crate::{ApiKey, Caching, Client, Health, KeyTable, List, Provider, Proxy, Route, Snapshot, Upstream};
 
 impl Snapshot {
     /// The same configuration in memory of its own, down to the last name and header value.
@@ -18,7 +18,7 @@ impl Snapshot {
     /// worker therefore has a twin.
     #[must_use]
     pub fn twin(&self) -> Self {
-        let providers: Vec<Arc<Provider>> = self.providers.iter().map(|provider| Arc::new(provider.twin())).collect();
+        let providers: List<Arc<Provider>> = self.providers.iter().map(|provider| Arc::new(provider.twin())).collect();
         let of_name: HashMap<&str, &Arc<Provider>> =
             providers.iter().map(|provider| (&*provider.name, provider)).collect();
         Self {

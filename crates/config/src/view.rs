@@ -6,7 +6,7 @@
 use std::borrow::Cow;
 use std::time::Duration;
 
-use base::Family;
+use base::{Family, steps};
 
 use crate::node::{Node, Scalar, item_path, join};
 use crate::problem::Place;
@@ -31,7 +31,6 @@ impl<'a> View<'a> {
 
     /// One key of a table. The table of keys must have a row for it.
     pub fn at(&self, name: &str) -> Self {
-        #[cfg(test)]
         steps::count();
         let branch = self.branch.child(name);
         debug_assert!(branch.is_some(), "{}.{name} has no row in the table of keys", self.path);
@@ -48,11 +47,9 @@ impl<'a> View<'a> {
     pub fn items(&self) -> Vec<Self> {
         let branch = self.branch.item.as_deref().unwrap_or(self.branch);
         let items = self.node.and_then(Node::list).unwrap_or_default();
-        let item = |(index, node)| Self {
-            branch,
-            node: Some(node),
-            place: &node.place,
-            path: item_path(&self.path, node, index),
+        let item = |(index, node)| {
+            steps::count();
+            Self { branch, node: Some(node), place: &node.place, path: item_path(&self.path, node, index) }
         };
         items.iter().enumerate().map(item).collect()
     }
@@ -169,24 +166,5 @@ impl<'a> View<'a> {
 
     fn preset(&self, family: Family) -> Option<&'static str> {
         self.branch.key?.preset.value(family)
-    }
-}
-
-/// How often a key was looked at, for tests of what large configurations cost.
-#[cfg(test)]
-pub(crate) mod steps {
-    use std::cell::Cell;
-
-    thread_local! {
-        static STEPS: Cell<usize> = const { Cell::new(0) };
-    }
-
-    pub(super) fn count() {
-        STEPS.set(STEPS.get() + 1);
-    }
-
-    /// Those of this thread so far.
-    pub(crate) fn taken() -> usize {
-        STEPS.get()
     }
 }

@@ -1,6 +1,6 @@
 //! The accounts of the limits: one for each scope that is limited, shared by all workers.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -109,17 +109,16 @@ impl KeptMeters {
             let known = meter(Scope::Route(route.name.clone()), route.limit, is_shared);
             meters.routes.extend(known.map(|meter| (at(&**route), meter)));
         }
-        let names: BTreeMap<&str, &Route> = snapshot.routes.iter().map(|route| (&*route.name, &**route)).collect();
+        let routes: HashMap<&str, &Route> = snapshot.routes.iter().map(|route| (&*route.name, &**route)).collect();
         for client in &snapshot.clients {
             let mut of_client =
                 OfClient { own: meter(Scope::Client(client.name.clone()), client.limit, false), on: SmallVec::new() };
-            for route in client.limits_on.iter().flat_map(|(glob, _)| glob.among(&names).copied()) {
+            for (route, limit) in &*client.limits_on {
+                let Some(route) = routes.get(&**route) else { continue };
                 let scope = Scope::ClientOn(client.name.clone(), route.name.clone());
-                of_client.on.extend(meter(scope, client.limit_on(route), false).map(|on| (at(route), on)));
+                of_client.on.extend(meter(scope, *limit, false).map(|on| (at(*route), on)));
             }
             of_client.on.sort_by_key(|(route, _)| *route);
-            // Several patterns may fit one route.
-            of_client.on.dedup_by_key(|(route, _)| *route);
             if of_client.own.is_some() || !of_client.on.is_empty() {
                 meters.clients.insert(at(&**client), of_client);
             }

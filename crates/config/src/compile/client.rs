@@ -7,32 +7,32 @@ use base::{Glob, KeyId};
 use foldhash::{HashMap, HashMapExt as _};
 
 use super::{Compiler, Names, caches, limits, params, quota, resilience};
+use crate::List;
 use crate::problem::{Place, clean};
 use crate::snapshot::{AdminToken, Client, Route};
 use crate::view::View;
 
 /// Pairs of a client and a route that have a limit of their own, of all clients at most: each has an account.
-const MOST_LIMITED: usize = 1_000_000;
+const MOST_LIMITED: usize = if cfg!(test) { 1_000 } else { 1_000_000 };
 /// Keys of one client at most: those that come and go are issued through the admin API.
 const MOST_KEYS: usize = 1_000;
 /// Both ports know each other's secrets by their hashes alone.
 const IS_A_TOKEN: &str = "is also an admin token: whoever sees the client's calls could change the gateway with it; write \
                           another key here, or another token there";
-const TOO_MANY_LIMITS: &str =
-    "limits so many routes that all clients together limit more than 1000000; limit the client or the route as a whole";
 
 pub(super) fn compile(
     compiler: &mut Compiler<'_>,
     list: &View<'_>,
-    routes: &[Arc<Route>],
+    routes: &List<Arc<Route>>,
     tokens: &[AdminToken],
-) -> (Vec<Arc<Client>>, HashMap<KeyId, usize>) {
+) -> (List<Arc<Client>>, HashMap<KeyId, usize>) {
     let mut names = Names::of("client");
     let mut seen: HashMap<KeyId, Place> = HashMap::new();
     let mut by_id = HashMap::new();
-    let mut clients = Vec::new();
-    let route_names: BTreeMap<&str, ()> = routes.iter().map(|route| (&*route.name, ())).collect();
-    let mut limited = 0_usize;
+    let mut clients = List::default();
+    let routes: BTreeMap<&str, &Route> = routes.iter().map(|route| (&*route.name, &**route)).collect();
+    // Of the pairs that may be limited those that are left; none, too, once there were too many.
+    let mut left = Some(MOST_LIMITED);
     for view in list.items() {
         for key in keys(compiler, &view.at("keys")) {
             let Some(id) = compiler.key_id(&key) else { continue };
@@ -46,19 +46,16 @@ pub(super) fn compile(
             seen.insert(id, key.place().clone());
             by_id.insert(id, clients.len());
         }
-        let globs = globs(compiler, &view, &route_names);
+        let globs = globs(compiler, &view, &routes);
         let name = view.at("name").text().unwrap_or_default();
         if !name.is_empty() {
             names.take(compiler, &view.at("name"), name);
         }
-        let limits_on = limits::limits_on(&view);
-        // Those that are too many are looked at no further.
-        if limited <= MOST_LIMITED {
-            limited += limits_on.iter().map(|(glob, _)| glob.among(&route_names).count()).sum::<usize>();
-            if limited > MOST_LIMITED {
-                compiler.report(&view.at("routes"), TOO_MANY_LIMITS);
-            }
+        let limits_on = left.and_then(|most| limits::limits_on(&view, &routes, most));
+        if left.is_some() && limits_on.is_none() {
+            compiler.report(&view.at("routes"), too_many_limits());
         }
+        left = left.zip(limits_on.as_ref()).map(|(left, on)| left - on.len());
         let deadline = view.at("deadline").written_duration();
         let on_failure = resilience::on_failure(&view);
         let params = params::policy(compiler, &view.at("params"));
@@ -71,12 +68,19 @@ pub(super) fn compile(
             params,
             class: limits::class(&view),
             limit: limits::limit(&view),
-            limits_on,
+            limits_on: limits_on.unwrap_or_default().into(),
             queue: limits::patience(&view),
             cache_scope: caches::scope(&view.at("cache")),
         }));
     }
     (clients, by_id)
+}
+
+fn too_many_limits() -> String {
+    format!(
+        "limits so many routes that all clients together limit more than {MOST_LIMITED}; limit the client or the route \
+         as a whole"
+    )
 }
 
 /// A client's keys; none where they are too many to look at.
@@ -89,13 +93,13 @@ fn keys<'a>(compiler: &mut Compiler<'_>, list: &View<'a>) -> Vec<View<'a>> {
     keys
 }
 
-fn globs(compiler: &mut Compiler<'_>, client: &View<'_>, names: &BTreeMap<&str, ()>) -> Vec<Glob> {
+fn globs(compiler: &mut Compiler<'_>, client: &View<'_>, routes: &BTreeMap<&str, &Route>) -> Vec<Glob> {
     let mut globs = Vec::new();
     for item in client.at("routes").items() {
         let Some(text) = item.text().or_else(|| item.at("name").text()) else { continue };
         let glob = Glob::new(text);
         // Not an error: routes also come and go through the admin API.
-        if glob.among(names).next().is_none() {
+        if glob.among(routes).next().is_none() {
             compiler.warn(&item, "fits no route of this configuration");
         }
         globs.push(glob);

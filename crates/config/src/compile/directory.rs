@@ -4,15 +4,17 @@ use std::sync::Arc;
 
 use indexmap::IndexMap;
 
+use crate::List;
+
 /// Objects in the order in which they came, found by their names. Of several of one name the first is found.
 pub(super) struct Directory<T> {
-    pub all: Vec<Arc<T>>,
+    pub all: List<Arc<T>>,
     places: IndexMap<Arc<str>, usize>,
 }
 
 impl<T> Default for Directory<T> {
     fn default() -> Self {
-        Self { all: Vec::new(), places: IndexMap::new() }
+        Self { all: List::default(), places: IndexMap::new() }
     }
 }
 

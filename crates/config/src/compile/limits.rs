@@ -1,14 +1,18 @@
 //! Limits, queues, priorities and places: from what is written to the terms of the rules.
 
+use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 use base::Glob;
+use foldhash::{HashMap, HashMapExt as _};
 use rules::limits::{Limit, Rate};
 use rules::queue::Patience;
 use rules::shares::Class;
 use rules::slots;
 
 use super::{Compiler, small};
+use crate::snapshot::Route;
 use crate::view::View;
 
 /// `limit` of the gateway, a route, a client, or a client on a route.
@@ -25,10 +29,29 @@ pub(super) fn limit(owner: &View<'_>) -> Limit {
     }
 }
 
-/// `routes[].limit` of a client.
-pub(super) fn limits_on(client: &View<'_>) -> Vec<(Glob, Limit)> {
-    let on = |item: &View<'_>| Some((Glob::new(item.at("name").text()?), limit(item)));
-    client.at("routes").items().iter().filter_map(on).filter(|(_, limit)| !limit.is_none()).collect()
+/// `routes[].limit` of a client: of each of these routes that a pattern fits the tightest of each, in one walk over the
+/// patterns. `None` where more routes than `most` are limited, of which no more are looked at.
+pub(super) fn limits_on(
+    client: &View<'_>,
+    routes: &BTreeMap<&str, &Route>,
+    most: usize,
+) -> Option<HashMap<Arc<str>, Limit>> {
+    let mut found: HashMap<Arc<str>, Limit> = HashMap::new();
+    for item in client.at("routes").items() {
+        let limit = limit(&item);
+        let Some(glob) = item.at("name").text().filter(|_| !limit.is_none()).map(Glob::new) else { continue };
+        for route in glob.among(routes) {
+            if let Some(known) = found.get_mut(&*route.name) {
+                *known = known.and(&limit);
+                continue;
+            }
+            if found.len() == most {
+                return None;
+            }
+            found.insert(route.name.clone(), limit);
+        }
+    }
+    Some(found)
 }
 
 /// `priority` of a client.

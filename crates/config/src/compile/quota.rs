@@ -7,6 +7,7 @@ use base::Globs;
 use rules::quota::{Per, Terms, Zone};
 
 use super::{Compiler, Directory};
+use crate::List;
 use crate::snapshot::{Client, Route};
 use crate::view::View;
 
@@ -45,7 +46,7 @@ pub(super) fn check_costs(
     compiler: &mut Compiler<'_>,
     views: &[View<'_>],
     routes: &Directory<Route>,
-    clients: &[Arc<Client>],
+    clients: &List<Arc<Client>>,
 ) {
     // Of every currency the first client that counts in it.
     let mut bounded = Globs::<HashMap<&str, usize>>::default();

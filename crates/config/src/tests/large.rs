@@ -2,26 +2,27 @@
 
 use std::fmt::Write as _;
 
+use base::steps;
 use rules::shares::Class;
 
 use super::{problems, sound, warnings};
-use crate::view::steps;
 
 /// So many of each kind, all of which names another.
 fn configuration(count: usize) -> String {
     let mut text = String::from("providers:\n");
-    for number in 0..count {
+    // No name begins another one: no pattern fits more than one route.
+    for number in 1_000..1_000 + count {
         let _ = writeln!(text, "- {{ name: p{number}, base_url: \"http://h/v1\", concurrency: {{ max: 5 }} }}");
     }
     text.push_str("routes:\n");
-    for number in 0..count {
+    for number in 1_000..1_000 + count {
         let split = format!("split: [{{ when: {{ client: c{number} }}, to: p{number} }}]");
         let upstreams = format!("upstreams: [{{ provider: p{number}, model: m }}]");
         let _ = writeln!(text, "- {{ name: r{number}, {upstreams}, {split}, cache: {{ mode: exact }} }}");
         let _ = writeln!(text, "- {{ name: s{number}, upstream: {{ url: \"http://h/v1/chat/completions\" }} }}");
     }
     text.push_str("clients:\n");
-    for number in 0..count {
+    for number in 1_000..1_000 + count {
         let routes = format!("routes: [r{number}, {{ name: \"s{number}*\", limit: {{ qps: 1 }} }}]");
         let _ = writeln!(text, "- {{ name: c{number}, keys: [k{number}], {routes}, quota: {{ cost: 1 }} }}");
     }
@@ -30,13 +31,53 @@ fn configuration(count: usize) -> String {
 
 #[test]
 fn twice_as_many_objects_are_twice_the_work() {
-    let work = |count| {
-        let before = steps::taken();
-        drop(sound(&configuration(count)));
-        steps::taken() - before
-    };
+    let work = |count| steps::of(|| drop(sound(&configuration(count))));
     let (less, more) = (work(50), work(100));
     assert!(more <= 2 * less, "{less} and {more} steps");
+}
+
+/// Routes, and clients that limit each of them by so many patterns.
+fn limited(routes: usize, clients: usize, patterns: usize) -> String {
+    let mut text = String::from("providers: [{ name: p, base_url: \"http://h/v1\" }]\nroutes:\n");
+    for number in 0..routes {
+        let _ = writeln!(text, "- {{ name: r{number}, upstreams: [{{ provider: p, model: m }}] }}");
+    }
+    let pattern = |number| format!("{{ name: \"r{}\", limit: {{ qps: {} }} }}", "*".repeat(number), 10 + number);
+    let patterns: Vec<String> = (1..=patterns).map(pattern).collect();
+    text.push_str("clients:\n");
+    for number in 0..clients {
+        let _ = writeln!(text, "- {{ name: c{number}, keys: [k{number}], routes: [{}] }}", patterns.join(", "));
+    }
+    text
+}
+
+#[test]
+fn a_route_that_several_patterns_fit_is_limited_once_and_by_the_tightest() {
+    // 1,000 pairs of a client and a route, each by three patterns.
+    let loaded = sound(&limited(100, 10, 3));
+    for client in &loaded.snapshot.clients {
+        assert_eq!(client.limits_on.len(), 100);
+        let rates = loaded.snapshot.routes.iter().map(|route| client.limit_on(route).rate.unwrap().qps);
+        assert!(rates.into_iter().all(|qps| (qps - 11.0).abs() < f64::EPSILON));
+    }
+}
+
+#[test]
+fn limits_of_too_many_pairs_are_refused_once_and_looked_at_no_further() {
+    let told = problems(&limited(101, 10, 1));
+    assert!(told.contains("clients[c9].routes: limits so many routes that all clients together limit more than 1000;"));
+    assert_eq!(told.lines().count(), 1, "{told}");
+    let work = |clients| steps::of(|| drop(problems(&limited(500, clients, 4))));
+    let (less, more) = (work(3), work(23));
+    let of_each = (more - less) / 20;
+    assert!(of_each < 500, "{of_each} steps for a client, though nothing is left to be limited");
+}
+
+#[test]
+fn twice_as_many_patterns_of_one_client_are_twice_the_work() {
+    let work = |patterns| steps::of(|| drop(sound(&limited(100, 1, patterns))));
+    let (none, less, more) = (work(0), work(20), work(40));
+    assert!(more - none <= 2 * (less - none), "{none}, {less} and {more} steps");
 }
 
 #[test]

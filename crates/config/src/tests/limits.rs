@@ -28,7 +28,7 @@ fn what_is_written_is_what_holds_in_the_twin_too() {
         assert_eq!(snapshot.general.limit, rate(200.0, 200));
         let route = &snapshot.routes[0];
         assert_eq!(route.limit, Limit { concurrency: Some(3), ..rate(0.5, 1) });
-        let [day, night] = snapshot.clients.as_slice() else { panic!("two clients") };
+        let [day, night] = &*snapshot.clients else { panic!("two clients") };
         assert_eq!((day.class, night.class), (Class::Online, Class::Batch));
         assert_eq!(
             (day.limit, day.limit_on(route)),
@@ -36,7 +36,7 @@ fn what_is_written_is_what_holds_in_the_twin_too() {
         );
         assert_eq!(night.limit.tokens_per_minute, Some(1000));
         assert_eq!(night.queue, Patience { max_wait: None, max_depth: Some(0) });
-        let [a, b, c] = snapshot.providers.as_slice() else { panic!("three providers") };
+        let [a, b, c] = &*snapshot.providers else { panic!("three providers") };
         assert_eq!(a.queue, Patience { max_wait: Some(Duration::from_secs(2)), max_depth: Some(7) });
         assert_eq!(a.concurrency, Some(Terms { max: 64, adaptive: true, headroom: 0.3 }));
         assert_eq!(b.concurrency, Some(Terms { max: 65_535, adaptive: true, headroom: 0.5 }));

@@ -26,6 +26,8 @@ mod failover;
 #[cfg(test)]
 mod flights;
 #[cfg(test)]
+mod growth;
+#[cfg(test)]
 mod holds;
 #[cfg(test)]
 mod http;
