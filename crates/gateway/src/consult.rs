@@ -115,11 +115,13 @@ async fn look_within(consult: &Consult<'_>, (route, terms): (&Route, &Semantic),
             count(result);
             found
         }
-        // A caller in a hurry says nothing about those who were asked.
-        Ok(Err(_)) | Err(_) if until < patience => None,
+        // A caller in a hurry says nothing about those who were asked, unless they have given no vector themselves.
+        Err(_) if until < patience => None,
+        Ok(Err(_)) if until < patience && asked.awaited.is_none() => None,
         Ok(Err(_)) | Err(_) => {
-            // One call has failed, however many have waited for it: its own look-up says so.
-            if !asked.waits_for_other {
+            // One call has failed, however many have waited for it. Who finds out whether all is well again says it anyway.
+            let is_first = asked.awaited.take().is_none_or(|awaited| awaited.is_first_to_tell());
+            if is_first || trial.is_probe() {
                 trial.failed(live.clock.now());
             }
             count("error");

@@ -5,7 +5,9 @@
 //! own caller or anybody else waits for it; whoever leaves last ends it. What fails fails for calls with the same
 //! body alone: in another it may be another input, or another field, that is to blame.
 
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
 
 use base::Refusal;
 use bytes::Bytes;
@@ -35,6 +37,8 @@ struct Load {
     call: Call,
     trip: Arc<Trip>,
     end: watch::Sender<Option<End>>,
+    /// Somebody who waited for it has counted that it failed.
+    is_told: AtomicBool,
 }
 
 /// The call that a load belongs to.
@@ -45,6 +49,8 @@ pub struct Call {
     /// What the body of one is known by that takes more than one upstream call: who wants a part of it would wait for
     /// all of them, so it is shared with repeats of itself alone.
     pub large: Option<[u8; 32]>,
+    /// When it is over at the latest.
+    pub ends: Instant,
 }
 
 /// Every input in flight, by what its vector is known by: as many as calls under way have, at most.
@@ -85,7 +91,13 @@ impl Loads {
         is_fresh: bool,
     ) -> Boarded {
         let (end, _) = watch::channel(None);
-        let load = Arc::new(Load { carrier: passenger.clone(), call: call.clone(), trip: trip.clone(), end });
+        let load = Arc::new(Load {
+            carrier: passenger.clone(),
+            call: call.clone(),
+            trip: trip.clone(),
+            end,
+            is_told: AtomicBool::default(),
+        });
         let (mut others, mut own) = (Vec::new(), Vec::new());
         for (place, key) in inputs {
             let Some(key) = key else {
@@ -125,6 +137,8 @@ impl Load {
         self.end.borrow().is_none()
             && (self.carrier.class != Class::Batch || passenger.class == Class::Batch)
             && (self.call.large.is_none() || self.call.large == call.large)
+            // One of less patience would fail before its time whoever has more: half of that is to be given here.
+            && self.call.ends + passenger.allotted / 2 >= call.ends
     }
 }
 
@@ -208,6 +222,18 @@ pub struct Rider {
     _seat: Seat,
 }
 
+/// A load that was waited for; it goes on no longer for that.
+#[derive(Clone, Debug)]
+pub struct Awaited(Arc<Load>);
+
+impl Awaited {
+    /// True for the first who says that it has failed: that is one failure, however many have waited.
+    #[must_use]
+    pub fn is_first_to_tell(&self) -> bool {
+        !self.0.is_told.swap(true, Relaxed)
+    }
+}
+
 /// What an awaited input has come to.
 #[derive(Debug)]
 pub enum Arrival {
@@ -220,7 +246,7 @@ pub enum Arrival {
         /// Whose own reasons those may have been.
         carrier: Passenger,
         /// What was refused, with other inputs perhaps.
-        body: Bytes,
+        call: Call,
     },
     /// Its carrier went away.
     PassedOn,
@@ -230,6 +256,12 @@ impl Rider {
     fn new(place: Place) -> Self {
         let (seat, end) = (Seat::take(&place.load.trip), place.load.end.subscribe());
         Self { place, end, _seat: seat }
+    }
+
+    /// What is waited for, also for when that is over.
+    #[must_use]
+    pub fn awaited(&self) -> Awaited {
+        Awaited(self.place.load.clone())
     }
 
     /// Waits for the end of the load.
@@ -242,7 +274,7 @@ impl Rider {
             },
             Ok(Some(End::Refused(refusal))) => {
                 let Load { carrier, call, .. } = &*self.place.load;
-                Arrival::Refused { refusal, carrier: carrier.clone(), body: call.body.clone() }
+                Arrival::Refused { refusal, carrier: carrier.clone(), call: call.clone() }
             }
             Ok(Some(End::PassedOn) | None) | Err(_) => Arrival::PassedOn,
         }

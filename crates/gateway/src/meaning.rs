@@ -29,6 +29,7 @@ pub use judge::{Judged, judge};
 pub use rest::{Rest, Trial};
 pub use shelf::{Candidate, Entry, Place, Shelf};
 
+use crate::loads::Awaited;
 use crate::purges::Purges;
 
 /// What a call asks, and what may be stored with its answer.
@@ -40,15 +41,16 @@ pub struct Asked {
     pub text: Arc<str>,
     /// Its vector, once that is known.
     pub vector: Option<Arc<[f32]>>,
-    /// That is on its way for another call, which is waited for.
-    pub waits_for_other: bool,
+    /// The call that brings it, while that is waited for.
+    pub awaited: Option<Awaited>,
     /// What has withheld answers to near questions from it, each word once.
     pub withheld: Withheld,
     /// The nearest question, where somebody is to read it later.
     pub near: Option<Near>,
 }
 
-/// A question that was answered and is like one that is asked, whether its answer is served or not.
+/// What is told of the nearest question to whoever reads the request's texts later, be its answer served or not. Its
+/// texts are whole, and hold keys yet.
 #[derive(Clone, Debug)]
 pub struct Near {
     /// What is asked.
@@ -94,7 +96,7 @@ impl Asked {
             place: Place { partition, id: u128::from_le_bytes(half) },
             text: text.into(),
             vector: None,
-            waits_for_other: false,
+            awaited: None,
             withheld: Withheld::new(),
             near: None,
         }

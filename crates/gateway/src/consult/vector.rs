@@ -6,7 +6,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use base::{Refusal, SpanContext};
+use base::{Outcome, Refusal, SpanContext};
 use config::{Client, Route};
 use dialect::{Ask, View, embeddings};
 use http::{HeaderMap, HeaderValue};
@@ -42,7 +42,7 @@ impl Consult<'_> {
             basket.look(live).await;
         }
         let passenger = self.passenger(patience.saturating_duration_since(live.clock.now()));
-        let call = Call { body: ask.body.clone(), large: None };
+        let call = Call { body: ask.body.clone(), large: None, ends: patience };
         for round in 1..=MOST_ROUNDS {
             let trip = Arc::<Trip>::default();
             let is_fresh = round == MOST_ROUNDS;
@@ -53,7 +53,7 @@ impl Consult<'_> {
             if let Some(held) = basket.as_ref().and_then(|basket| basket.held(0)) {
                 return Ok(numbers(&held.numbers));
             }
-            asked.waits_for_other = boarded.own.is_none();
+            let is_own = boarded.own.is_some();
             let mut rider = match boarded.own {
                 Some(own) => {
                     let rider = own.rider();
@@ -62,20 +62,21 @@ impl Consult<'_> {
                 }
                 None => boarded.others.pop().ok_or_else(unfit)?.1,
             };
-            let arrival = rider.arrival().await;
-            let is_told = match &arrival {
-                Arrival::Refused { carrier, body, .. } => {
-                    !asked.waits_for_other || (*body == ask.body && is_for_all(carrier, &passenger))
-                }
-                Arrival::Vector(_) | Arrival::PassedOn => false,
-            };
-            match arrival {
+            asked.awaited = Some(rider.awaited());
+            match rider.arrival().await {
                 Arrival::Vector(held) => {
-                    asked.waits_for_other = false;
+                    asked.awaited = None;
                     return Ok(numbers(&held.numbers));
                 }
-                Arrival::Refused { refusal, .. } if is_told => return Err((*refusal).clone()),
-                Arrival::Refused { .. } | Arrival::PassedOn => {}
+                Arrival::Refused { refusal, carrier, call: other } => {
+                    let is_same = carrier.client == passenger.client && other.body == call.body;
+                    // Who has waited for two calls in vain asks for no third.
+                    let is_in_time = round > 1 || had_the_time(&refusal, other.ends, patience);
+                    if is_own || (is_same && is_in_time) {
+                        return Err((*refusal).clone());
+                    }
+                }
+                Arrival::PassedOn => {}
             }
         }
         Err(unfit())
@@ -125,11 +126,13 @@ impl Consult<'_> {
     }
 }
 
-/// Whether what one call failed of stands for another one with the same body: it had no less time, and was the same
-/// client's.
-fn is_for_all(carrier: &Passenger, other: &Passenger) -> bool {
-    // Both begin within a millisecond or two of each other's clock where they wait for one limit.
-    carrier.client == other.client && carrier.allotted + Duration::from_millis(5) >= other.allotted
+/// Callers who come at once, and each count their patience from their own beginning, end so near to each other.
+const AT_ONCE: Duration = Duration::from_millis(5);
+
+/// Whether what a call has failed of would be the same for one who waits until `patience`: it had as much time, or failed
+/// of something else.
+fn had_the_time(refusal: &Refusal, ended: Instant, patience: Instant) -> bool {
+    refusal.code.row().outcome != Outcome::UpstreamTimeout || ended + AT_ONCE >= patience
 }
 
 /// The call for one question's vector, with all that it needs.

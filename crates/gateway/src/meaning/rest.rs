@@ -48,6 +48,12 @@ impl Rest {
 }
 
 impl Trial<'_> {
+    /// Whether it is the one that finds out whether look-ups are well again.
+    #[must_use]
+    pub const fn is_probe(&self) -> bool {
+        self.is_probe
+    }
+
     /// It came to an end.
     pub fn succeeded(self) {
         let mut fortune = self.rest.fortune();

@@ -249,7 +249,7 @@ impl Gathering<'_> {
         let ask = &self.shaped.ask;
         let most = batch::most(ask, route).unwrap_or(MOST_SHARED).min(MOST_SHARED);
         let large = (missing > most).then(|| body_fingerprint(ask.endpoint.tail(), &ask.body));
-        Call { body: ask.body.clone(), large }
+        Call { body: ask.body.clone(), large, ends: self.caller.2 }
     }
 
     async fn gather(&self, basket: &mut Basket, trail: &mut Trail) -> Result<Won, Refusal> {
@@ -385,8 +385,9 @@ impl Gathering<'_> {
         match arrival {
             Err(_elapsed) => Err(deadline_exceeded()),
             Ok(Arrival::Vector(held)) => Ok(Some(Held { how: How::Shared, ..held })),
-            Ok(Arrival::Refused { refusal, carrier, body }) => {
-                let is_own = body == self.shaped.ask.body && !recall::is_leaders_own(&refusal, &carrier, passenger);
+            Ok(Arrival::Refused { refusal, carrier, call }) => {
+                let is_own =
+                    call.body == self.shaped.ask.body && !recall::is_leaders_own(&refusal, &carrier, passenger);
                 if is_own { Err((*refusal).clone()) } else { Ok(None) }
             }
             Ok(Arrival::PassedOn) => Ok(None),

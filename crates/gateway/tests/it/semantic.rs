@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use state::answers::{Kind, Which};
 use testkit::{Ask, Caller, Host, Reply, Script, Stream, chat, embeddings, story};
 
-use crate::stage::{Stage, cache, pleasant};
+use crate::stage::{Stage, cache, millis, pleasant};
 
 /// A route that matches by meaning, its embedder at host `e`, a reranker at `r` and a judge at `j`.
 fn config(semantic: &str, more: &str) -> String {
@@ -31,6 +31,12 @@ clients:
   - {{ name: other, keys: [sk-other], routes: [chat] }}
 "#
     )
+}
+
+/// The same, with an embedding route that callers may use too, and that shares what it brings.
+fn sharing() -> String {
+    let open = config("", "").replace("routes: [chat]", "routes: ['*']");
+    open.replace("model: embed }] }", "model: embed }], cache: { mode: exact } }")
 }
 
 /// An embedder for which every text is the same.
@@ -774,8 +780,7 @@ fn a_question_that_nobody_waits_for_any_more_is_embedded_no_further() {
 #[test]
 fn an_application_that_embeds_its_question_while_it_asks_shares_that_too() {
     story(async {
-        let open = config("", "").replace("routes: [chat]", "routes: ['*']");
-        let stage = Stage::set(&open.replace("model: embed }] }", "model: embed }], cache: { mode: exact } }"));
+        let stage = Stage::set(&sharing());
         stage.host("a", pleasant());
         let e = stage.host("e", vector(&[1.0, 0.0]).after(Duration::from_millis(100)));
         let mut callers = begun(&stage, [embeddings("emb", ASKED), ask(ASKED)]).await;
@@ -798,6 +803,89 @@ fn a_failure_that_many_have_shared_is_one_failure_of_the_embedder() {
         e.play(indifferent());
         stage.ask(ask(ASKED)).await;
         assert_eq!(e.calls().len(), 2, "nobody rests for it");
+    });
+}
+
+#[test]
+fn who_asks_later_is_not_told_the_failure_of_who_had_less_time_left() {
+    for (later, bodies) in [(100, 1), (250, 2)] {
+        story(async {
+            let (stage, _, e) = stage("");
+            e.play(Reply::hang());
+            let mut callers = begun(&stage, of_one_question(1)).await;
+            millis(later).await;
+            callers.extend(begun(&stage, of_one_question(3).skip(2)).await);
+            millis(290 - later).await;
+            assert_eq!(e.calls().len(), bodies, "nobody waits for what ends before half of its time is over");
+            e.play(indifferent());
+            for caller in &mut callers {
+                assert_eq!(caller.answer().await.unwrap().status, 200);
+            }
+            let results = (looked_up(&stage, "error"), looked_up(&stage, "miss"), e.calls().len());
+            assert_eq!(results, if bodies == 1 { (1.0, 1.0, 2) } else { (2.0, 0.0, 2) });
+        });
+    }
+}
+
+#[test]
+fn an_application_that_embeds_a_question_loses_nothing_to_the_short_patience_of_a_look_up() {
+    story(async {
+        let stage = Stage::set(&sharing());
+        stage.host("a", pleasant());
+        let e = stage.host("e", Reply::hang());
+        let mut asking = begun(&stage, [ask(ASKED)]).await;
+        e.has_calls(1).await;
+        e.play(indifferent());
+        let began = Clock.now();
+        assert_eq!(stage.ask(embeddings("emb", ASKED)).await.status, 200);
+        assert!(Clock.now() - began < Duration::from_millis(50), "{:?}", Clock.now() - began);
+        assert_eq!(asking.remove(0).answer().await.unwrap().status, 200);
+    });
+}
+
+/// Three look-ups of which each has failed, and whose call to the embedder nobody sees to its end who began it.
+async fn fail_for_those_who_stay(stage: &Stage, e: &Host) {
+    for round in 0..3 {
+        let question = ask(&format!("How do I reset password {round}?"));
+        let calls = e.calls().len();
+        let hasty = question.clone().header("x-mai-timeout-ms", "100");
+        let mut callers = begun(stage, [hasty]).await;
+        e.has_calls(calls + 1).await;
+        callers.extend(begun(stage, [question.with("max_tokens", 9)]).await);
+        let [mut hasty, mut patient] = callers.try_into().ok().unwrap();
+        assert_eq!((hasty.answer().await.unwrap().status, patient.answer().await.unwrap().status), (504, 200));
+        assert_eq!(e.calls().len(), calls + 1);
+    }
+}
+
+#[test]
+fn a_failure_is_counted_by_who_stays_where_who_began_the_call_has_left() {
+    story(async {
+        let (stage, _, e) = stage("");
+        e.play(Reply::hang());
+        fail_for_those_who_stay(&stage, &e).await;
+        stage.ask(ask(ASKED)).await;
+        assert_eq!(e.calls().len(), 3, "look-ups rest");
+    });
+}
+
+#[test]
+fn a_trial_that_waits_for_anothers_call_in_vain_has_failed() {
+    story(async {
+        let stage = Stage::set(&sharing());
+        stage.host("a", pleasant());
+        let e = stage.host("e", Reply::hang());
+        for round in 0..3 {
+            stage.ask(ask(&format!("How do I reset password {round}?"))).await;
+        }
+        millis(5_000).await;
+        let embedding = begun(&stage, [embeddings("emb", ASKED)]).await;
+        e.has_calls(4).await;
+        for question in [ASKED, AGAIN] {
+            assert_eq!(stage.ask(ask(question)).await.status, 200);
+        }
+        assert_eq!((e.calls().len(), looked_up(&stage, "error")), (4, 5.0), "the second look-up rests");
+        drop(embedding);
     });
 }
 
