@@ -9,7 +9,7 @@ use bytes::Bytes;
 use crate::json::{self, Kind, Value};
 use crate::sse::Reader;
 
-pub use mask::{BadPattern, Mask};
+pub use mask::{BLANK, BadPattern, Mask};
 
 /// A text that is no longer than it may be.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -219,15 +219,36 @@ fn content(raw: &Raw) -> Content {
         let mut within = |text: &str| {
             let mut cut = Text::within(most);
             cut.push(text);
+            others(snapshot, &mut cut);
             blank(cut)
         };
         let (question, known) = (within(&near.question), within(&near.known));
         let body = near.answer.as_ref().and_then(|stored| Some(kept::body(stored, kept::read(&stored.body)?.0)));
-        let answer = body.map(|body| blank(texts::of_answer(&body, most))).unwrap_or_default();
+        let answer = body.map(|body| texts::of_answer(&body, most)).map(|mut answer| {
+            others(snapshot, &mut answer);
+            blank(answer)
+        });
+        let answer = answer.unwrap_or_default();
         let withheld = near.withheld.map(Into::into);
         Box::new(state::requests::Near { question, known, answer, similarity: near.similarity, withheld })
     });
     Content { request_id: raw.request_id.clone(), time: raw.time, prompt, answer, is_cut, near }
+}
+
+/// Blanks the keys of any client in what may be another caller's: which ones that one has shown nobody remembers, and the
+/// configuration knows them by their hashes alone.
+fn others(snapshot: &Snapshot, text: &mut Text) {
+    let is_key = |word: &str| snapshot.client_with(&snapshot.keys.hasher().of_key(word.as_bytes())).is_some();
+    let between = |sign: char| sign.is_whitespace() || "\"'`,;()[]{}<>，。；：？！、（）「」".contains(sign);
+    let mut keys: Vec<String> = Vec::new();
+    for piece in text.text.split(between) {
+        let word = piece.trim_end_matches(['.', ':', '?', '!']);
+        let behind = word.split_once(['=', ':']).map_or("", |(_, value)| value);
+        keys.extend([word, behind].into_iter().filter(|word| !word.is_empty() && is_key(word)).map(str::to_owned));
+    }
+    for key in keys {
+        text.text = text.text.replace(&key, texts::BLANK);
+    }
 }
 
 /// A header's value shorter than this is a word, such as a team's name.

@@ -2,8 +2,8 @@
 
 use regex::{Regex, RegexBuilder};
 
-/// What stands in its place.
-const BLANK: &str = "[masked]";
+/// What stands in the place of what is blanked.
+pub const BLANK: &str = "[masked]";
 /// Patterns take no more memory than this once they are compiled, bytes each.
 const PATTERN_MAX: usize = 1 << 20;
 

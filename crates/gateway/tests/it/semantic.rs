@@ -913,6 +913,22 @@ async fn nearest(stage: &Stage, id: &str) -> Option<state::requests::Near> {
 }
 
 #[test]
+fn keys_of_other_clients_are_blanked_in_the_nearest_question() {
+    story(async {
+        let kept = format!("records: {{ content: true }}\n{}", config("", ""));
+        let kept = kept.replace("mode: semantic,", "mode: semantic, scope: route,");
+        let stage = Stage::set(&kept.replace("sk-other", "online-2026"));
+        stage.host("a", Reply::say(["Yes, with \"online-2026\"."]));
+        stage.host("e", indifferent());
+        let other = ask("How do I log in with KEY=online-2026?").key("online-2026");
+        assert_eq!(stage.caller().ask(&other).await.status, 200);
+        stage.ask(ask("How can I log in?").header("x-request-id", "second")).await;
+        let near = nearest(&stage, "second").await.unwrap();
+        assert_eq!((&*near.known, &*near.answer), ("How do I log in with KEY=[masked]?", "Yes, with \"[masked]\"."));
+    });
+}
+
+#[test]
 fn to_keep_the_nearest_question_nothing_is_looked_up_twice() {
     let hits = [true, false].map(|keeps| {
         let (told, hits) = std::sync::mpsc::sync_channel(1);
