@@ -2,7 +2,8 @@
 //! before, as the semantic cache has seen it, with a first guess from the answers whether both are the same.
 //!
 //! The guess is one: two answers in the same words answer the same question, two answers that share hardly a word do not,
-//! and of all others nothing is said. Questions below the threshold that was in force were never looked at.
+//! and of all others nothing is said. Questions below the threshold that was in force were never looked at, and those in
+//! the very words of an earlier one are no pair.
 
 use std::collections::{HashMap, HashSet};
 use std::io::Write as _;
@@ -43,6 +44,39 @@ struct Seen {
     same: Option<bool>,
 }
 
+/// What a request tells.
+#[derive(Debug, PartialEq)]
+enum Told {
+    Pair(Seen),
+    /// Its text was not kept.
+    NoText,
+    /// No nearest question was kept with it.
+    NoNear,
+    /// It was known by its words alone.
+    SameWords,
+}
+
+/// Requests that make no pair, by why.
+#[derive(Default)]
+struct LeftOut {
+    no_text: usize,
+    no_near: usize,
+    same_words: usize,
+}
+
+impl LeftOut {
+    /// What is to be told of them.
+    fn sentences(&self, of: usize) -> Vec<String> {
+        let whys = [
+            (self.no_text, "their texts were not kept"),
+            (self.no_near, "no near question was kept with their texts"),
+            (self.same_words, "they asked in the very words of an earlier question"),
+        ];
+        let told = whys.into_iter().filter(|(count, _)| *count > 0);
+        told.map(|(count, why)| format!("{count} of {of} requests left out: {why}")).collect()
+    }
+}
+
 /// What was found.
 pub struct Found {
     seen: Vec<Seen>,
@@ -55,23 +89,23 @@ pub struct Found {
 pub fn found(flags: &CalibrateFlags) -> Result<Found, String> {
     let peer = Peer::admin(&flags.at).map_err(|trouble| trouble.to_string())?;
     let ids = matched(&peer, flags)?;
-    let (mut seen, mut known, mut silent) = (Vec::new(), HashSet::new(), 0_usize);
+    let (mut seen, mut known, mut left_out) = (Vec::new(), HashSet::new(), LeftOut::default());
     for (at, (id, is_served)) in ids.iter().enumerate() {
         match near(&peer, id, *is_served)? {
-            Some(one) => {
+            Told::Pair(one) => {
                 if known.insert((one.known.clone(), one.question.clone())) {
                     seen.push(one);
                 }
             }
-            None => silent += 1,
+            Told::NoText => left_out.no_text += 1,
+            Told::NoNear => left_out.no_near += 1,
+            Told::SameWords => left_out.same_words += 1,
         }
         if (at + 1).is_multiple_of(NEWS) {
             complain(format!("{} of {} requests read", at + 1, ids.len()));
         }
     }
-    if silent > 0 {
-        complain(format!("{silent} of {} requests left out: their texts were not kept", ids.len()));
-    }
+    left_out.sentences(ids.len()).into_iter().for_each(complain);
     if seen.is_empty() {
         return Err(
             "no request since then has the text of a near question: that takes a route with `cache.semantic` (at best \
@@ -85,7 +119,7 @@ pub fn found(flags: &CalibrateFlags) -> Result<Found, String> {
 /// The requests that had a near question, the last first, and whether they were served its answer.
 fn matched(peer: &Peer, flags: &CalibrateFlags) -> Result<Vec<(String, bool)>, String> {
     let since = when::back(&flags.since, when::now());
-    let (mut ids, mut after) = (Vec::new(), None::<String>);
+    let (mut ids, mut after, mut last) = (Vec::new(), None::<String>, None);
     for _ in 0..MOST_PAGES {
         let wanted = [
             ("route", flags.of_route.as_deref()),
@@ -96,6 +130,7 @@ fn matched(peer: &Peer, flags: &CalibrateFlags) -> Result<Vec<(String, bool)>, S
         let page = peer.get(&format!("/admin/v1/requests{}", query(wanted))).and_then(|told| told.json());
         let page = page.map_err(|trouble| trouble.to_string())?;
         for record in page.get("data").and_then(Value::as_array).into_iter().flatten() {
+            last = record.get("time").and_then(Value::as_str).map(str::to_owned).or(last);
             if let Some(id) = record.get("request_id").and_then(Value::as_str).filter(|_| has_near(record)) {
                 ids.push((id.to_owned(), record.get("cache").and_then(Value::as_str) == Some("semantic")));
             }
@@ -104,29 +139,46 @@ fn matched(peer: &Peer, flags: &CalibrateFlags) -> Result<Vec<(String, bool)>, S
         if ids.len() >= MOST {
             complain(format!("the last {MOST} requests with a near question are read; older ones are left out"));
             ids.truncate(MOST);
-            break;
+            return Ok(ids);
         }
         if after.is_none() {
-            break;
+            return Ok(ids);
         }
     }
+    let read_to = last.map_or_else(String::new, |last| format!(", back to {last}"));
+    complain(format!(
+        "{MOST_PAGES} pages of requests are read{read_to}; older ones are left out: ask for one `--of-route`"
+    ));
     Ok(ids)
 }
 
 /// Whether a near question was found, be its answer withheld or not.
 fn has_near(record: &Value) -> bool {
     let is_matched = record.get("matched").is_some_and(Value::is_string);
-    let steps = record.get("decisions").and_then(Value::as_array).into_iter().flatten();
-    is_matched || steps.into_iter().any(|step| step.get("what").and_then(Value::as_str) == Some("match_withheld"))
+    let word = |step: &Value, name: &str| step.get(name).and_then(Value::as_str).unwrap_or_default().to_owned();
+    // A look-up that came to no end, and one that was not made, have found none.
+    let is_withheld =
+        |step: &Value| word(step, "what") == "match_withheld" && !matches!(&*word(step, "by"), "error" | "resting");
+    is_matched || record.get("decisions").and_then(Value::as_array).is_some_and(|steps| steps.iter().any(is_withheld))
 }
 
-/// The near question of a request; `None` where its text was not kept.
-fn near(peer: &Peer, id: &str, is_served: bool) -> Result<Option<Seen>, String> {
+/// What a request tells.
+fn near(peer: &Peer, id: &str, is_served: bool) -> Result<Told, String> {
     let told = match peer.get(&format!("/admin/v1/requests/{}/content", encoded(id))) {
-        Err(trouble) if trouble.status == Some(404) => return Ok(None),
+        Err(trouble) if trouble.status == Some(404) => return Ok(Told::NoText),
         told => told.and_then(|told| told.json()).map_err(|trouble| trouble.to_string())?,
     };
-    Ok(seen(&told, id, is_served))
+    Ok(as_pair(seen(&told, id, is_served)))
+}
+
+/// A question and its nearest, if they are a pair that teaches anything.
+fn as_pair(seen: Option<Seen>) -> Told {
+    let in_words = |text: &str| dialect::embeddings::normalized(text).into_owned();
+    match seen {
+        None => Told::NoNear,
+        Some(seen) if in_words(&seen.question) == in_words(&seen.known) => Told::SameWords,
+        Some(seen) => Told::Pair(seen),
+    }
 }
 
 fn seen(told: &Value, id: &str, is_served: bool) -> Option<Seen> {
@@ -268,7 +320,29 @@ fn line(seen: &Seen) -> Value {
 mod tests {
     use serde_json::json;
 
-    use super::{guess, seen, words};
+    use super::{LeftOut, Told, as_pair, guess, has_near, seen, words};
+
+    #[test]
+    fn look_ups_that_came_to_no_end_have_found_no_near_question() {
+        let withheld = |by: &str| json!({ "decisions": [{ "what": "cache" }, { "what": "match_withheld", "by": by }] });
+        for (record, is_near) in [
+            (withheld("error"), false),
+            (withheld("resting"), false),
+            (withheld("margin"), true),
+            (json!({ "matched": "x", "decisions": [] }), true),
+            (json!({ "matched": null }), false),
+        ] {
+            assert_eq!(has_near(&record), is_near, "{record}");
+        }
+        let left_out = LeftOut { no_text: 2, no_near: 0, same_words: 1 };
+        assert_eq!(
+            left_out.sentences(9),
+            [
+                "2 of 9 requests left out: their texts were not kept",
+                "1 of 9 requests left out: they asked in the very words of an earlier question"
+            ]
+        );
+    }
 
     #[test]
     fn answers_tell_as_much_as_their_words_do() {
@@ -294,5 +368,9 @@ mod tests {
         assert_eq!(seen(&told(false), "id", true).unwrap().same, None);
         assert_eq!(seen(&told(true), "id", false).unwrap().same, None);
         assert_eq!(seen(&json!({ "prompt": "p", "answer": "x", "near": null }), "id", false), None);
+        assert_eq!(as_pair(None), Told::NoNear);
+        assert!(matches!(as_pair(seen(&told(false), "id", false)), Told::Pair(_)));
+        let same = json!({ "near": { "question": "a ", "known_question": "a" } });
+        assert_eq!(as_pair(seen(&same, "id", false)), Told::SameWords, "they teach nothing");
     }
 }
