@@ -6,6 +6,7 @@
 //! written is still read. Secrets stand in
 //! it sealed alone (see [`seal`]); names, notes and the audit log, which hold none, stand in the open.
 
+mod rows;
 mod schema;
 mod seal;
 mod secret_key;
@@ -15,7 +16,7 @@ mod tests;
 mod write;
 
 use std::fs::{File, OpenOptions};
-use std::io::ErrorKind;
+use std::io::{ErrorKind, Write as _};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
@@ -23,13 +24,14 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use base::{Object, ObjectKind, Secret};
-use rusqlite::{Connection, MAIN_DB, OptionalExtension as _, Row, TransactionBehavior};
-use state::objects::{Change, Deed, Deeds, Filling, IssuedKey, Kept, KeyDigest};
+use base::ObjectKind;
+use rusqlite::{Connection, MAIN_DB, OptionalExtension as _, TransactionBehavior};
+use state::objects::{Change, Deed, Deeds, Kept};
 use state::{Answer, Objects, Trouble, Unreadable};
 
-use crate::file::identity;
-use crate::sqlite::{Asking, Failure, connect, known_version, migrate_by, read_all_the_same, whole};
+use crate::file::{close_to_others, identity};
+use crate::sqlite::{Asking, Failure, connect, known_version, migrate_by, read_all_the_same};
+use rows::{deeds, gone, keys, objects};
 use seal::{Key, Seal};
 use standing::{OUT, Standing, Wanted};
 
@@ -37,6 +39,8 @@ pub use secret_key::SecretKey;
 
 /// How long SQLite itself tries again where another process holds a lock.
 const BUSY: Duration = Duration::from_secs(5);
+/// Bytes of a new file, at least.
+const FIRST_PAGE: usize = 4096;
 /// Questions at a time: they are asked at a start, every few minutes, and by operators.
 const QUESTIONS: usize = 8;
 /// Readings of the audit log at a time. Each may walk over all of it, so they have places of their own: whoever reads
@@ -102,6 +106,12 @@ impl SqliteObjects {
         if let Some(trouble) = self.health() {
             tracing::warn!("{OUT}: {}", trouble.what);
         }
+        if self.place.key.is_open_to_others() {
+            tracing::warn!(
+                file = %self.place.key.path().display(),
+                "everybody on this machine may read the key of secrets: close the file to them (chmod 600)"
+            );
+        }
         // A key of secrets is made when the first one is kept: where it stands alone, what was kept is missing.
         if self.place.is_lonely.load(Relaxed) && self.place.key.has_file() {
             tracing::warn!(
@@ -125,7 +135,7 @@ impl SqliteObjects {
                 Ok(read)
             }
             Ok((read, Some(why))) => {
-                place.standing.is_out(Wanted::Writing, &why);
+                place.standing.is_out(&why);
                 Ok(read)
             }
             Err(failure) => Err(place.told(Wanted::Reading, failure)),
@@ -216,6 +226,10 @@ impl Place {
     /// The file; `None` where nothing was ever kept.
     fn open(&self) -> Result<Option<Connection>, Failure> {
         let Some(now) = self.identity()? else { return Ok(None) };
+        if self.known.get().is_none() {
+            // It may come from a copy that others may read.
+            close_to_others(&self.path);
+        }
         let mut connection = connect(&self.path, self.busy)?;
         #[cfg(test)]
         {
@@ -263,8 +277,12 @@ impl Place {
     /// Whether it is the file that was opened; and whether something can be written, where that is not known or could not
     /// be done.
     fn look(&self) -> Result<(), Failure> {
-        if self.identity()?.is_none() || self.standing.is_proven() {
+        let is_there = self.identity()?.is_some();
+        if self.standing.is_proven() {
             return Ok(());
+        }
+        if !is_there {
+            return self.try_beside();
         }
         let Some(mut connection) = self.open()? else { return Ok(()) };
         let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
@@ -272,6 +290,21 @@ impl Place {
         // It says what it said before; but it is written.
         transaction.execute("UPDATE deeds_size SET bytes = bytes", [])?;
         transaction.commit()?;
+        self.standing.is_well(Wanted::Writing);
+        Ok(())
+    }
+
+    /// Whether a file could be made, and has room.
+    fn try_beside(&self) -> Result<(), Failure> {
+        let beside = self.path.with_extension("db.try");
+        // What a process left behind that ended half way.
+        let _ = std::fs::remove_file(&beside);
+        let made = self.path.parent().map_or(Ok(()), std::fs::create_dir_all).and_then(|()| {
+            let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&beside)?;
+            file.write_all(&[0; FIRST_PAGE])
+        });
+        let _ = std::fs::remove_file(&beside);
+        made.map_err(|error| self.trouble(&error))?;
         self.standing.is_well(Wanted::Writing);
         Ok(())
     }
@@ -324,7 +357,10 @@ impl Place {
             ),
             Failure::Unwritable(what) | Failure::Trouble(what) => what,
         };
-        self.standing.is_out(wanted, &told);
+        match wanted {
+            Wanted::Writing => self.standing.is_out(&told),
+            Wanted::Reading => self.standing.is_unread(&told),
+        }
         Unreadable(told)
     }
 
@@ -383,105 +419,4 @@ fn of_object(kind: ObjectKind, name: &str) -> String {
 fn of_key(id: &str, client: &str) -> String {
     // An id holds no blank.
     format!("key {id} {client}")
-}
-
-fn objects(connection: &Connection, seal: &Seal) -> Result<Vec<Object>, Failure> {
-    let mut select = connection.prepare("SELECT kind, name, written, revision, changed FROM objects")?;
-    let mut rows = select.query([])?;
-    let mut objects = Vec::new();
-    while let Some(row) = rows.next()? {
-        let (kind, name) = (kind(row, 0)?, row.get::<_, String>(1)?);
-        let written = seal.open(&of_object(kind, &name), &row.get::<_, Vec<u8>>(2)?);
-        let written = written.and_then(|text| String::from_utf8(text).ok());
-        let written = written.ok_or_else(|| Failure::Damaged(format!("what {} `{name}` says", kind.word())))?;
-        let (revision, changed) = (count(row, 3)?, time(row, 4)?);
-        objects.push(Object { kind, name: name.into(), written: Secret::new(written), revision, changed });
-    }
-    objects.sort_by(|one, other| (one.kind, &one.name).cmp(&(other.kind, &other.name)));
-    Ok(objects)
-}
-
-fn keys(connection: &Connection, seal: &Seal) -> Result<Vec<IssuedKey>, Failure> {
-    let mut select = connection
-        .prepare("SELECT id, client, digest, note, issued_by, created, expires, last_used FROM keys ORDER BY at")?;
-    let mut rows = select.query([])?;
-    let mut keys = Vec::new();
-    while let Some(row) = rows.next()? {
-        let (id, client) = (row.get::<_, String>(0)?, row.get::<_, String>(1)?);
-        let digest = seal.open(&of_key(&id, &client), &row.get::<_, Vec<u8>>(2)?);
-        let digest = digest.and_then(|digest| <[u8; 32]>::try_from(digest).ok());
-        keys.push(IssuedKey {
-            digest: KeyDigest(digest.ok_or_else(|| Failure::Damaged(format!("the digest of key `{id}`")))?),
-            id: id.into(),
-            client: client.into(),
-            note: row.get::<_, String>(3)?.into(),
-            by: row.get::<_, String>(4)?.into(),
-            created: time(row, 5)?,
-            expires: row.get::<_, Option<i64>>(6)?.map(millis),
-            last_used: row.get::<_, Option<i64>>(7)?.map(millis),
-        });
-    }
-    Ok(keys)
-}
-
-fn gone(connection: &Connection) -> Result<Vec<(ObjectKind, Arc<str>, u64)>, Failure> {
-    let mut select = connection.prepare("SELECT kind, name, revision FROM gone")?;
-    let mut rows = select.query([])?;
-    let mut gone = Vec::new();
-    while let Some(row) = rows.next()? {
-        gone.push((kind(row, 0)?, Arc::from(row.get::<_, String>(1)?), count(row, 2)?));
-    }
-    gone.sort();
-    Ok(gone)
-}
-
-fn deeds(connection: &Connection, which: &Deeds) -> Result<Vec<Deed>, Failure> {
-    let mut select = connection
-        .prepare("SELECT id, at, who, role, action, object, before, after FROM deeds WHERE id < ?1 ORDER BY id DESC")?;
-    let mut rows = select.query([which.before.map_or(i64::MAX, whole)])?;
-    let mut deeds = Vec::new();
-    let mut filling = Filling::default();
-    while deeds.len() < which.limit
-        && !filling.is_over()
-        && let Some(row) = rows.next()?
-    {
-        let text = |at| row.get::<_, String>(at).map(Box::from);
-        let deed = Deed {
-            id: count(row, 0)?,
-            at: time(row, 1)?,
-            who: text(2)?,
-            role: text(3)?,
-            action: text(4)?,
-            object: text(5)?,
-            before: None,
-            after: None,
-        };
-        if which.want(&deed) {
-            // What is long is read where it is wanted alone.
-            let text = |at| row.get::<_, Option<String>>(at).map(|text| text.map(Box::from));
-            let deed = Deed { before: text(6)?, after: text(7)?, ..deed };
-            filling.takes(&deed);
-            deeds.push(deed);
-        }
-    }
-    Ok(deeds)
-}
-
-fn kind(row: &Row<'_>, at: usize) -> Result<ObjectKind, Failure> {
-    let written: String = row.get(at)?;
-    let kind = ObjectKind::ALL.into_iter().find(|kind| kind.word() == written);
-    kind.ok_or_else(|| Failure::Damaged(format!("there are no objects of kind `{written}`")))
-}
-
-fn count(row: &Row<'_>, at: usize) -> Result<u64, Failure> {
-    Ok(u64::try_from(row.get::<_, i64>(at)?).unwrap_or_default())
-}
-
-fn time(row: &Row<'_>, at: usize) -> Result<Duration, Failure> {
-    Ok(millis(row.get(at)?))
-}
-
-/// A time as the tables have it, from the Unix epoch.
-fn millis(written: i64) -> Duration {
-    Duration::from_millis(u64::try_from(written).unwrap_or_default())
 }

@@ -2,7 +2,7 @@
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, ErrorKind, Write as _};
-use std::os::unix::fs::OpenOptionsExt as _;
+use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 
 use super::seal::Key;
@@ -64,6 +64,17 @@ impl SecretKey {
     /// Whether there is a key in a file, be it used or not.
     pub(super) fn has_file(&self) -> bool {
         self.file.exists()
+    }
+
+    /// Where the file is, or would be.
+    pub(super) fn path(&self) -> &Path {
+        &self.file
+    }
+
+    /// Whether it is from a file that others than its owner and group may read.
+    pub(super) fn is_open_to_others(&self) -> bool {
+        let mode = || std::fs::metadata(&self.file).map(|file| file.permissions().mode());
+        self.given.is_none() && mode().is_ok_and(|mode| mode & 0o004 != 0)
     }
 
     /// Makes the file with a new key. One that is there already is left as it is, and its key taken.

@@ -22,15 +22,18 @@ pub(super) enum Wanted {
 /// What the last questions met.
 #[derive(Debug, Default)]
 pub(super) struct Standing {
-    met: Mutex<Option<(Trouble, Wanted)>>,
-    /// Something was written.
+    /// Why nothing can be written.
+    met: Mutex<Option<Trouble>>,
+    /// Something was written, or could have been.
     was_written: AtomicBool,
+    /// The last question that wanted to read could not.
+    is_unread: AtomicBool,
 }
 
 impl Standing {
-    /// What is wrong, while something is.
+    /// Why nothing can be written, while nothing can.
     pub fn trouble(&self) -> Option<Trouble> {
-        self.met.lock().unwrap_or_else(PoisonError::into_inner).as_ref().map(|(trouble, _)| trouble.clone())
+        self.met.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// Whether the file was written, and nothing has gone wrong since.
@@ -40,25 +43,33 @@ impl Standing {
 
     /// A question was answered. What kept something from being written is over once something is.
     pub fn is_well(&self, wanted: Wanted) {
-        if wanted == Wanted::Writing {
-            self.was_written.store(true, Relaxed);
+        self.is_unread.store(false, Relaxed);
+        if wanted == Wanted::Reading {
+            return;
         }
-        let mut met = self.met.lock().unwrap_or_else(PoisonError::into_inner);
-        if met.take_if(|(_, of)| *of == Wanted::Reading || wanted == Wanted::Writing).is_some() {
+        self.was_written.store(true, Relaxed);
+        if self.met.lock().unwrap_or_else(PoisonError::into_inner).take().is_some() {
             tracing::info!("what is made through the admin API is kept again");
         }
     }
 
-    /// A question met something.
-    pub fn is_out(&self, wanted: Wanted, what: &str) {
+    /// Something could not be written.
+    pub fn is_out(&self, what: &str) {
         let mut met = self.met.lock().unwrap_or_else(PoisonError::into_inner);
-        let (trouble, of) = met.get_or_insert_with(|| {
+        let trouble = met.get_or_insert_with(|| {
             tracing::warn!("{OUT}: {what}");
-            (Trouble { since: Clock.wall(), what: String::new() }, wanted)
+            Trouble { since: Clock.wall(), what: String::new() }
         });
         what.clone_into(&mut trouble.what);
-        if wanted == Wanted::Writing {
-            *of = wanted;
+    }
+
+    /// Something could not be read. Whether it can be written, the next look finds out.
+    pub fn is_unread(&self, what: &str) {
+        self.was_written.store(false, Relaxed);
+        if !self.is_unread.swap(true, Relaxed) {
+            tracing::warn!(
+                "something that was made through the admin API, or the audit log, could not be read: {what}"
+            );
         }
     }
 }

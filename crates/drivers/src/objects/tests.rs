@@ -414,3 +414,52 @@ async fn how_the_store_does_is_known_from_what_was_asked_last_and_from_a_look() 
     assert_eq!(change(&objects, vec![provider("b")]).await, Ok(()));
     assert_eq!(objects.health(), None);
 }
+
+#[tokio::test]
+async fn a_folder_in_which_nothing_can_be_made_is_told_before_anything_is_kept() {
+    let folder = Folder::new();
+    let objects = folder.objects();
+    objects.look().await;
+    assert_eq!(objects.health(), None);
+    assert_eq!(std::fs::read_dir(&folder.0).unwrap().count(), 0, "nothing is left of the look");
+    // Nobody can make it, not even root.
+    std::os::unix::fs::symlink(folder.at("nowhere/b"), folder.at("a")).unwrap();
+    let objects = SqliteObjects::at(folder.at("a/objects.db"), SecretKey::of(None, &folder.0).unwrap());
+    objects.look().await;
+    assert!(objects.health().is_some());
+    std::fs::create_dir_all(folder.at("nowhere/b")).unwrap();
+    objects.look().await;
+    assert_eq!(objects.health(), None);
+}
+
+#[tokio::test]
+async fn what_cannot_be_read_for_a_while_can_be_written_all_the_same_and_is_not_called_out() {
+    let folder = Folder::new();
+    let objects = folder.objects();
+    assert_eq!(change(&objects, vec![provider("a")]).await, Ok(()));
+    let other = Connection::open(folder.at("objects.db")).unwrap();
+    other.execute_batch("PRAGMA locking_mode = EXCLUSIVE; BEGIN EXCLUSIVE").unwrap();
+    assert!(objects.deeds(Deeds { limit: 9, ..Deeds::default() }).await.is_err());
+    assert_eq!(objects.health(), None, "nobody wanted to write");
+    objects.look().await;
+    assert!(objects.health().is_some(), "but the next look finds out whether anything can be written");
+    drop(other);
+    objects.look().await;
+    assert_eq!(objects.health(), None);
+    assert!(objects.deeds(Deeds { limit: 9, ..Deeds::default() }).await.is_ok());
+}
+
+#[tokio::test]
+async fn a_file_that_comes_from_a_copy_is_closed_to_others_and_an_open_key_is_noticed() {
+    let folder = Folder::new();
+    assert_eq!(change(&folder.objects(), vec![provider("a")]).await, Ok(()));
+    for file in ["objects.db", "secrets.key"] {
+        std::fs::set_permissions(folder.at(file), std::fs::Permissions::from_mode(0o644)).unwrap();
+    }
+    let objects = folder.objects();
+    assert!(objects.all().await.is_ok());
+    assert_eq!(mode(&folder.at("objects.db")) & 0o777, 0o640);
+    assert!(objects.place.key.is_open_to_others(), "the log says so");
+    std::fs::set_permissions(folder.at("secrets.key"), std::fs::Permissions::from_mode(0o600)).unwrap();
+    assert!(!objects.place.key.is_open_to_others());
+}
