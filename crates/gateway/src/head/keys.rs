@@ -17,11 +17,19 @@ pub(super) fn are_told<'a>(id: &str, mut shown: impl Iterator<Item = &'a [u8]>) 
 
 fn looks_like_one(id: &str) -> bool {
     let is_made = id.strip_prefix(OURS).is_some_and(|rest| rest.len() == 32 && rest.bytes().all(is_lower_hex));
-    let is_bearer = || {
-        let rest = find(id, "bearer").map(|(_, rest)| rest);
-        rest.is_some_and(|rest| rest.starts_with([' ', '\t']))
-    };
-    !is_made && (is_key(id, "sk-", 6) || is_key(id, OURS, 32) || is_bearer())
+    !is_made && (is_key(id, "sk-", 6) || is_key(id, OURS, 32) || is_bearer(id))
+}
+
+/// Whether a blank follows the word somewhere.
+fn is_bearer(id: &str) -> bool {
+    let mut rest = id;
+    while let Some((_, after)) = find(rest, "bearer") {
+        if after.starts_with([' ', '\t']) {
+            return true;
+        }
+        rest = after;
+    }
+    false
 }
 
 /// Whether a word of the id begins so and goes on for so many letters of a key.
@@ -77,6 +85,8 @@ mod tests {
             "1/mai-0123456789abcdef0123456789abcdefA",
             "Bearer abcdefgh",
             "bearer-of-news",
+            "bearer-auth/Bearer eyJhbGciOi",
+            "bearer-auth/bearer-of-news",
             "_sk-1234567",
         ] {
             assert_eq!(told(id), mask.blank(id.to_owned(), std::iter::empty()) != id, "{id}");
