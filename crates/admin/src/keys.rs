@@ -63,7 +63,8 @@ impl From<Issued> for Shown {
             created_at: Some(time(key.created)),
             created_by: Some(key.by.into()),
             expires_at: key.expires.map(time),
-            last_used_at: key.last_used.map(time),
+            // To the hour, in which it may have been made too.
+            last_used_at: key.last_used.map(|used| time(used.max(key.created))),
             managed_by: "admin",
         }
     }

@@ -6,6 +6,8 @@ use crate::listen::MOST_CONNECTIONS;
 
 /// A caller's connection takes one, and its call another one to an upstream.
 const WANTED: u64 = 2 * MOST_CONNECTIONS as u64;
+/// With fewer, callers who hold one connection each use them up on a busy day.
+const FEW: u64 = 8_192;
 /// macOS says that there is no limit, and gives no process more than this by default.
 const OPEN_MAX: u64 = 10_240;
 
@@ -37,7 +39,7 @@ pub fn tell(limit: Option<u64>) {
 }
 
 const fn is_low(limit: u64) -> bool {
-    limit < WANTED
+    limit < FEW
 }
 
 #[cfg(test)]
@@ -46,7 +48,7 @@ mod tests {
 
     #[test]
     fn a_limit_is_low_that_callers_and_upstreams_could_use_up() {
-        assert!(is_low(1_024) && is_low(MOST_CONNECTIONS as u64));
+        assert!(is_low(1_024) && is_low(4_096), "what many shells and services are given");
         assert!(!is_low(65_536), "what the systemd unit gives is enough");
     }
 }
