@@ -88,7 +88,7 @@ fn an_empty_or_broken_file_keeps_it_from_starting() {
         for command in ["check", "serve"] {
             let mut program = program();
             program.arg(command).arg("--config").arg(&file).env("MAI_LISTEN", "127.0.0.1:0");
-            let ran = run(program.env("MAI_ADMIN_LISTEN", "127.0.0.1:0"));
+            let ran = run(program.env("MAI_ADMIN_LISTEN", "127.0.0.1:0").env("MAI_DATA_DIR", dir.path("data")));
             assert_eq!(ran.code, 1, "{command} {text:?}: {}{}", ran.out, ran.err);
             assert!(format!("{}{}", ran.out, ran.err).contains("gateway.yaml"), "{}{}", ran.out, ran.err);
         }
@@ -167,12 +167,14 @@ fn a_port_in_use_is_1_and_says_what_to_do() {
     for (data, admin, key) in [(taken.as_str(), "127.0.0.1:0", "`listen`"), ("127.0.0.1:0", &taken, "`admin.listen`")] {
         let mut program = program();
         program.arg("serve").arg("--config").arg(&config).args(["--listen", data, "--admin-listen", admin]);
-        let ran = run(&mut program);
+        let ran = run(program.env("MAI_DATA_DIR", dir.path("data")));
         assert_eq!(ran.code, 1);
         assert!(ran.err.contains(&taken) && ran.err.contains(key) && ran.err.contains("free"), "{}", ran.err);
     }
     for (flag, value) in [("--listen", "8080"), ("--admin-listen", "localhost"), ("--log-level", "loud")] {
-        let ran = run(program().arg("serve").arg("--config").arg(&config).args([flag, value]));
+        let mut program = program();
+        program.arg("serve").arg("--config").arg(&config).args([flag, value]);
+        let ran = run(program.env("MAI_DATA_DIR", dir.path("data")));
         assert!(ran.code == 1 && ran.err.contains("environment or flags"), "{flag}: {}", ran.err);
     }
 }
