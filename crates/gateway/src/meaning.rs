@@ -215,15 +215,38 @@ impl Meanings {
         Ok(())
     }
 
-    /// Keeps a question of a route, whose answer has been stored under a key, and was asked for after so many purges.
+    /// Keeps a question of a route, whose answer has been stored under a key, and was asked for after so many purges. A
+    /// question that is known stays known, whether its vector has been asked for this time or not.
     pub fn keep(&self, asked: &Asked, answer: (Key, &Stored), purges: u64) {
-        let (Some(vector), (key, stored)) = (&asked.vector, answer) else { return };
-        let Some(shelf) = self.shelves.load().get(&stored.route).cloned() else { return };
+        let Some(shelf) = self.of(&answer.1.route) else { return };
+        if let Some(vector) = asked.vector.clone().or_else(|| self.vector(&shelf, asked.place)) {
+            return self.keep_on(shelf, (asked, vector), answer, purges);
+        }
+        if shelf.renew(asked.place, answer.0, answer.1.expires) {
+            // Its vector lies on disk alone, beside the old answer: from here on it stands in memory alone.
+            drop(self.answers.remove(&row::key(asked.place)));
+        }
+    }
+
+    fn keep_on(
+        &self,
+        shelf: Arc<Shelf>,
+        (asked, vector): (&Asked, Arc<[f32]>),
+        (key, stored): (Key, &Stored),
+        purges: u64,
+    ) {
         let (text, client) = (asked.text.clone(), stored.client.clone());
         let entry = Entry { text, answer: key, client, expires: stored.expires };
-        let row = row::stored(asked.place, (&entry, vector), stored);
-        let (place, vector, is_stored) = (asked.place, vector.clone(), false);
-        self.order(Order::Keep { shelf, place, entry, vector, row, is_stored, purges });
+        let row = row::stored(asked.place, (&entry, &vector), stored);
+        self.order(Order::Keep { shelf, place: asked.place, entry, vector, row, is_stored: false, purges });
+    }
+
+    /// The vector of a question that is known, where it is at hand: a call that has found it by its very words, or has
+    /// looked for nothing, did not ask for it.
+    fn vector(&self, shelf: &Shelf, place: Place) -> Option<Arc<[f32]>> {
+        shelf.known(place)?;
+        let (.., vector) = row::read(&*self.answers.peek(&row::key(place))?)?;
+        Some(vector.into())
     }
 
     /// Takes up what was kept before, at the start and whenever a route begins to match by meaning, for ever.
@@ -285,11 +308,10 @@ impl Meanings {
         }
     }
 
-    /// A question has been answered anew, under this key where others may have the answer too: an older one is
-    /// found no more.
-    pub fn replaced(&self, asked: &Asked, route: &str, by: Option<&Key>) {
+    /// A question has been answered anew, with what others must not get: an older answer is found no more.
+    pub fn outdated(&self, asked: &Asked, route: &str) {
         let Some(shelf) = self.of(route) else { return };
-        if let Some(known) = shelf.known(asked.place).filter(|known| by != Some(&known.answer)) {
+        if let Some(known) = shelf.known(asked.place) {
             self.forget(&shelf, asked.place, &known.answer);
         }
     }

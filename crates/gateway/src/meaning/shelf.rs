@@ -135,6 +135,15 @@ impl Shelf {
         Ok(())
     }
 
+    /// A question that is known has been answered anew, and says whether it is.
+    pub(super) fn renew(&self, place: Place, answer: Key, expires: Duration) -> bool {
+        let mut desk = self.desk();
+        let Some((entry, _)) = desk.entries.get_mut(&place) else { return false };
+        (entry.answer, entry.expires) = (answer, expires);
+        desk.touch(place);
+        true
+    }
+
     /// Takes out what was used least, where there is more than there may be.
     fn surplus(&self) -> Option<Place> {
         let mut desk = self.desk();

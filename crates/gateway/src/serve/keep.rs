@@ -78,11 +78,9 @@ pub fn answer(keeper: &Keeper<'_>, complete: Complete) -> Landed {
         if let Some(asked) = keeper.asked.filter(|_| is_stored) {
             if whole.has_tool_calls {
                 // For this very call alone, and what the question was answered before stands no more.
-                keeper.live.meanings.replaced(asked, &stored.route, None);
-            } else if asked.vector.is_some() {
-                keeper.live.meanings.keep(asked, (key, &stored), keeper.purges);
+                keeper.live.meanings.outdated(asked, &stored.route);
             } else {
-                keeper.live.meanings.replaced(asked, &stored.route, Some(&key));
+                keeper.live.meanings.keep(asked, (key, &stored), keeper.purges);
             }
         }
     }

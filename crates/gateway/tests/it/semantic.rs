@@ -542,16 +542,26 @@ fn who_asks_anew_replaces_what_others_are_given() {
         };
         stage.ask(found("The old way.")).await;
         assert_eq!(caches(&stage, ask(ASKED).header("cache-control", "no-cache")).await, "bypass");
-        let anew = found("The new way.").header("cache-control", "no-cache");
-        assert_eq!(caches(&stage, anew).await, "bypass");
+        let anew = stage.ask(found("The new way.").header("cache-control", "no-cache")).await;
+        assert_eq!(cache(&anew), "bypass");
         let calls = a.calls().len();
-        assert_eq!(
-            caches(&stage, found("Another way.").header("x-request-id", "r")).await,
-            "miss",
-            "the old answer is gone"
-        );
-        assert_eq!(a.calls().len(), calls + 1);
-        assert_eq!(caches(&stage, found("A last way.")).await, "semantic", "the newest is found");
+        let other = stage.ask(found("Another way.")).await;
+        assert_eq!(cache(&other), "semantic");
+        assert_eq!(other.header("x-mai-cache-id"), anew.header("x-mai-cache-id"), "the newest is found");
+        assert_eq!(a.calls().len(), calls);
+    });
+}
+
+#[test]
+fn a_question_that_comes_with_other_passages_each_time_stays_known_in_a_shadow() {
+    story(async {
+        let (stage, a, e) = stage(", shadow: true");
+        for (round, passage) in ["One way.", "Another way.", "A third way.", "A last way."].into_iter().enumerate() {
+            let asked = chat("chat").user(&format!("{passage} {ASKED}")).with("mai", json!({ "query": ASKED }));
+            assert_eq!(caches(&stage, asked).await, "miss");
+            assert_eq!(looked_up(&stage, "shadow"), round as f64, "{passage}");
+        }
+        assert_eq!((a.calls().len(), e.calls().len()), (4, 1), "its words are known");
     });
 }
 
