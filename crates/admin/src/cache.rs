@@ -290,7 +290,8 @@ fn route(desk: &Desk, name: &str) -> Result<Arc<Route>, Error> {
 /// Removes one cached answer, by its `x-mai-cache-id`.
 #[utoipa::path(delete, path = "/admin/v1/cache/entries/{id}", tag = "cache", security(("token" = ["operator"])),
     responses(
-        (status = 204, description = "It is not served any more."),
+        (status = 204, description = "It is not served any more, and no idempotency key of its route is answered with \
+            what it was before."),
         (status = 503, body = Body, description = "`cache_unavailable`: it is gone from memory and not served any \
             more; the disk is rid of it as soon as that can be."),
 ))]
@@ -301,8 +302,20 @@ pub(crate) async fn remove(
 ) -> Result<StatusCode, Error> {
     let nothing = || Error::NotFound("nothing is cached under this id".to_owned());
     let key = id.parse::<Key>().map_err(|_| nothing())?;
-    let removed = within(desk.live.answers.remove(&key)).await;
+    let answers = &desk.live.answers;
+    let found = match answers.peek(&key) {
+        Some(found) => Some(found),
+        None => tokio::time::timeout(PATIENCE, answers.get_patiently(&key).into_future()).await.ok().flatten(),
+    };
+    let mut removed = within(answers.remove(&key)).await;
     if !matches!(removed, Ok(false)) {
+        // It has been served to idempotency keys perhaps, and what is kept for those knows nothing of it.
+        let (route, client) = found.map(|found| (found.route.clone(), found.client.clone())).unzip();
+        let replays = Which { route, client: client.flatten(), kind: Some(Kind::Replay) };
+        let live = desk.live.clone();
+        let purging = tokio::task::spawn_blocking(move || live.purge(&replays)).await.map_err(|_| unseen())?;
+        let purged = within(purging).await;
+        removed = removed.and_then(|removed| purged.map(|_| removed));
         audited(&desk, &caller, Done::to(format!("cache/entries/{id}"), "delete")).await;
     }
     if removed? { Ok(StatusCode::NO_CONTENT) } else { Err(nothing()) }

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use serde_json::json;
+use state::answers::{Key, Kind, Stored};
 use state::{Answer, Unreadable, Versioned, Versions};
 
 use crate::desk::{OPERATOR, Out, Port, VIEWER, delete, get, post, put};
@@ -21,6 +22,33 @@ async fn each_lever_leaves_a_row() {
         .map(|(action, object)| (json!(action), json!(object)));
     assert_eq!(rows, [(&reload.0, &reload.1), (&set.0, &set.1), (&purge.0, &purge.1)]);
     assert_eq!(told.json["data"][1]["after"], json!({ "kb_version": "2026-11" }));
+}
+
+#[tokio::test]
+async fn an_entry_goes_with_what_idempotency_keys_of_its_route_are_answered_with() {
+    let port = Port::open();
+    let answers = &port.desk.live.answers;
+    let put = |at: u8, kind: Kind, route: &str, client: Option<&str>| {
+        let long = base::Clock.wall() + std::time::Duration::from_secs(60);
+        let stored = Stored {
+            kind,
+            route: route.into(),
+            client: client.map(Arc::from),
+            kb_version: None,
+            stored: base::Clock.wall(),
+            expires: long,
+            keep_until: long,
+            body: Box::default(),
+        };
+        answers.put(Key([at; 32]), Arc::new(stored));
+        Key([at; 32])
+    };
+    let answer = put(1, Kind::Answer, "chat", None);
+    let (replayed, other) = (put(2, Kind::Replay, "chat", Some("app")), put(3, Kind::Replay, "other", Some("app")));
+    port.ask(OPERATOR, delete(&format!("/cache/entries/{answer}"))).await.is(204);
+    let is_there = [answer, replayed, other].map(|key| answers.peek(&key).is_some());
+    assert_eq!(is_there, [false, false, true]);
+    port.ask(OPERATOR, delete(&format!("/cache/entries/{answer}"))).await.refused(404, "not_found");
 }
 
 #[tokio::test]
