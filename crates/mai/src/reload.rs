@@ -1,5 +1,8 @@
 //! What asks for a reload: a signal, and the change of a watched file.
 
+use std::future::poll_fn;
+use std::pin::pin;
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use tokio::signal::unix::Signal;
@@ -15,29 +18,77 @@ const STILL: Duration = Duration::from_millis(300);
 impl Configuration {
     /// Reloads on SIGHUP and on changes of the watched files, for ever.
     pub async fn watch(&self, mut hangup: Signal) {
-        let watched = self.watched();
-        let mut last = watched.look();
-        // A disk that does not answer holds up the look at it, and nothing else.
         let look = || {
             let this = self.clone();
-            tokio::task::spawn_blocking(move || this.watched().look())
+            tokio::task::spawn_blocking(move || {
+                let looks = this.watched().look();
+                (this.watched().are(&looks), looks)
+            })
         };
-        let mut still_since = base::Clock.now();
-        let mut tick = tokio::time::interval(LOOK);
-        loop {
-            tokio::select! {
-                _ = hangup.recv() => drop(self.reload().await),
-                _ = tick.tick() => {
-                    let Ok(looks) = look().await else { continue };
-                    let now = base::Clock.now();
-                    if looks != last {
-                        last = looks;
-                        still_since = now;
-                    } else if now.duration_since(still_since) >= STILL && !watched.are(&looks) {
-                        drop(self.reload().await);
-                    }
+        let look = || async move { look().await.ok() };
+        watch(|task| hangup.poll_recv(task), look, || async move { drop(self.reload().await) }).await;
+    }
+}
+
+/// Reloads whenever somebody asks for it, and where looks have found for some time that something is not as it was read:
+/// a look says whether it is, and what it saw. One that hangs, as on a disk that does not answer, keeps nobody from
+/// asking.
+async fn watch<L: PartialEq, Looking: Future<Output = Option<(bool, L)>>, Reloading: Future<Output = ()>>(
+    mut asked: impl FnMut(&mut Context<'_>) -> Poll<Option<()>>,
+    look: impl Fn() -> Looking,
+    reload: impl Fn() -> Reloading,
+) {
+    let next_look = || async {
+        tokio::time::sleep(LOOK).await;
+        look().await
+    };
+    let mut looking = pin!(next_look());
+    let (mut last, mut still_since) = (None, base::Clock.now());
+    loop {
+        tokio::select! {
+            _ = poll_fn(&mut asked) => reload().await,
+            seen = &mut looking => {
+                looking.set(next_look());
+                let Some((is_as_read, looks)) = seen else { continue };
+                let now = base::Clock.now();
+                if last.as_ref() != Some(&looks) {
+                    last = Some(looks);
+                    still_since = now;
+                } else if now.duration_since(still_since) >= STILL && !is_as_read {
+                    reload().await;
                 }
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::AtomicU32;
+    use std::sync::atomic::Ordering::Relaxed;
+
+    use tokio::sync::mpsc;
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_disk_that_does_not_answer_keeps_nobody_from_asking_for_a_reload() {
+        let (hangs_up, mut hangup) = mpsc::channel(1);
+        let reloads = AtomicU32::new(0);
+        let reload = || {
+            reloads.fetch_add(1, Relaxed);
+            std::future::ready(())
+        };
+        let watching = watch(|task| hangup.poll_recv(task), std::future::pending::<Option<(bool, ())>>, reload);
+        let asking = async {
+            tokio::time::sleep(Duration::from_secs(60)).await;
+            hangs_up.send(()).await.unwrap();
+            tokio::time::sleep(Duration::from_secs(1)).await;
+        };
+        tokio::select! {
+            () = watching => {}
+            () = asking => {}
+        }
+        assert_eq!(reloads.load(Relaxed), 1);
     }
 }

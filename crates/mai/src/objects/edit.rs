@@ -9,6 +9,7 @@ use std::process::Command;
 use base::ObjectKind;
 use config::Piece;
 use mai::args::AdminAt;
+use tokio::signal::unix::{SignalKind, signal};
 use ureq::http::Method;
 
 use super::{at_object, difference, pieces, read, warn, written};
@@ -99,10 +100,24 @@ fn remove(file: &Path) {
     let _ = std::fs::remove_file(file);
 }
 
+/// Ctrl-C and Ctrl-\ go to every program in the foreground, and in an editor they mean something else: it goes on, and so
+/// must this one, as git does. They are taken and not ignored, since what is ignored here the editor would ignore too.
+/// What is left to do after it is short, and says where the text is.
+fn leave_signals_to_the_editor() {
+    let Ok(runtime) = tokio::runtime::Builder::new_current_thread().enable_all().build() else { return };
+    runtime.block_on(async {
+        for kind in [SignalKind::interrupt(), SignalKind::quit()] {
+            // Whoever takes a signal once has taken it for good.
+            drop(signal(kind));
+        }
+    });
+}
+
 /// `$VISUAL`, `$EDITOR`, else vi; each may be a command with arguments, as for git.
 fn run_editor(file: &Path) -> Result<(), Trouble> {
     let set = |name: &str| check::env(name).filter(|command| !command.trim().is_empty());
     let editor = set("VISUAL").or_else(|| set("EDITOR")).unwrap_or_else(|| "vi".to_owned());
+    leave_signals_to_the_editor();
     let ran = Command::new("sh").arg("-c").arg(format!("{editor} \"$1\"")).arg("editor").arg(file).status();
     match ran {
         Ok(status) if status.success() => Ok(()),

@@ -151,6 +151,15 @@ fn a_route_goes_through_the_editor_and_back() {
 }
 
 #[test]
+fn ctrl_c_in_an_editor_is_the_editors() {
+    for signal in ["INT", "QUIT"] {
+        let (ran, left) = edit(&Desk::saying(one_route), &format!("kill -{signal} $PPID; sed -i 's/qps: 5/qps: 50/'"));
+        assert!(ran.code == 0 && ran.out.ends_with("routes/chat replaced\n"), "{signal}: {} {}", ran.out, ran.err);
+        assert!(left.is_empty(), "{left:?}");
+    }
+}
+
+#[test]
 fn a_text_that_cannot_be_put_is_kept_and_its_place_is_told() {
     let refuses = |asked: &Asked| match asked.line.as_str() {
         "PUT /admin/v1/routes/chat?dry_run=true" => error(412, "precondition_failed", "it has been changed since"),
