@@ -144,6 +144,9 @@ pub(crate) async fn issue(
     if note.chars().count() > LONGEST_NOTE || note.chars().any(char::is_control) {
         return Err(Error::of("note", format!("`note` must be one line of at most {LONGEST_NOTE} letters")));
     }
+    if let Some(why) = base::illegible(&note) {
+        return Err(Error::of("note", format!("`note` {why}: write it in letters that are seen")));
+    }
     let expires = wanted.expires_at.map(|written| instant("expires_at", &written, true)).transpose()?;
     if expires.is_some_and(|expires| expires <= now) {
         return Err(Error::of("expires_at", "`expires_at` is over already; write a time to come"));

@@ -8,16 +8,10 @@ pub struct Header {
     pub name: &'static str,
     /// What it says, and its bounds.
     pub meaning: &'static str,
-    /// False where it is accepted and does nothing yet.
-    pub in_force: bool,
 }
 
 const fn row(name: &'static str, meaning: &'static str) -> Header {
-    Header { name, meaning, in_force: true }
-}
-
-const fn later(name: &'static str, meaning: &'static str) -> Header {
-    Header { name, meaning, in_force: false }
+    Header { name, meaning }
 }
 
 /// What callers may send. Everything else is ignored and goes no further.
@@ -50,7 +44,7 @@ pub const REQUEST: &[Header] = &[
         "x-mai-kb-version",
         "The knowledge-base version that this caller's answer rests on: a text of 1 to 200 letters.",
     ),
-    later("x-mai-tag", "Matched by `split`."),
+    row("x-mai-tag", "Matched by `split`; the body's `metadata.mai_tag` says the same, and neither goes upstream."),
     row("cache-control", "`no-cache` skips the cache's lookup, `no-store` lookup and store."),
 ];
 

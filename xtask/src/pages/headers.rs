@@ -6,14 +6,8 @@ use super::{codes, head, table};
 
 pub fn page() -> String {
     let rows = |headers: &[Header]| {
-        let rows: Vec<_> = headers
-            .iter()
-            .map(|header| {
-                let force = if header.in_force { "now" } else { "later" };
-                vec![codes(header.name.split(", ")), header.meaning.to_owned(), force.to_owned()]
-            })
-            .collect();
-        table(&["header", "meaning", "in force"], rows)
+        let rows = headers.iter().map(|header| vec![codes(header.name.split(", ")), header.meaning.to_owned()]);
+        table(&["header", "meaning"], rows.collect::<Vec<_>>())
     };
     [
         head("Headers", "the tables in crates/gateway/src/headers.rs"),

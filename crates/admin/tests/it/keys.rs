@@ -65,6 +65,7 @@ async fn what_is_asked_for_wrongly_is_refused_by_its_name() {
     for (wanted, param) in [
         (json!({ "note": "n".repeat(201) }), "note"),
         (json!({ "note": "two\nlines" }), "note"),
+        (json!({ "note": "turned \u{202e}round" }), "note"),
         (json!({ "expires_at": "2020-01-01T00:00:00Z" }), "expires_at"),
         (json!({ "expires_at": "tomorrow" }), "expires_at"),
         (json!({ "expires": "2999-01-01" }), "expires"),
