@@ -17,7 +17,7 @@ use crate::options::Options;
 use crate::process::{self, First, Scratch};
 use crate::rounds::in_runtime;
 use crate::say;
-use crate::target::{Kind, Target};
+use crate::target::{self, Kind, Target};
 use crate::wire::Connection;
 use crate::workload::{self, CLIENT_KEY, Call};
 
@@ -113,15 +113,10 @@ impl Gateway {
     }
 }
 
-fn config((port, admin, upstream): (u16, u16, u16), mode: &str) -> String {
+fn config(ports: (u16, u16, u16), mode: &str) -> String {
+    let begins = target::begins(ports);
     format!(
-        r#"listen: "127.0.0.1:{port}"
-admin: {{ listen: "127.0.0.1:{admin}" }}
-providers:
-  - name: scripted
-    base_url: "http://127.0.0.1:{upstream}/v1"
-    api_key: "sk-upstream-bench"
-    pool: {{ max_connections: 4096 }}
+        r#"{begins}
 routes:
   - name: chat
     upstreams: [{{ provider: scripted, model: bench-chat, prices: {{ prompt: 1000, completion: 1000 }} }}]

@@ -13,7 +13,7 @@ use crate::process::{self, First, Scratch};
 use crate::rounds::in_runtime;
 use crate::saturate::{Tally, drive, load, saturate};
 use crate::say;
-use crate::target::Target;
+use crate::target::{self, Target};
 use crate::workload::{self, CLIENT_KEY};
 
 /// Clients of either gateway.
@@ -87,17 +87,12 @@ pub(crate) fn run(options: &Options) -> io::Result<()> {
 /// Limits of every scope that no call of the bench comes to.
 const LIMITED: &str = "limit: { qps: 10000000, concurrency: 100000 }";
 
-fn config((port, admin, upstream): (u16, u16, u16), limit: &str) -> String {
+fn config(ports: (u16, u16, u16), limit: &str) -> String {
+    let begins = target::begins(ports);
     let is_limited = !limit.is_empty();
     let mut text = format!(
-        r#"listen: "127.0.0.1:{port}"
-admin: {{ listen: "127.0.0.1:{admin}" }}
+        r#"{begins}
 {limit}
-providers:
-  - name: scripted
-    base_url: "http://127.0.0.1:{upstream}/v1"
-    api_key: "sk-upstream-bench"
-    pool: {{ max_connections: 4096 }}
 routes:
   - name: chat
     upstreams: [{{ provider: scripted, model: bench-chat }}]

@@ -10,7 +10,7 @@ use crate::process::{self, First, Scratch};
 use crate::rounds::in_runtime;
 use crate::saturate::saturate;
 use crate::say;
-use crate::target::Target;
+use crate::target::{self, Target};
 use crate::workload::{self, CLIENT_KEY};
 
 /// Connections that saturate.
@@ -63,16 +63,11 @@ pub(crate) fn run(options: &Options) -> io::Result<()> {
     })
 }
 
-fn config((port, admin, upstream): (u16, u16, u16), records: &str) -> String {
+fn config(ports: (u16, u16, u16), records: &str) -> String {
+    let begins = target::begins(ports);
     format!(
-        r#"listen: "127.0.0.1:{port}"
-admin: {{ listen: "127.0.0.1:{admin}" }}
+        r#"{begins}
 records: {records}
-providers:
-  - name: scripted
-    base_url: "http://127.0.0.1:{upstream}/v1"
-    api_key: "sk-upstream-bench"
-    pool: {{ max_connections: 4096 }}
 routes:
   - name: chat
     upstreams: [{{ provider: scripted, model: bench-chat }}]

@@ -82,7 +82,7 @@ impl Target {
                 Started::start(dir, kind.name(), &words, &[])?
             }
             Kind::Gateway => {
-                let config = gateway_config(port, process::free_port()?, upstream_port);
+                let config = gateway_config((port, process::free_port()?, upstream_port));
                 serve(kind.name(), &config, gateway, dir)?
             }
         };
@@ -231,18 +231,25 @@ http {{
     )
 }
 
-/// Everything by default: identity, metrics, and the access log, which goes to a file by way of stdout. Only the pool is larger,
-/// since 1,000 streams take as many connections.
-fn gateway_config(port: u16, admin_port: u16, upstream_port: u16) -> String {
+/// What the configuration of a gateway begins with, given its two ports and the upstream's: the ports, and the upstream as
+/// provider `scripted`. Its pool is large, since 1,000 streams take as many connections.
+pub(crate) fn begins((port, admin, upstream): (u16, u16, u16)) -> String {
     format!(
         r#"listen: "127.0.0.1:{port}"
-admin: {{ listen: "127.0.0.1:{admin_port}" }}
+admin: {{ listen: "127.0.0.1:{admin}" }}
 providers:
   - name: scripted
-    protocol: openai
-    base_url: "http://127.0.0.1:{upstream_port}/v1"
+    base_url: "http://127.0.0.1:{upstream}/v1"
     api_key: "sk-upstream-bench"
-    pool: {{ max_connections: 4096 }}
+    pool: {{ max_connections: 4096 }}"#
+    )
+}
+
+/// Everything by default: identity, metrics, and the access log, which goes to a file by way of stdout.
+fn gateway_config(ports: (u16, u16, u16)) -> String {
+    let begins = begins(ports);
+    format!(
+        r#"{begins}
 routes:
   - name: chat
     match: {{ path: /v1/chat/completions }}
