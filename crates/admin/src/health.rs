@@ -40,9 +40,6 @@ pub(crate) struct Ready {
     /// The store of objects of the admin API, issued keys and the audit log.
     #[schema(value_type = Object)]
     objects: Value,
-    /// Keys that were issued: whether it is known which there are.
-    #[schema(value_type = Object)]
-    keys: Value,
     /// The cache on disk.
     #[schema(value_type = Object)]
     cache: Value,
@@ -79,7 +76,6 @@ pub(crate) async fn readyz(State(desk): State<Desk>) -> Response {
         last_reload: desk.last_reload.problems(),
         ledger: ledger(&desk),
         objects: objects(&desk),
-        keys: keys(&desk),
         cache: cache::health(&desk),
         webhooks: webhooks(&desk),
         requests: requests::health(&desk),
@@ -118,16 +114,6 @@ fn objects(desk: &Desk) -> Value {
     let trouble = desk.live.objects.health();
     json!({
         "status": if trouble.is_some() { "out" } else { "ok" },
-        "since": trouble.as_ref().map(|trouble| trouble.since.as_secs()),
-        "why": trouble.map(|trouble| trouble.what),
-    })
-}
-
-/// Whether it is known which keys were issued; until then those are refused for the time being, and others served.
-fn keys(desk: &Desk) -> Value {
-    let trouble = desk.live.issued.trouble();
-    json!({
-        "status": if trouble.is_some() { "unread" } else { "ok" },
         "since": trouble.as_ref().map(|trouble| trouble.since.as_secs()),
         "why": trouble.map(|trouble| trouble.what),
     })

@@ -19,7 +19,7 @@ use crate::caller::{Caller, Operator, Viewer};
 use crate::configuring::{Expected, Wish};
 use crate::deeds::Done;
 use crate::desk::Desk;
-use crate::error::{Body, Error, Store};
+use crate::error::{Body, Error};
 use crate::extract::{Json, Path, Query};
 use crate::listing::{Page, instant, time};
 use crate::objects::{Listing, absent, refused};
@@ -103,10 +103,7 @@ pub(crate) struct Made {
 /// A client's keys: those written in it, and those that were issued, the oldest first.
 #[utoipa::path(get, path = "/admin/v1/clients/{name}/keys", operation_id = "list_keys", tag = "clients",
     params(("name" = String, Path, description = "The client's name, percent-encoded."), Listing),
-    responses(
-        (status = 200, description = "A page of them.", body = Page<Shown>),
-        (status = 503, description = "`objects_unavailable`: which keys were issued is not known yet.", body = Body),
-    ),
+    responses((status = 200, description = "A page of them.", body = Page<Shown>)),
 )]
 pub(crate) async fn list(
     _: Caller<Viewer>,
@@ -222,10 +219,7 @@ fn told(id: &str, note: &str, expires: Option<Duration>) -> Value {
 
 /// The keys that were issued for a client. One that is gone may have some left, which can be taken back.
 fn issued(desk: &Desk, name: &str) -> Result<Vec<Issued>, Error> {
-    let Some(keys) = desk.live.issued.of(name) else {
-        let why = desk.live.issued.trouble().map(|trouble| trouble.what).unwrap_or_default();
-        return Err(Error::Unavailable(Store::Objects, format!("which keys were issued is not known yet: {why}")));
-    };
+    let keys = desk.live.issued.of(name);
     if keys.is_empty() && desk.live.running().snapshot.client_named(name).is_none() {
         return Err(absent(ObjectKind::Client, name));
     }

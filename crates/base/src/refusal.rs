@@ -58,8 +58,6 @@ pub enum Code {
     Degraded,
     /// The gateway is draining.
     ShuttingDown,
-    /// Which keys were issued is not known yet.
-    KeysUnavailable,
     /// An attempt's clock ran out.
     UpstreamTimeout,
     /// The whole call's clock ran out.
@@ -100,7 +98,7 @@ pub const TYPES: [&str; 7] = [
 
 impl Code {
     /// Every code, in the order of the reference table.
-    pub const ALL: [Self; 30] = [
+    pub const ALL: [Self; 29] = [
         Self::InvalidJson,
         Self::InvalidRequest,
         Self::ParameterDenied,
@@ -126,7 +124,6 @@ impl Code {
         Self::AllUpstreamsUnavailable,
         Self::Degraded,
         Self::ShuttingDown,
-        Self::KeysUnavailable,
         Self::UpstreamTimeout,
         Self::DeadlineExceeded,
         Self::InternalError,
@@ -169,7 +166,6 @@ impl Code {
             Self::AllUpstreamsUnavailable => row("all_upstreams_unavailable", 503, "api_error", Outcome::UpstreamUnavailable, true, "no upstream of the route can take calls now"),
             Self::Degraded => row("degraded", 503, "api_error", Outcome::UpstreamDegraded, false, "the call failed; the application should go on without it"),
             Self::ShuttingDown => row("shutting_down", 503, "api_error", Outcome::GatewayShutdown, true, "the gateway is draining; another replica answers"),
-            Self::KeysUnavailable => row("keys_unavailable", 503, "api_error", Outcome::GatewayFailed, true, "the key is none of the configuration's, and the database of issued keys cannot be read yet"),
             Self::UpstreamTimeout => row("upstream_timeout", 504, "timeout_error", Outcome::UpstreamTimeout, false, "an attempt's clock ran out and no other upstream could answer"),
             Self::DeadlineExceeded => row("deadline_exceeded", 504, "timeout_error", Outcome::UpstreamTimeout, false, "the whole call's deadline ran out"),
             Self::InternalError => row("internal_error", 500, "api_error", Outcome::GatewayFailed, false, "a fault of the gateway's own; please report it"),

@@ -32,8 +32,8 @@ pub struct Stores {
     pub versions: Arc<dyn Versions>,
     /// Objects made through the admin API, keys issued there, and who has done what.
     pub objects: Arc<dyn Objects>,
-    /// The keys among them, where they were read already; else they are asked for.
-    pub keys: Option<Vec<IssuedKey>>,
+    /// The keys among them, as they were read.
+    pub keys: Vec<IssuedKey>,
     /// What became of single requests.
     pub records: Arc<dyn Requests>,
 }
@@ -49,7 +49,7 @@ impl Default for Stores {
             answers: Arc::new(InProcessAnswers::within(MEMORY)),
             versions: Arc::new(InProcessVersions::default()),
             objects: Arc::new(InProcessObjects::default()),
-            keys: None,
+            keys: Vec::new(),
             records: Arc::new(InProcessRequests::default()),
         }
     }

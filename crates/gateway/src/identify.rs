@@ -1,7 +1,6 @@
 //! From a key to the client behind it.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use base::{Code, Refusal};
 use config::{Client, Snapshot};
@@ -18,7 +17,7 @@ use crate::live::Live;
 /// matters, nor does a key in the URL.
 ///
 /// # Errors
-/// `invalid_api_key`; `keys_unavailable` where it may be an issued one, and those are not known yet.
+/// `invalid_api_key`
 pub fn caller<'a>(live: &Live, snapshot: &'a Snapshot, headers: &HeaderMap) -> Result<&'a Arc<Client>, Refusal> {
     let mut shut = None;
     for key in presented(headers) {
@@ -53,11 +52,6 @@ fn refusal(shut: Option<Shut>) -> Refusal {
         None => "no API key: send `Authorization: Bearer KEY` (or `api-key` / `x-api-key`)",
         Some(Shut::Unknown) => "the API key is unknown or revoked; ask whoever runs this gateway for one",
         Some(Shut::Expired) => "the API key has expired; ask whoever runs this gateway for a new one",
-        Some(Shut::Unread) => {
-            let message =
-                "this API key is not known yet, since the gateway cannot read its database of keys; try again";
-            return Refusal::new(Code::KeysUnavailable, message).after(Duration::from_secs(1));
-        }
     };
     Refusal::new(Code::InvalidApiKey, message)
 }

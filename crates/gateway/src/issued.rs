@@ -5,13 +5,12 @@ mod new_key;
 mod table;
 
 use std::collections::HashMap;
-use std::future::IntoFuture as _;
+use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
-use base::{Clock, KeyHasher, KeyId, ObjectKind};
+use base::{KeyHasher, KeyId, ObjectKind};
 use config::{Client, Snapshot};
 use state::objects::{Change, Deed, Deeds, IssuedKey, Kept};
 use state::{Answer, Objects, Trouble, Unreadable};
@@ -24,8 +23,6 @@ use table::{HOUR, Table};
 
 /// Keys at most: some 30 MB.
 pub const MOST_KEYS: usize = 100_000;
-/// How often a store that is out is asked again.
-const AGAIN: Duration = Duration::from_secs(1);
 /// When keys were used last is written down so often.
 const WRITE_DOWN: Duration = Duration::from_secs(5 * 60);
 /// How often it is found out how the store does.
@@ -42,12 +39,9 @@ pub struct IssuedKeys(Arc<Keys>);
 struct Keys {
     store: Arc<dyn Objects>,
     hasher: KeyHasher,
-    /// `None` until the store has told.
-    table: ArcSwap<Option<Table>>,
+    table: ArcSwap<Table>,
     /// What is being changed, one at a time, so that the table changes as the store does. Held by whoever asks.
     changing: tokio::sync::Mutex<JoinSet<Result<(), Unreadable>>>,
-    /// Why the store has not told.
-    trouble: Mutex<Option<Trouble>>,
 }
 
 /// Why a key opens nothing.
@@ -57,21 +51,13 @@ pub enum Shut {
     Unknown,
     /// Its time is over.
     Expired,
-    /// The store has not told yet which keys there are.
-    Unread,
 }
 
 impl IssuedKeys {
-    /// Those in a store; `read` are they, where they were read from there already.
-    pub(crate) fn new(store: Arc<dyn Objects>, read: Option<Vec<IssuedKey>>, hasher: KeyHasher) -> Self {
-        let at_once = || match store.all() {
-            // What is there without waiting is known from the start.
-            Answer::Ready(Ok(kept)) => Some(kept.keys),
-            Answer::Ready(Err(_)) | Answer::Later(_) => None,
-        };
-        let known = read.or_else(at_once).map(|keys| Table::of(keys, &hasher));
-        let (table, changing) = (ArcSwap::from_pointee(known), tokio::sync::Mutex::default());
-        Self(Arc::new(Keys { store, hasher, table, changing, trouble: Mutex::default() }))
+    /// Those in a store, which were read from there already: whoever cannot read them does not start.
+    pub(crate) fn new(store: Arc<dyn Objects>, read: Vec<IssuedKey>, hasher: KeyHasher) -> Self {
+        let table = ArcSwap::from_pointee(Table::of(read, &hasher));
+        Self(Arc::new(Keys { store, hasher, table, changing: tokio::sync::Mutex::default() }))
     }
 
     /// The client that a key belongs to, which is used now: `now` from the Unix epoch.
@@ -80,7 +66,6 @@ impl IssuedKeys {
     /// Why it opens nothing.
     pub fn client<'a>(&self, snapshot: &'a Snapshot, key: &KeyId, now: Duration) -> Result<&'a Arc<Client>, Shut> {
         let table = self.0.table.load();
-        let table = Option::as_ref(&table).ok_or(Shut::Unread)?;
         let entry = table.get(key).ok_or(Shut::Unknown)?;
         let client = snapshot.client_named(&entry.client).ok_or(Shut::Unknown)?;
         if entry.expires.is_some_and(|expires| now >= expires) {
@@ -90,68 +75,22 @@ impl IssuedKeys {
         Ok(client)
     }
 
-    /// A client's keys, the oldest first; `None` while they are not known. It looks at all keys: not for workers.
+    /// A client's keys, the oldest first. It looks at all keys: not for workers.
     #[must_use]
-    pub fn of(&self, client: &str) -> Option<Vec<Shown>> {
-        Option::as_ref(&self.0.table.load()).map(|table| table.of_client(client))
+    pub fn of(&self, client: &str) -> Vec<Shown> {
+        self.0.table.load().of_client(client)
     }
 
-    /// How many each client has that has some; none while they are not known.
+    /// How many each client has that has some.
     #[must_use]
     pub fn counts(&self) -> HashMap<Arc<str>, usize> {
-        Option::as_ref(&self.0.table.load()).map(|table| table.counts()).unwrap_or_default()
+        self.0.table.load().counts()
     }
 
-    /// How many there are; 0 while they are not known.
+    /// How many there are.
     #[must_use]
     pub fn count(&self) -> usize {
-        Option::as_ref(&self.0.table.load()).map_or(0, Table::len)
-    }
-
-    /// Since when the store has not told which keys there are, and why; `None` where it has.
-    #[must_use]
-    pub fn trouble(&self) -> Option<Trouble> {
-        if self.0.table.load().is_some() {
-            return None;
-        }
-        self.0.trouble.lock().unwrap_or_else(PoisonError::into_inner).clone().or_else(|| {
-            Some(Trouble { since: Clock.wall(), what: "the database of issued keys has not answered yet".to_owned() })
-        })
-    }
-
-    /// Asks the store which keys there are until it tells.
-    pub async fn open(&self) {
-        let mut told = None;
-        while self.0.table.load().is_none() {
-            let mut changing = self.0.changing.lock().await;
-            while changing.join_next().await.is_some() {}
-            let error = match tokio::time::timeout(PATIENCE, self.0.store.all().into_future()).await {
-                Ok(Ok(kept)) => {
-                    self.0.table.store(Arc::new(Some(Table::of(kept.keys, &self.0.hasher))));
-                    if told.is_some() {
-                        tracing::info!("issued keys are known now");
-                    }
-                    return;
-                }
-                Ok(Err(error)) => error.0,
-                Err(_) => "the database does not answer".to_owned(),
-            };
-            drop(changing);
-            if told.as_ref() != Some(&error) {
-                tracing::warn!(
-                    "keys that were issued through the admin API are refused until they can be read: {error}"
-                );
-            }
-            self.note(&error);
-            told = Some(error);
-            tokio::time::sleep(AGAIN).await;
-        }
-    }
-
-    fn note(&self, error: &str) {
-        let mut trouble = self.0.trouble.lock().unwrap_or_else(PoisonError::into_inner);
-        let since = trouble.as_ref().map_or_else(|| Clock.wall(), |trouble| trouble.since);
-        *trouble = Some(Trouble { since, what: error.to_owned() });
+        self.0.table.load().len()
     }
 
     /// Writes down when keys were used last, where that is not written down yet.
@@ -159,10 +98,7 @@ impl IssuedKeys {
     /// # Errors
     /// What keeps the store from it; it is tried again the next time.
     pub async fn write_down(&self) -> Result<(), Unreadable> {
-        let unwritten = match &**self.0.table.load() {
-            Some(table) => table.unwritten(),
-            None => Vec::new(),
-        };
+        let unwritten = self.0.table.load().unwritten();
         if unwritten.is_empty() {
             return Ok(());
         }
@@ -208,13 +144,10 @@ impl IssuedKeys {
             Change::Remove(kind, _) => *kind == ObjectKind::Client,
             Change::Issue(_) | Change::Revoke(_) => true,
         };
-        let table = self.0.table.load();
-        if let Some(table) = Option::as_ref(&table)
-            && changes.iter().any(is_of_keys)
-        {
-            let mut changed = table.clone();
+        if changes.iter().any(is_of_keys) {
+            let mut changed = Table::clone(&self.0.table.load());
             changes.iter().for_each(|change| changed.change(change, &self.0.hasher));
-            self.0.table.store(Arc::new(Some(changed)));
+            self.0.table.store(Arc::new(changed));
         }
     }
 
@@ -283,6 +216,8 @@ impl Objects for IssuedKeys {
 
 #[cfg(test)]
 mod tests {
+    use std::future::IntoFuture as _;
+
     use state::InProcessObjects;
     use tokio::sync::watch;
 
@@ -320,7 +255,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn everything_is_told_with_what_is_being_kept_yet() {
         let store = Arc::<Slow>::default();
-        let keys = IssuedKeys::new(store.clone(), None, KeyHasher::new(&[7; 64]));
+        let keys = IssuedKeys::new(store.clone(), Vec::new(), KeyHasher::new(&[7; 64]));
         let object = base::Object {
             kind: ObjectKind::Client,
             name: "app".into(),

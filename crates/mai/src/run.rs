@@ -184,7 +184,7 @@ fn live(
         answers: Arc::new(answers),
         versions: Arc::new(versions),
         objects,
-        keys: Some(keys),
+        keys,
         records: Arc::new(records),
         ..Stores::default()
     };

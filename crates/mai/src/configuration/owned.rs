@@ -49,5 +49,5 @@ pub(super) fn with_keys(mut was: Value, issued: &IssuedKeys, (kind, name): (Obje
 }
 
 fn ids(issued: &IssuedKeys, client: &str) -> Vec<String> {
-    issued.of(client).unwrap_or_default().iter().map(|key| key.id.to_string()).collect()
+    issued.of(client).iter().map(|key| key.id.to_string()).collect()
 }

@@ -232,7 +232,6 @@ fn keys_of_a_client_that_goes_or_comes_back_are_told() {
         std::fs::write(&stage.file, format!("{FILE}\nclients: [{{ name: app }}]")).unwrap();
         assert!(stage.configuration.reload().await.is_ok());
         let objects = stage.configuration.0.parts.live.objects.clone();
-        stage.configuration.0.parts.live.issued.open().await;
         assert_eq!(objects.change(vec![Change::Issue(key())], vec![Deed::default()]).await, Ok(()));
         std::fs::write(&stage.file, FILE).unwrap();
         assert!(stage.configuration.reload().await.is_ok());
