@@ -114,9 +114,9 @@ fn api() -> OpenApiRouter<Desk> {
         .routes(routes!(openapi))
 }
 
-/// Serves the admin port until the process ends.
-pub async fn serve(listener: TcpListener, desk: Desk) {
-    port::serve(listener, router(desk)).await;
+/// Serves the admin port until the process ends, `most` connections at a time.
+pub async fn serve(listener: TcpListener, desk: Desk, most: usize) {
+    port::serve(listener, router(desk), most).await;
 }
 
 /// The OpenAPI document of the admin API (3.1), as JSON.

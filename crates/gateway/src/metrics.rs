@@ -113,6 +113,8 @@ pub struct Metrics {
     pub telemetry: telemetry::Telemetry,
     /// Open connections of callers.
     pub connections: IntGauge,
+    /// As many there may be.
+    pub connections_max: IntGauge,
     /// Bounded by configured routes times configured clients.
     pairs: Mutex<HashMap<PairKey, Arc<Pair>>>,
     last: Mutex<Last>,
@@ -152,6 +154,7 @@ impl Metrics {
             held: of.gauge(&HELD)?,
             drills: of.gauge(&DRILLS)?.with_label_values::<&str>(&[]),
             connections: of.gauge(&CONNECTIONS)?.with_label_values::<&str>(&[]),
+            connections_max: of.gauge(&CONNECTIONS_MAX)?.with_label_values::<&str>(&[]),
             cost: of.amount(&COST)?,
             cost_other: of.amount(&COST_OTHER)?,
             caches: caches::Caches::new(of)?,

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use admin::LastReload;
 use base::{Dice, KeyHasher};
-use config::{Overrides, Snapshot};
+use config::{Overrides, Problem, Snapshot};
 use drivers::{DataFolder, SecretKey, SqliteLedger, SqliteObjects, SqliteRequests, SqliteVersions, TieredAnswers};
 use gateway::books::Stores;
 use gateway::live::{Live, record_bounds};
@@ -22,10 +22,11 @@ use tokio::net::TcpListener;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::configuration::{self, Configuration, Origin, Parts};
+use crate::descriptors::{self, Shares};
 use crate::logging::{self, Mask};
 use crate::shared::{Shared, secrets};
 use crate::watched::Watched;
-use crate::{BAD_CONFIG, CLEAN, check, complain, descriptors, listen, zero};
+use crate::{BAD_CONFIG, CLEAN, check, complain, listen, zero};
 use mai::args::ServeFlags;
 
 /// `mai-gateway serve`
@@ -67,6 +68,7 @@ fn failed(message: &str) -> ExitCode {
 /// A gateway whose ports are open.
 struct Gateway {
     live: Arc<Live>,
+    shares: Shares,
     data: std::net::TcpListener,
     admin: TcpListener,
     desks: Vec<Desk>,
@@ -110,18 +112,14 @@ async fn start(flags: ServeFlags, descriptors: Option<u64>) -> Result<Gateway, S
     let mask = Mask::default();
     mask.set(secrets(&loaded.snapshot));
     let level = logging::start(&loaded.snapshot.general.log_level, mask.clone());
-    descriptors::tell(descriptors);
-    if let Some(why) = folder.unlocked() {
-        // What it keeps says more, once it cannot be written: calls do not depend on it.
-        tracing::warn!("the data folder cannot be locked, so that a second gateway on it would not be noticed: {why}");
-    }
-    objects.tell();
-    for warning in &loaded.warnings {
-        tracing::warn!("{warning}");
-    }
+    let count = flags.workers.map_or_else(cores, usize::from);
+    let shares = Shares::of(descriptors, count);
+    shares.tell(&loaded.snapshot);
+    tell(&folder, &objects, &loaded.warnings);
     let watched = Watched::now(loaded.files.clone());
     let (snapshot, first) = compiled.first();
-    let (live, shared) = live(snapshot, objects, keys)?;
+    let (live, shared) = live(snapshot, objects, keys, shares)?;
+    live.metrics.connections_max.set(i64::try_from(shares.callers).unwrap_or(i64::MAX));
     open_quotas(&live).await;
     open_kb_versions(&live).await;
     live.meanings.employ().map_err(|error| format!("no thread for the semantic cache: {error}"))?;
@@ -131,7 +129,7 @@ async fn start(flags: ServeFlags, descriptors: Option<u64>) -> Result<Gateway, S
     let admin = listen::open(general.admin_listen)
         .and_then(TcpListener::from_std)
         .map_err(|error| taken("admin", "admin.listen", general.admin_listen, &error))?;
-    let desks = workers(&live, &shared, flags.workers)?;
+    let desks = workers(&live, &shared, count)?;
     let last_reload = LastReload::default();
     let parts = Parts { mask, live: live.clone(), shared: shared.clone(), last: last_reload.clone(), watched, level };
     let configuration = Configuration::new(origin, parts, first);
@@ -139,6 +137,7 @@ async fn start(flags: ServeFlags, descriptors: Option<u64>) -> Result<Gateway, S
     Ok(Gateway {
         live,
         shared,
+        shares,
         data,
         admin,
         desks,
@@ -149,6 +148,18 @@ async fn start(flags: ServeFlags, descriptors: Option<u64>) -> Result<Gateway, S
         _folder: folder,
         _mock: mock,
     })
+}
+
+/// What it is well to know of a start.
+fn tell(folder: &DataFolder, objects: &SqliteObjects, warnings: &[Problem]) {
+    if let Some(why) = folder.unlocked() {
+        // What it keeps says more, once it cannot be written: calls do not depend on it.
+        tracing::warn!("the data folder cannot be locked, so that a second gateway on it would not be noticed: {why}");
+    }
+    objects.tell();
+    for warning in warnings {
+        tracing::warn!("{warning}");
+    }
 }
 
 fn taken(what: &str, key: &str, addr: std::net::SocketAddr, error: &io::Error) -> String {
@@ -167,8 +178,9 @@ fn live(
     snapshot: Snapshot,
     objects: Arc<dyn Objects>,
     keys: Vec<IssuedKey>,
+    shares: Shares,
 ) -> Result<(Arc<Live>, Arc<Shared>), String> {
-    let shared = Shared::of(&snapshot)?;
+    let shared = Shared::of(&snapshot, shares.upstreams)?;
     let log = AccessLog::to(io::stdout()).map_err(|error| format!("no thread for the access log: {error}"))?;
     let ledger = SqliteLedger::open(snapshot.general.database.clone());
     let ledger = ledger.map_err(|error| format!("no thread for the usage ledger: {error}"))?;
@@ -220,10 +232,13 @@ async fn open_kb_versions(live: &Arc<Live>) {
     }
 }
 
-/// Starts one thread per core, each with a runtime and connections of its own.
-fn workers(live: &Arc<Live>, shared: &Arc<Shared>, count: Option<u16>) -> Result<Vec<Desk>, String> {
-    let cores = || std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
-    let count = count.map_or_else(cores, usize::from);
+/// One worker for each, unless `--workers` says otherwise.
+fn cores() -> usize {
+    std::thread::available_parallelism().map_or(1, std::num::NonZero::get)
+}
+
+/// Starts so many threads, each with a runtime and connections of its own.
+fn workers(live: &Arc<Live>, shared: &Arc<Shared>, count: usize) -> Result<Vec<Desk>, String> {
     let mut desks = Vec::with_capacity(count);
     for number in 0..count {
         let (desk, handed, open) = desk();
@@ -271,8 +286,8 @@ impl Gateway {
         if let Some(banner) = &self.banner {
             complain(banner.text(data, admin));
         }
-        background(admin::serve(self.admin, desk));
-        if let Err(error) = listen::keep_dealing(self.data, self.desks) {
+        background(admin::serve(self.admin, desk, self.shares.admin));
+        if let Err(error) = listen::keep_dealing(self.data, self.desks, self.shares.callers) {
             return failed(&format!("no thread for the acceptor: {error}"));
         }
         let gathering = self.live.clone();

@@ -22,15 +22,15 @@ pub struct Shared {
 }
 
 impl Shared {
-    /// What a first configuration asks for.
+    /// What a first configuration asks for, with so many connections to upstreams at most.
     ///
     /// # Errors
     /// As of [`Shared::refresh`].
-    pub fn of(snapshot: &Snapshot) -> Result<Self, String> {
+    pub fn of(snapshot: &Snapshot, upstreams: Option<usize>) -> Result<Self, String> {
         let shared = Self {
             resolver: Arc::new(Resolver::new(Clock, snapshot.general.resolver_refresh)),
             roots: Arc::new(Roots::of_system()),
-            places: Arc::default(),
+            places: Arc::new(Places::within(upstreams)),
             tls: TlsSwitch::default(),
         };
         shared.refresh(snapshot)?;

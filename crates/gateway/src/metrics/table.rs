@@ -72,6 +72,8 @@ metrics! {
         "Drills under way: faults that operators inject.";
     CONNECTIONS: "gauge" "mai_connections" []
         "Open connections of callers.";
+    CONNECTIONS_MAX: "gauge" "mai_connections_max" []
+        "Connections of callers at most: 20,000, or what file descriptors are enough for; further ones wait.";
     COST: "counter" "mai_cost_total" ["route", "client"]
         "What calls cost, in the currency of the price list (USD, or that of the `prices` file); calls at unknown prices are not in it.";
     COST_OTHER: "counter" "mai_cost_other_total" ["route", "client", "currency"]

@@ -121,16 +121,24 @@ pub struct Place {
     _permit: OwnedSemaphorePermit,
     /// Calls that wait for one, in whichever worker.
     waiting: Arc<AtomicUsize>,
+    /// The same among those of all providers together, where these are bounded.
+    all: Option<(OwnedSemaphorePermit, Arc<AtomicUsize>)>,
 }
 
 impl Place {
     pub(super) const fn new(permit: OwnedSemaphorePermit, waiting: Arc<AtomicUsize>) -> Self {
-        Self { _permit: permit, waiting }
+        Self { _permit: permit, waiting, all: None }
+    }
+
+    /// The same, which is also one among those of all providers.
+    pub(super) fn also(self, permit: OwnedSemaphorePermit, waiting: Arc<AtomicUsize>) -> Self {
+        Self { all: Some((permit, waiting)), ..self }
     }
 
     /// Whether a call waits for a place, in whichever worker.
     pub(super) fn is_wanted(&self) -> bool {
-        self.waiting.load(Ordering::Relaxed) > 0
+        let is_waited_for = |waiting: &AtomicUsize| waiting.load(Ordering::Relaxed) > 0;
+        is_waited_for(&self.waiting) || self.all.as_ref().is_some_and(|(_, waiting)| is_waited_for(waiting))
     }
 }
 

@@ -6,6 +6,7 @@
 
 mod connect;
 mod link;
+mod places;
 mod pool;
 mod post;
 mod resolve;
@@ -13,7 +14,8 @@ mod tls;
 
 pub use connect::{Connect, Dialed, Dialer, Dialing, Io, request_target};
 pub use link::{Flow, Link, Outgoing, SendFault};
-pub use pool::{Checkout, Line, Places, Transport};
+pub use places::Places;
+pub use pool::{Checkout, Line, Transport};
 pub use post::post;
 pub use resolve::{Asking, Names, Resolver};
 pub use tls::{Roots, server_config};

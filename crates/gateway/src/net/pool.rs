@@ -1,15 +1,15 @@
 //! One worker's connections to the providers.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use base::{Clock, Fault, Kind};
 use config::{Origin, Provider, Proxy};
 use foldhash::{HashMap, HashMapExt as _};
-use tokio::sync::{Notify, Semaphore};
+use tokio::sync::Notify;
 
 use super::link::Place;
+use super::places::{Bound, Counted, Places, stopping};
 use super::{Connect, Link, Resolver};
 
 /// How a call wants its connection.
@@ -68,38 +68,6 @@ const SHELF: usize = 256;
 /// For so long after a call a connection is used without asking the kernel about it.
 const TRUSTED: Duration = Duration::from_millis(100);
 
-/// How many connections a provider may have, the free ones among them, and how many calls wait
-/// for one.
-#[derive(Clone, Debug)]
-struct Bound {
-    most: usize,
-    free: Arc<Semaphore>,
-    waiting: Arc<AtomicUsize>,
-}
-
-impl Bound {
-    fn of(most: usize) -> Self {
-        Self { most, free: Arc::new(Semaphore::new(most.min(Semaphore::MAX_PERMITS))), waiting: Arc::default() }
-    }
-}
-
-/// The count of open connections by provider, over all workers; bounded by the configured providers.
-#[derive(Debug, Default)]
-pub struct Places(Mutex<HashMap<Arc<str>, Bound>>);
-
-impl Places {
-    fn of(&self, provider: &Provider) -> Bound {
-        let most = provider.pool.max_connections;
-        let mut places = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let bound = places.entry(provider.name.clone()).or_insert_with(|| Bound::of(most));
-        if bound.most != most {
-            // A reload changed the bound: old connections end under the old count.
-            *bound = Bound::of(most);
-        }
-        bound.clone()
-    }
-}
-
 /// Whether a call waits for a place among the gateway's own connections to a provider, of which
 /// `pool.max_connections` is the bound: nothing that its upstream could be blamed for.
 #[derive(Clone, Copy, Debug, Default)]
@@ -147,7 +115,10 @@ impl Transport {
         // Boxed: it is rare, and would make every call's future larger.
         let opened = Box::pin(tokio::time::timeout(provider.pool.connect_timeout, async {
             line.is_waiting = true;
-            let room = self.room(provider, how).await;
+            let room = match self.room(provider, how).await {
+                Ok(Room::New(place)) => self.places.among_all(place, || self.spare_idle()).await.map(Room::New),
+                other => other,
+            };
             line.is_waiting = false;
             let place = match room? {
                 Room::Idle(link) => return Ok(link),
@@ -184,11 +155,20 @@ impl Transport {
             tokio::select! {
                 biased;
                 permit = bound.free.clone().acquire_owned() => {
-                    let permit = permit.map_err(|_closed| Fault::upstream(Kind::Connect, "the gateway is stopping"))?;
+                    let permit = permit.map_err(|_closed| stopping())?;
                     return Ok(Room::New(Place::new(permit, bound.waiting.clone())));
                 }
                 () = waiting.returned.notified() => {}
             }
+        }
+    }
+
+    /// Closes this worker's connection that has been idle longest, of whichever provider.
+    fn spare_idle(&self) {
+        let mut shelves = self.shelves.lock().unwrap_or_else(PoisonError::into_inner);
+        let idle = shelves.values_mut().filter(|shelf| !shelf.links.is_empty());
+        if let Some(shelf) = idle.min_by_key(|shelf| shelf.links[0].idle_since) {
+            drop(shelf.links.remove(0));
         }
     }
 
@@ -256,8 +236,8 @@ impl Transport {
         let mut shelves = self.shelves.lock().unwrap_or_else(PoisonError::into_inner);
         let shelf = shelves.entry(provider.name.clone()).or_insert_with(|| Shelf::of(provider));
         shelf.is_used = true;
-        if shelf.waiting == 0 && link.place.is_wanted() {
-            // A call of another worker waits for its place.
+        if shelf.waiting == 0 && (link.place.is_wanted() || self.places.are_scarce()) {
+            // A call of another worker, or to another provider, waits for its place, or is about to.
             return;
         }
         if shelf.way.leads_to(provider) && shelf.links.len() < SHELF {
@@ -302,25 +282,24 @@ enum Room {
 struct Waiting<'a> {
     transport: &'a Transport,
     provider: Arc<str>,
-    all: Arc<AtomicUsize>,
+    _counted: Counted,
     returned: Arc<Notify>,
 }
 
 impl<'a> Waiting<'a> {
     fn begin(transport: &'a Transport, provider: &Provider, bound: &Bound) -> Self {
-        bound.waiting.fetch_add(1, Ordering::Relaxed);
+        let counted = Counted::begin(bound.waiting.clone());
         let mut shelves = transport.shelves.lock().unwrap_or_else(PoisonError::into_inner);
         let shelf = shelves.entry(provider.name.clone()).or_insert_with(|| Shelf::of(provider));
         shelf.waiting += 1;
         let returned = shelf.returned.clone();
         drop(shelves);
-        Self { transport, provider: provider.name.clone(), all: bound.waiting.clone(), returned }
+        Self { transport, provider: provider.name.clone(), _counted: counted, returned }
     }
 }
 
 impl Drop for Waiting<'_> {
     fn drop(&mut self) {
-        self.all.fetch_sub(1, Ordering::Relaxed);
         let mut shelves = self.transport.shelves.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(shelf) = shelves.get_mut(&self.provider) {
             shelf.waiting = shelf.waiting.saturating_sub(1);
@@ -365,14 +344,18 @@ mod tests {
     }
 
     fn provider() -> Arc<Provider> {
+        providers().swap_remove(0)
+    }
+
+    fn providers() -> Vec<Arc<Provider>> {
         let text = r#"
-providers: [{ name: a, protocol: openai, base_url: "http://upstream.example/v1" }]
+providers: [{ name: a, protocol: openai, base_url: "http://upstream.example/v1" }, { name: b, base_url: "http://b.example/v1" }]
 routes: [{ name: chat, match: { path: /v1/chat/completions }, upstreams: [{ provider: a, model: m }] }]
 clients: [{ name: app, keys: [sk-app], routes: ["*"] }]
 "#;
         let source = Source::Text { name: "pool.yaml".to_owned(), text: text.to_owned() };
         let loaded = config::load(&source, &|_| None, &base::KeyHasher::new(&[0; 64])).expect("it is sound");
-        loaded.snapshot.providers[0].clone()
+        loaded.snapshot.providers.to_vec()
     }
 
     /// A call that takes a millisecond: which address it went to.
@@ -431,5 +414,40 @@ clients: [{ name: app, keys: [sk-app], routes: ["*"] }]
         tokio::time::advance(Duration::from_secs(6)).await;
         // A third question would find no answer.
         transport.renew_names(providers).await;
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn no_more_connections_than_all_providers_may_have_together_and_idle_ones_make_room() {
+        let names = Moving(Mutex::new(vec![FIRST; 2].into()));
+        let resolver = Arc::new(Resolver::over(Clock, Duration::from_secs(500), Box::new(names)));
+        let places = Arc::new(Places::within(Some(2)));
+        let worker = || Transport::new(Clock, Arc::new(Net(resolver.clone())), resolver.clone(), Arc::clone(&places));
+        let (here, there) = (worker(), worker());
+        let [one, other] = &providers()[..] else { panic!("two of them") };
+        let ask = async |at: &Transport, provider: &Provider| {
+            at.checkout(provider, Checkout::Any, &mut Line::default()).await
+        };
+        let (first, second) = (ask(&here, one).await.unwrap(), ask(&there, one).await.unwrap());
+        let mut line = Line::default();
+        assert!(here.checkout(other, Checkout::Any, &mut line).await.is_err() && line.is_waiting, "none is left");
+        here.put_back(one, first);
+        let third = ask(&here, other).await.expect("an idle one of the same worker makes room");
+        let (_, fourth) = tokio::join!(
+            async {
+                tokio::task::yield_now().await;
+                there.put_back(one, second);
+            },
+            ask(&here, one)
+        );
+        let fourth = fourth.expect("so does one that comes back to another worker");
+        there.put_back(one, fourth);
+        assert_eq!(there.shelves.lock().unwrap()[&one.name].links.len(), 1, "it stays where nobody waits");
+        let waiting = ask(&here, one);
+        let sweeping = async {
+            tokio::task::yield_now().await;
+            there.sweep(std::slice::from_ref(one));
+        };
+        assert!(tokio::join!(waiting, sweeping).0.is_ok(), "and one that is idle there");
+        drop(third);
     }
 }

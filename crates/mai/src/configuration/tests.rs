@@ -75,7 +75,7 @@ impl Stage {
         let (snapshot, first) = compiled.first();
         let store = Arc::<Moody>::default();
         let stores = Stores { objects: store.clone(), ..Stores::default() };
-        let shared = Arc::new(Shared::of(&snapshot).unwrap());
+        let shared = Arc::new(Shared::of(&snapshot, None).unwrap());
         let live = Live::keeping(snapshot, Dice::loaded(7), AccessLog::default(), stores).unwrap();
         let mask = Mask::default();
         let level = crate::logging::start("error", mask.clone());

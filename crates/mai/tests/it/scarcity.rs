@@ -4,6 +4,7 @@ use std::process::Command;
 
 use serde_json::json;
 use testkit::get;
+use tokio::io::AsyncWriteExt as _;
 use tokio::net::TcpStream;
 
 use crate::process::{ADMIN, Dir, Gateway, KEY, Program, chat, program, until, upstream, usual};
@@ -29,9 +30,9 @@ async fn as_many_descriptors_are_taken_as_the_system_gives() {
     let up = upstream("").await;
     let dir = Dir::new();
     let serve = serve(&dir, &usual(&up.url()));
-    let gateway = Gateway::start(dir, &mut after("ulimit -Sn 100; ulimit -Hn 300", &serve)).await;
+    let gateway = Gateway::start(dir, &mut after("ulimit -Sn 100; ulimit -Hn 900", &serve)).await;
     let log = gateway.process.err.text();
-    assert!(log.contains("limit=300") && log.contains("few file descriptors"), "{log}");
+    assert!(log.contains("limit=900") && log.contains("few file descriptors"), "{log}");
     let mut held = Vec::new();
     for _ in 0..150 {
         held.push(TcpStream::connect(gateway.data).await.unwrap());
@@ -69,22 +70,70 @@ async fn a_disk_that_is_full_at_the_start_costs_what_would_be_written_and_no_cal
 }
 
 #[tokio::test]
-async fn without_descriptors_it_waits_and_recovers() {
+async fn callers_beyond_the_descriptors_wait_and_take_none_from_admin_port_stores_and_upstreams() {
     let up = upstream("").await;
     let dir = Dir::new();
     let serve = serve(&dir, &usual(&up.url()));
-    let mut limited = after("ulimit -n 64", &serve);
-    let gateway = Gateway::start(dir, &mut limited).await;
+    let gateway = Gateway::start(dir, &mut after("ulimit -n 200", &serve)).await;
+    let log = gateway.process.err.text();
+    let most = gateway.metric("mai_connections_max", "").await;
+    assert!((10.0..100.0).contains(&most) && log.contains(&format!("callers={most}")), "{most}: {log}");
+    assert!(log.contains("`pool.max_connections` of provider `up` is 512"), "{log}");
+    let mut first = gateway.caller().await;
+    assert_eq!(first.ask(&chat()).await.status, 200);
+    let mut held = Vec::new();
+    for _ in 0..250 {
+        held.push(TcpStream::connect(gateway.data).await.unwrap());
+    }
+    until("it says so", || gateway.process.err.has("callers are connected, and more may not be")).await;
+    gateway.metric_is("mai_connections", "", most).await;
+    for _ in 0..20 {
+        assert_eq!(gateway.ask_admin(&get("/healthz")).await.status, 200);
+    }
+    let put = get("/admin/v1/clients/made").method("PUT").header("content-type", "application/json").key(ADMIN);
+    let made = gateway.ask_admin(&put.body(r#"{"routes":["*"]}"#)).await;
+    assert_eq!(made.status, 201, "the store has files to open: {}", made.text());
+    assert_eq!(first.ask(&chat()).await.status, 200, "upstreams are reached");
+    drop(held);
+    assert_eq!(gateway.ask(&chat()).await.status, 200, "there is room again");
+    let log = gateway.process.err.text();
+    assert!(!log.contains("could not be accepted") && log.lines().count() < 20, "{log}");
+}
+
+#[tokio::test]
+async fn with_hardly_any_descriptors_it_waits_and_recovers() {
+    let up = upstream("").await;
+    let dir = Dir::new();
+    let serve = serve(&dir, &usual(&up.url()));
+    let gateway = Gateway::start(dir, &mut after("ulimit -n 64", &serve)).await;
     let mut held = Vec::new();
     for _ in 0..100 {
         held.push(TcpStream::connect(gateway.data).await.unwrap());
     }
-    until("it runs out", || gateway.process.err.has("could not be accepted")).await;
+    until("it says so", || gateway.process.err.has("callers are connected, and more may not be")).await;
+    assert_eq!(gateway.ask_admin(&get("/healthz")).await.status, 200);
     drop(held);
     for ask in [chat(), chat().stream()] {
         assert_eq!(gateway.ask(&ask).await.status, 200, "it has recovered");
     }
     assert!(gateway.process.err.text().lines().count() < 10, "it does not flood its log");
+}
+
+#[tokio::test]
+async fn connections_that_send_half_a_head_keep_nobody_from_the_admin_port() {
+    let up = upstream("").await;
+    let gateway = Gateway::serve(&usual(&up.url())).await;
+    let mut halves = Vec::new();
+    for _ in 0..700 {
+        let mut half = TcpStream::connect(gateway.admin).await.unwrap();
+        // It may be closed again by now.
+        let _ = half.write_all(b"GET /heal").await;
+        halves.push(half);
+    }
+    let began = base::Clock.now();
+    assert_eq!(gateway.ask_admin(&get("/healthz")).await.status, 200);
+    let took = base::Clock.now().duration_since(began);
+    assert!(took < std::time::Duration::from_secs(5), "{took:?}");
 }
 
 #[tokio::test]
