@@ -20,6 +20,10 @@ pub(crate) const LONGEST_FILE: u64 = 8 << 20;
 /// Levels of nesting at most; the deepest key of the table needs a quarter of it.
 const DEEPEST: usize = 64;
 
+/// Values of one document at most: each takes some hundred bytes however short it is written, as `[]` is. A text of
+/// [`LONGEST_FILE`] that says something has fewer.
+const MOST_VALUES: usize = 1_000_000;
+
 /// What anchors and aliases may add to a file: bytes of text plus 64 for every value.
 const MOST_COPIED: usize = 16 << 20;
 
@@ -29,12 +33,19 @@ const MOST_COPIED: usize = 16 << 20;
 /// The first thing that is not YAML or is beyond a bound, and every key that is written twice
 /// before it.
 pub(crate) fn parse(text: &str, file: &Arc<str>) -> Result<Node, Vec<Problem>> {
+    parse_within(MOST_VALUES, text, file)
+}
+
+/// The same with so many values at most.
+pub(crate) fn parse_within(most: usize, text: &str, file: &Arc<str>) -> Result<Node, Vec<Problem>> {
     let mut reader = Reader {
+        most,
         file,
         open: Vec::new(),
         root: None,
         documents: 0,
         anchored: HashMap::new(),
+        values: 0,
         copied: 0,
         problems: Vec::new(),
     };
@@ -72,6 +83,9 @@ struct Reader<'a> {
     root: Option<Node>,
     documents: usize,
     anchored: HashMap<usize, Node>,
+    /// Values so far, and how many there may be.
+    values: usize,
+    most: usize,
     copied: usize,
     problems: Vec<Problem>,
 }
@@ -168,11 +182,16 @@ impl Reader<'_> {
     fn close(&mut self) -> Result<(), Problem> {
         let Some(Open { place, anchor, form }) = self.open.pop() else { return Ok(()) };
         let value = match form {
-            Form::List(items) => Value::List(items),
+            // What they have grown to in advance would be most of what short ones take.
+            Form::List(mut items) => {
+                items.shrink_to_fit();
+                Value::List(items)
+            }
             Form::Map { mut entries, merged, .. } => {
                 for source in merged {
                     self.merge(&mut entries, source)?;
                 }
+                entries.shrink_to_fit();
                 Value::Map(entries)
             }
         };
@@ -200,6 +219,11 @@ impl Reader<'_> {
         if anchor != 0 {
             self.count(&node)?;
             self.anchored.insert(anchor, node.clone());
+        }
+        self.values += usize::from(!matches!(self.open.last(), Some(Open { form: Form::Map { key: None, .. }, .. })));
+        if self.values > self.most {
+            let text = format!("the text holds more than {} values; divide it into several", self.most);
+            return Err(Problem::new(&node.place, "", text));
         }
         match self.open.last_mut().map(|open| &mut open.form) {
             None => self.root = Some(node),

@@ -4,7 +4,7 @@ use proptest::prelude::*;
 use proptest::strategy::ValueTree;
 
 use super::{load_text, problems, sound};
-use crate::{Source, load};
+use crate::{Source, load, yaml};
 
 #[test]
 fn aliases_and_merge_keys_work() {
@@ -44,6 +44,25 @@ fn deep_nesting_is_refused() {
     let levels = |count: usize| format!("params: {}{}", "[".repeat(count), "]".repeat(count));
     assert!(problems(&levels(64)).contains("nested deeper than 64 levels"));
     assert!(!problems(&levels(63)).contains("nested deeper"));
+}
+
+#[test]
+fn more_values_than_memory_is_for_are_refused() {
+    let read = |most: usize, text: &str| match yaml::parse_within(most, text, &"gateway.yaml".into()) {
+        Ok(_) => String::new(),
+        Err(problems) => problems[0].to_string(),
+    };
+    let lists = format!("a: [{}]", ["[]"; 100].join(","));
+    assert_eq!(read(102, &lists), "", "with the list itself, and the whole");
+    assert!(read(101, &lists).contains("the text holds more than 101 values; divide it into several"));
+    let mappings = format!("a: [{}]", ["{k: }"; 50].join(","));
+    assert_eq!((read(102, &mappings).as_str(), read(101, &mappings).is_empty()), ("", false), "keys are none");
+}
+
+#[test]
+fn a_text_of_empty_lists_as_large_as_may_be_is_refused() {
+    let text = format!("a: [{}]", ["[]"; (8 << 20) / 3 - 2].join(","));
+    assert!(problems(&text).contains("the text holds more than 1000000 values"));
 }
 
 #[test]
