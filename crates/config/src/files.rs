@@ -8,6 +8,7 @@ use base::KeyHasher;
 
 use crate::added::Added;
 use crate::compile::Named;
+use crate::disk::Disk;
 use crate::node::Node;
 use crate::problem::Problem;
 use crate::view::View;
@@ -33,6 +34,7 @@ struct Read {
     overrides: Overrides,
     /// Of variables.
     problems: Vec<Problem>,
+    disk: Disk,
 }
 
 /// It holds secrets.
@@ -48,12 +50,31 @@ impl Files {
     /// # Errors
     /// Everything that cannot be read, is not YAML, or contradicts itself between files.
     pub fn read(source: &Source, flags: Overrides, env: &dyn Fn(&str) -> Option<String>) -> Result<Self, ConfigErrors> {
+        Self::read_from(&Disk::default(), source, flags, env)
+    }
+
+    /// The same for whoever reads again and again, and is not to wait each time for what did not come before.
+    ///
+    /// # Errors
+    /// As of [`Files::read`].
+    pub fn read_from(
+        disk: &Disk,
+        source: &Source,
+        flags: Overrides,
+        env: &dyn Fn(&str) -> Option<String>,
+    ) -> Result<Self, ConfigErrors> {
         let watched = sources::files(source);
-        let mut written = sources::read(source).map_err(|problems| errors(problems, watched.clone()))?;
+        let mut written = sources::read(source, disk).map_err(|problems| errors(problems, watched.clone()))?;
         let mut problems = Vec::new();
         variables::fill(&mut written.root, "", env, &mut problems);
-        let read =
-            Read { root: written.root, folders: written.folders, watched, overrides: flags.or_env(env), problems };
+        let read = Read {
+            root: written.root,
+            folders: written.folders,
+            watched,
+            overrides: flags.or_env(env),
+            problems,
+            disk: disk.clone(),
+        };
         Ok(Self { read: Arc::new(read), named: Arc::default() })
     }
 
@@ -90,6 +111,7 @@ impl Files {
             files: read.watched.iter().cloned().collect(),
             known: &self.named,
             named: Named::default(),
+            disk: &read.disk,
         };
         let mut snapshot = compile::compile(&mut compiler, &View::root(&tree, &root));
         if !compiler.problems.is_empty() {

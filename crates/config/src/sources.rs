@@ -1,11 +1,10 @@
 //! Files to one tree: reading, folders, merging.
 
 use std::collections::HashMap;
-use std::fs::File;
-use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use crate::disk::Disk;
 use crate::node::{Entry, Map, Node, Value, join};
 use crate::problem::{Place, Problem, clean_path};
 use crate::yaml;
@@ -56,19 +55,19 @@ fn in_folder(folder: &Path) -> std::io::Result<Vec<PathBuf>> {
 ///
 /// # Errors
 /// Everything that cannot be read, is not YAML, or contradicts itself between files.
-pub(crate) fn read(source: &Source) -> Result<Written, Vec<Problem>> {
+pub(crate) fn read(source: &Source, disk: &Disk) -> Result<Written, Vec<Problem>> {
     match source {
         Source::Text { name, text } => {
             let file: Arc<str> = clean_path(Path::new(name)).into();
             let root = parse(text.as_bytes(), &file)?;
             Ok(Written { root, folders: HashMap::from([(file, PathBuf::new())]) })
         }
-        Source::Path(path) if path.is_dir() => read_folder(path),
-        Source::Path(path) => read_files(std::slice::from_ref(path)),
+        Source::Path(path) if path.is_dir() => read_folder(path, disk),
+        Source::Path(path) => read_files(std::slice::from_ref(path), disk),
     }
 }
 
-fn read_folder(folder: &Path) -> Result<Written, Vec<Problem>> {
+fn read_folder(folder: &Path, disk: &Disk) -> Result<Written, Vec<Problem>> {
     let place = Place::whole(&clean_path(folder));
     let problem = |text: String| vec![Problem::new(&place, "", text)];
     let paths = in_folder(folder).map_err(|error| problem(format!("the folder cannot be read: {error}")))?;
@@ -78,7 +77,7 @@ fn read_folder(folder: &Path) -> Result<Written, Vec<Problem>> {
     if paths.len() > MOST_FILES {
         return Err(problem(format!("the folder holds more than {MOST_FILES} configuration files")));
     }
-    read_files(&paths)
+    read_files(&paths, disk)
 }
 
 /// A file of a configuration folder. Hidden names are skipped: editors keep their backups there,
@@ -89,14 +88,15 @@ fn is_wanted(path: &Path) -> bool {
     !is_hidden && is_ours && path.is_file()
 }
 
-fn read_files(paths: &[PathBuf]) -> Result<Written, Vec<Problem>> {
+fn read_files(paths: &[PathBuf], disk: &Disk) -> Result<Written, Vec<Problem>> {
     let mut folders = HashMap::new();
     let mut problems = Vec::new();
     let mut merged: Option<Node> = None;
     for path in paths {
         let file: Arc<str> = clean_path(path).into();
         folders.insert(Arc::clone(&file), path.parent().unwrap_or(Path::new("")).to_owned());
-        let read = read_capped(path, yaml::LONGEST_FILE)
+        let read = disk
+            .read(path, yaml::LONGEST_FILE)
             .map_err(|text| vec![Problem::new(&Place::whole(&file), "", format!("the file {text}"))])
             .and_then(|bytes| parse(&bytes, &file));
         match (read, merged.as_mut()) {
@@ -111,24 +111,6 @@ fn read_files(paths: &[PathBuf]) -> Result<Written, Vec<Problem>> {
         Some(root) if problems.is_empty() => Ok(Written { root, folders }),
         _ => Err(problems),
     }
-}
-
-/// A whole regular file, up to a bound.
-///
-/// # Errors
-/// Why not, to be put behind the file's name.
-pub(crate) fn read_capped(path: &Path, most: u64) -> Result<Vec<u8>, String> {
-    let unreadable = |error: std::io::Error| format!("cannot be read: {error}");
-    // A pipe or a device would be waited for without end.
-    if !std::fs::metadata(path).map_err(unreadable)?.is_file() {
-        return Err("cannot be read: it is not a regular file".into());
-    }
-    let mut bytes = Vec::new();
-    File::open(path).and_then(|file| file.take(most + 1).read_to_end(&mut bytes)).map_err(unreadable)?;
-    if bytes.len() as u64 > most {
-        return Err(format!("is larger than {} MiB", most >> 20));
-    }
-    Ok(bytes)
 }
 
 fn parse(bytes: &[u8], file: &Arc<str>) -> Result<Node, Vec<Problem>> {

@@ -6,7 +6,9 @@ use std::time::Duration;
 
 use admin::{Changed, Configuring, Doing, LastReload, NotChanged, Reloaded, Told, Wish};
 use base::KeyHasher;
-use config::{Added, ClientKey, ConfigErrors, Files, Loaded, Overrides, Problem, Snapshot, Source, Whole, Written};
+use config::{
+    Added, ClientKey, ConfigErrors, Disk, Files, Loaded, Overrides, Problem, Snapshot, Source, Whole, Written,
+};
 use gateway::live::Live;
 use state::objects::{Change, Deed, IssuedKey, Kept};
 use state::{Objects, Unreadable};
@@ -43,6 +45,8 @@ pub struct Origin {
     pub overrides: Overrides,
     /// Hashes its keys.
     pub hasher: KeyHasher,
+    /// Reads them, and the files that they name.
+    pub disk: Disk,
 }
 
 /// Who is told of another configuration.
@@ -137,7 +141,7 @@ impl Origin {
     /// # Errors
     /// What keeps them from being read.
     pub fn read(&self) -> Result<Files, ConfigErrors> {
-        Files::read(&self.source, self.overrides.clone(), &check::env)
+        Files::read_from(&self.disk, &self.source, self.overrides.clone(), &check::env)
     }
 
     /// Puts to files what the admin API has made.

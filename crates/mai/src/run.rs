@@ -102,7 +102,7 @@ async fn start(flags: ServeFlags, descriptors: Option<u64>) -> Result<Gateway, S
             (found.source.clone(), Some(found))
         }
     };
-    let origin = Origin { source, overrides, hasher: hasher.clone() };
+    let origin = Origin { source, overrides, hasher: hasher.clone(), disk: config::Disk::default() };
     let files = origin.read().map_err(|errors| errors.to_string())?;
     let folder = DataFolder::take(&files.data_dir())?;
     let objects = objects(&files.data_dir())?;

@@ -33,10 +33,10 @@ pub(crate) use prices::Prices;
 
 use crate::Overrides;
 use crate::check::MOST_PROBLEMS;
+use crate::disk::Disk;
 use crate::node::Style;
 use crate::problem::{ADMIN_API, Place, Problem, clean_path};
 use crate::snapshot::{KeyTable, Route, Snapshot};
-use crate::sources::read_capped;
 use crate::view::View;
 
 /// Bytes of one named file (certificates, prices) at most.
@@ -62,6 +62,8 @@ pub(crate) struct Compiler<'a> {
     pub known: &'a Named,
     /// What was read of them this time, or known.
     pub named: Named,
+    /// What reads them.
+    pub disk: &'a Disk,
 }
 
 /// What was read of the files that keys name, such as certificates.
@@ -132,7 +134,7 @@ impl Compiler<'_> {
     }
 
     fn read_at(&mut self, path: &Path, view: &View<'_>, most: u64) -> Option<Vec<u8>> {
-        let read = read_capped(path, most);
+        let read = self.disk.read(path, most);
         if let Err(error) = &read {
             let is_shown = view.scalar().is_some_and(|scalar| scalar.style != Style::Variable);
             let name = if is_shown { format!("the file `{}`", clean_path(path)) } else { "the variable's file".into() };

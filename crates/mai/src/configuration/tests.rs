@@ -70,6 +70,7 @@ impl Stage {
             source: Source::Path(file.clone()),
             overrides: Overrides::default(),
             hasher: KeyHasher::new(&[7; 64]),
+            disk: config::Disk::default(),
         };
         let compiled = origin.compile(&origin.read().unwrap(), Holdings::default()).unwrap();
         let (snapshot, first) = compiled.first();
