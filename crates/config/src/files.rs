@@ -10,6 +10,7 @@ use crate::added::Added;
 use crate::compile::Named;
 use crate::disk::Disk;
 use crate::node::Node;
+use crate::objects::Known;
 use crate::problem::Problem;
 use crate::view::View;
 use crate::whole::Whole;
@@ -23,6 +24,8 @@ use crate::{
 pub struct Files {
     read: Arc<Read>,
     named: Arc<Named>,
+    /// What came of them last, with what was put to them.
+    last: Option<Whole>,
 }
 
 struct Read {
@@ -75,7 +78,7 @@ impl Files {
             problems,
             disk: disk.clone(),
         };
-        Ok(Self { read: Arc::new(read), named: Arc::default() })
+        Ok(Self { read: Arc::new(read), named: Arc::default(), last: None })
     }
 
     /// `data_dir`, for whoever needs it before the whole is known to be sound.
@@ -96,7 +99,8 @@ impl Files {
         let read = &*self.read;
         let mut problems = read.problems.clone();
         let mut root = read.root.clone();
-        let homes = objects::put(&mut root, added.objects, &mut problems);
+        let known = self.last.as_ref().map(|last| Known::of(&last.root, &last.homes));
+        let homes = objects::put(&mut root, added.objects, known.as_ref(), &mut problems);
         let tree = shape::Branch::root();
         let found = check::check(&tree, &root);
         problems.extend(found.problems);
@@ -124,8 +128,8 @@ impl Files {
             warnings.push(Problem::new(&waiting.place, waiting.path, text));
         }
         sort(&mut warnings);
-        let sound = Self { read: self.read.clone(), named: Arc::new(compiler.named) };
-        let whole = Whole { root: Arc::new(root), homes };
+        let whole = Whole { root: Arc::new(root), homes: Arc::new(homes) };
+        let sound = Self { read: self.read.clone(), named: Arc::new(compiler.named), last: Some(whole.clone()) };
         Ok(Loaded { snapshot, warnings, files: compiler.files.into_iter().collect(), sound, whole })
     }
 }

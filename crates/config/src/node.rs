@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use indexmap::IndexMap;
 
-use crate::problem::{Place, clean};
+use crate::problem::{Place, clean, push_clean};
 
 /// One written value.
 #[derive(Clone, Debug)]
@@ -115,7 +115,13 @@ impl Node {
 
 /// The path of a key below `path`.
 pub(crate) fn join(path: &str, key: &str) -> String {
-    if path.is_empty() { clean(key) } else { format!("{path}.{}", clean(key)) }
+    let mut joined = String::with_capacity(path.len() + 1 + key.len());
+    joined.push_str(path);
+    if !path.is_empty() {
+        joined.push('.');
+    }
+    push_clean(&mut joined, key);
+    joined
 }
 
 /// The path of a list's item: by its name where it has one that may be shown, else by its place
@@ -128,7 +134,12 @@ pub(crate) fn item_path(path: &str, item: &Node, index: usize) -> String {
 pub(crate) fn name_path(path: &str, name: Option<&Node>, index: usize) -> String {
     match name.and_then(Node::scalar) {
         Some(name) if name.style != Style::Variable && !name.text.is_empty() => {
-            format!("{path}[{}]", clean(&name.text))
+            let mut named = String::with_capacity(path.len() + name.text.len() + 2);
+            named.push_str(path);
+            named.push('[');
+            push_clean(&mut named, &name.text);
+            named.push(']');
+            named
         }
         _ => format!("{path}[{index}]"),
     }

@@ -1,6 +1,7 @@
 //! Objects of the admin API, put to what was written in files.
 
 use std::borrow::Cow;
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -31,8 +32,39 @@ impl Homes {
     }
 }
 
-/// Puts objects behind those of the files. Whatever keeps one from being put is a problem.
-pub(crate) fn put(root: &mut Node, objects: &[Object], problems: &mut Vec<Problem>) -> Homes {
+/// What was put before, for whoever puts the same again.
+pub(crate) struct Known<'a>(HashMap<(ObjectKind, &'a str), (u64, Duration, &'a Node)>);
+
+impl<'a> Known<'a> {
+    /// Of a tree to which these were put.
+    pub fn of(root: &'a Node, homes: &'a Homes) -> Self {
+        let of_kind = |kind: ObjectKind| {
+            let items = root.get(kind.list()).and_then(Node::list).unwrap_or_default();
+            items.iter().enumerate().filter_map(move |(index, node)| {
+                let (revision, changed) = homes.of(kind, index)?;
+                let name = node.get("name")?.scalar()?.as_text()?;
+                Some(((kind, name), (revision, changed, node)))
+            })
+        };
+        Self(ObjectKind::ALL.into_iter().flat_map(of_kind).collect())
+    }
+
+    /// The object as it was read, where it has not been changed since.
+    fn node(&self, object: &Object) -> Option<&'a Node> {
+        let (revision, changed, node) = *self.0.get(&(object.kind, &*object.name))?;
+        // Every change counts one on; the time besides, for a store that was put in the place of another.
+        (revision > 0 && revision == object.revision && changed == object.changed).then_some(node)
+    }
+}
+
+/// Puts objects behind those of the files. Whatever keeps one from being put is a problem. Those that are `known` are
+/// not read again.
+pub(crate) fn put(
+    root: &mut Node,
+    objects: &[Object],
+    known: Option<&Known<'_>>,
+    problems: &mut Vec<Problem>,
+) -> Homes {
     let mut homes = Homes::default();
     // The check says what is wrong with a tree that is none.
     let Value::Map(entries) = &mut root.value else { return homes };
@@ -49,7 +81,8 @@ pub(crate) fn put(root: &mut Node, objects: &[Object], problems: &mut Vec<Proble
         };
         of_kind.in_files = items.len();
         for object in objects {
-            match read(object) {
+            let known = known.and_then(|known| known.node(object));
+            match known.cloned().map_or_else(|| read(object), Ok) {
                 Ok(node) => {
                     items.push(node);
                     of_kind.added.push((object.revision, object.changed));

@@ -150,6 +150,20 @@ pub(crate) fn clean_path(path: &std::path::Path) -> String {
 
 fn visible(word: &str, most: usize) -> String {
     let mut out = String::new();
+    push_visible(&mut out, word, most);
+    out
+}
+
+/// [`clean`], behind what is there already.
+pub(crate) fn push_clean(out: &mut String, word: &str) {
+    push_visible(out, word, LONGEST_WORD);
+}
+
+fn push_visible(out: &mut String, word: &str, most: usize) {
+    // Paths are made of every key that is looked at, and nearly all are such words.
+    if word.len() <= most && word.bytes().all(|byte| matches!(byte, b' '..=b'~')) {
+        return out.push_str(word);
+    }
     for (at, c) in word.chars().enumerate() {
         if at == most {
             out.push('…');
@@ -161,7 +175,6 @@ fn visible(word: &str, most: usize) -> String {
             out.push(c);
         }
     }
-    out
 }
 
 /// The word of `known` that `written` was probably meant to be: the same but for case and

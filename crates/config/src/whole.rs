@@ -16,7 +16,7 @@ use crate::written::{Home, Written, WrittenObject};
 #[derive(Clone)]
 pub struct Whole {
     pub(crate) root: Arc<Node>,
-    pub(crate) homes: Homes,
+    pub(crate) homes: Arc<Homes>,
 }
 
 /// It holds secrets.

@@ -53,6 +53,26 @@ fn a_posted_short_form_is_a_route_as_it_stands() {
 }
 
 #[test]
+fn an_object_that_has_not_been_changed_since_is_not_read_again() {
+    let client = |name: &str, written: &str| object(ObjectKind::Client, name, written);
+    let sound = with(FILE, &[client("a", r#"{"limit": {"qps": 1}}"#), client("b", "{}")]).unwrap().sound;
+    // Nobody writes this under the same revision: it shows what is read.
+    let unread = client("a", "{");
+    let again = |objects: &[Object]| sound.with(Added { objects }, &hasher());
+    let loaded = again(std::slice::from_ref(&unread)).unwrap();
+    let shown = &loaded.whole.written();
+    assert_eq!(shown.object(ObjectKind::Client, "a").unwrap().shown["limit"]["qps"], 1);
+    assert!(shown.object(ObjectKind::Client, "b").is_none(), "it has gone");
+    for read in [
+        Object { revision: 4, ..unread.clone() },
+        Object { changed: Duration::from_secs(8), ..unread.clone() },
+        Object { name: "c".into(), ..unread },
+    ] {
+        assert!(again(&[read]).is_err());
+    }
+}
+
+#[test]
 fn objects_name_each_other_and_what_stands_in_files() {
     let objects = [
         object(ObjectKind::Route, "more", r#"{"upstreams": [{"provider": "local"}, {"provider": "cloud"}]}"#),
