@@ -134,11 +134,12 @@ impl<'a> Queue<'a> {
 ///
 /// # Errors
 /// `rate_limit_exceeded`.
-pub fn peek(running: &Running, client: &Client, now: Instant, trail: &mut Trail) -> Result<(), Refusal> {
+pub fn peek(running: &Running, client: &Client, trail: &mut Trail) -> Result<(), Refusal> {
     // A batch call may wait.
     let Some(meter) = running.meters.of_client(client).filter(|_| client.class == Class::Online) else {
         return Ok(());
     };
+    let now = trail.began();
     let Some((limit, wait)) = running.meters.counters.peek(meter, now) else { return Ok(()) };
     trail.allowance = meter.account().allowance(now);
     trail.tries.note_at(limited(meter, limit, wait), now);

@@ -1,5 +1,6 @@
 //! Header names and values: what is taken from callers, what is told them.
 
+mod answer;
 mod keys;
 
 use std::time::Duration;
@@ -7,7 +8,8 @@ use std::time::Duration;
 use base::{Dice, Refusal};
 use http::{HeaderMap, HeaderName, HeaderValue, header};
 use percent_encoding::{AsciiSet, CONTROLS, percent_decode, utf8_percent_encode};
-use rules::limits::Allowance;
+
+pub use answer::{AnswerHead, Blanks, Groups};
 
 /// `x-request-id`
 pub const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
@@ -269,7 +271,8 @@ pub fn millis(duration: Duration) -> HeaderValue {
 }
 
 /// A number, in one piece of memory of its own size: `HeaderValue::from` takes two.
-fn number(number: u64) -> HeaderValue {
+#[must_use]
+pub fn number(number: u64) -> HeaderValue {
     HeaderValue::from_bytes(itoa::Buffer::new().format(number).as_bytes()).unwrap_or(HeaderValue::from_static("0"))
 }
 
@@ -280,19 +283,9 @@ pub fn count(count: usize) -> HeaderValue {
     FEW.get(count).map_or_else(|| HeaderValue::from(count), |few| HeaderValue::from_static(few))
 }
 
-/// Tells a caller what is left of its tightest limits.
-pub fn allowance(headers: &mut HeaderMap, allowance: &Allowance) {
-    for (names, left) in [(REQUESTS_LEFT, allowance.requests), (TOKENS_LEFT, allowance.tokens)] {
-        let Some(left) = left else { continue };
-        let [limit, remaining, reset] = names;
-        headers.insert(limit, number(left.limit));
-        headers.insert(remaining, number(left.remaining));
-        headers.insert(reset, clock(left.reset));
-    }
-}
-
 /// A length of time in whole seconds, rounded up, as OpenAI's rate-limit headers write it: `1s`, `6m0s`.
-fn clock(time: Duration) -> HeaderValue {
+#[must_use]
+pub fn clock(time: Duration) -> HeaderValue {
     let seconds = time.as_secs() + u64::from(time.subsec_nanos() > 0);
     let text = match (seconds / 3600, seconds / 60 % 60, seconds % 60) {
         // What a rate is told with nearly always: nothing is written for it.

@@ -23,6 +23,7 @@ use crate::contents::Contents;
 use crate::drills::Drills;
 use crate::echo::{Echoes, Fingerprints};
 use crate::flights::Flights;
+use crate::head::Blanks;
 use crate::issued::IssuedKeys;
 use crate::kb_versions::KbVersions;
 use crate::loads::Loads;
@@ -45,6 +46,8 @@ use crate::webhooks::Webhooks;
 pub struct Live {
     /// Time.
     pub clock: Clock,
+    /// Forms of the heads of answers.
+    pub blanks: Blanks,
     /// When the process began.
     began: Instant,
     /// The same by the wall clock.
@@ -159,6 +162,7 @@ impl Live {
         meanings.bind(&running.snapshot);
         Ok(Arc::new(Self {
             clock: Clock,
+            blanks: Blanks::default(),
             began: Clock.now(),
             began_wall: Clock.wall(),
             telemetry: Telemetry::new(&dice, Clock.wall()),

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+use std::time::Instant;
 
 use base::{Clock, Usage};
 use config::{Client, Route};
@@ -21,6 +22,8 @@ pub struct Pass {
     aside: u64,
     used: u64,
     is_void: bool,
+    /// When the call has ended, where that is known.
+    ended: Option<Instant>,
     /// Upstreams' lines in which the call stands; its parts may stand in several.
     lines: AtomicU32,
 }
@@ -33,7 +36,7 @@ impl Pass {
     /// For a call whose meters have been charged, with `aside` tokens.
     #[must_use]
     pub const fn new(running: Arc<Running>, client: Arc<Client>, route: Arc<Route>, aside: u64) -> Self {
-        Self { running, client, route, aside, used: 0, is_void: false, lines: AtomicU32::new(0) }
+        Self { running, client, route, aside, used: 0, is_void: false, ended: None, lines: AtomicU32::new(0) }
     }
 
     /// The call is known better: it wants so many tokens at most. What it has put aside beyond them is there again
@@ -83,6 +86,11 @@ impl Pass {
         self.used = usage.prompt.saturating_add(usage.completion);
     }
 
+    /// The call has ended: its place is given back as of now, without another look at the clock.
+    pub fn end(mut self, now: Instant) {
+        self.ended = Some(now);
+    }
+
     /// The call is refused by its client's own quota or policy: what it took of limits that it shares with
     /// other clients is theirs again, and only its client's own rate has one call less.
     pub const fn void(&mut self) {
@@ -101,8 +109,8 @@ impl Drop for LinedUp<'_> {
 impl Drop for Pass {
     fn drop(&mut self) {
         let meters = self.running.meters.of(&self.client, &self.route);
-        let (now, is_void) = (Clock.now(), self.is_void);
-        let tokens = Settled { aside: self.aside, used: self.used, is_void };
+        let now = self.ended.unwrap_or_else(|| Clock.now());
+        let tokens = Settled { aside: self.aside, used: self.used, is_void: self.is_void };
         self.running.meters.counters.give_back(&meters, self.client.class, tokens, now);
         self.running.lobby.has_news(&meters, now);
     }

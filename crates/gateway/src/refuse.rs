@@ -3,7 +3,7 @@
 use base::{Code, Refusal};
 use http::{HeaderValue, Response, StatusCode, header};
 
-use crate::head;
+use crate::head::{self, AnswerHead};
 use crate::trail::Trail;
 use crate::wire::Reply;
 
@@ -14,23 +14,22 @@ pub fn refuse(refusal: &Refusal, mut trail: Trail) -> Response<Reply> {
     let status = refusal.status();
     let mut response = Response::new(Reply::whole(dialect::errors::refusal_json(refusal)));
     *response.status_mut() = StatusCode::from_u16(status).unwrap_or(StatusCode::BAD_GATEWAY);
-    let headers = response.headers_mut();
-    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    let mut head = AnswerHead::of(HeaderValue::from_static("application/json"));
     if let Some(wait) = refusal.retry_after {
         // Whole seconds, rounded up, for a caller that comes too early is refused again.
         let seconds = wait.as_secs() + u64::from(wait.subsec_nanos() > 0);
-        headers.insert(header::RETRY_AFTER, HeaderValue::from(seconds.max(1)));
+        head.add(header::RETRY_AFTER, HeaderValue::from(seconds.max(1)));
     }
     if !refusal.retry_helps() {
-        headers.insert(head::SHOULD_RETRY, HeaderValue::from_static("false"));
+        head.add(head::SHOULD_RETRY, HeaderValue::from_static("false"));
     }
     if refusal.code == Code::ShuttingDown {
-        headers.insert(header::CONNECTION, HeaderValue::from_static("close"));
+        head.add(header::CONNECTION, HeaderValue::from_static("close"));
     }
     let told = refusal.told.as_ref().and_then(|told| told.code.as_deref());
     let code = if row.code.is_empty() { told } else { Some(row.code) };
     trail.record.code = code.map(Into::into);
     trail.record.status = status;
-    trail.conclude(headers, None, row.outcome);
+    *response.headers_mut() = trail.conclude(head, None, row.outcome);
     response
 }

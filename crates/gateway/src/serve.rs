@@ -337,7 +337,7 @@ fn early(
     trail.record.client = Some(client.name.clone());
     trail.class = client.class;
     if !matches!(wanted, Wanted::Models(_)) {
-        admit::peek(running, client, live.clock.now(), trail)?;
+        admit::peek(running, client, trail)?;
     }
     Ok((wanted, client.clone()))
 }
@@ -431,10 +431,9 @@ fn answer(connection: &Connection, answered: Answered, mut trail: Trail) -> Resp
     let opened = match landed {
         Landed::Stream(opened) => opened,
         Landed::Whole(answer, kind) => {
-            let (body, headers) = answers::whole((answer, kind), (shown, is_counted), &ask, &mut trail);
+            let (body, head) = answers::whole((answer, kind), (shown, is_counted), &ask, &mut trail);
             let mut response = Response::new(Reply::whole(body));
-            *response.headers_mut() = headers;
-            trail.conclude(response.headers_mut(), Some(base::AttemptOutcome::Ok), Outcome::Ok);
+            *response.headers_mut() = trail.conclude(head, Some(base::AttemptOutcome::Ok), Outcome::Ok);
             connection.presence.idle();
             return response;
         }

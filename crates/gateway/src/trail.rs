@@ -16,7 +16,7 @@ use rules::tokens::Amounts;
 use state::answers::Key;
 
 use crate::contents::Ear;
-use crate::head;
+use crate::head::{self, AnswerHead};
 use crate::live::Live;
 use crate::pass::Pass;
 use crate::purse::Stake;
@@ -173,36 +173,68 @@ impl Trail {
         self.record.first_content = Some(self.live.clock.now().duration_since(self.began));
     }
 
-    /// Puts what is known of the request into an answer's headers.
-    pub fn dress(&mut self, headers: &mut HeaderMap) {
-        headers.insert(head::REQUEST_ID, self.request_id.clone());
-        if let Some(route) = &self.shown_route {
-            headers.insert(head::ROUTE, route.clone());
-            headers.insert(head::ATTEMPTS, head::count(self.tries.count()));
+    /// Puts what is known of the request into an answer's head.
+    pub fn dress(&mut self, head: AnswerHead) -> HeaderMap {
+        let overhead = head::millis(self.overhead());
+        let AnswerHead { upstream, content_type, more } = head;
+        let Allowance { requests, tokens } = self.allowance;
+        let cached = self.record.cache.zip(self.cache_id);
+        let route = self.shown_route.as_ref();
+        let groups = [upstream.is_some(), route.is_some(), cached.is_some(), requests.is_some(), tokens.is_some()];
+        let mut headers = self.live.blanks.copy(groups);
+        // In the order in which the names stand.
+        let mut places = headers.values_mut();
+        let mut put = |value: HeaderValue| {
+            if let Some(place) = places.next() {
+                *place = value;
+            }
+        };
+        put(content_type);
+        put(self.request_id.clone());
+        put(overhead);
+        if let Some(upstream) = upstream {
+            put(upstream);
         }
+        if let Some(route) = route {
+            put(route.clone());
+            put(head::count(self.tries.count()));
+        }
+        if let Some((cache, id)) = cached {
+            put(HeaderValue::from_static(cache.as_str()));
+            put(head::named(&id.to_string()));
+        }
+        for left in requests.into_iter().chain(tokens) {
+            put(head::number(left.limit));
+            put(head::number(left.remaining));
+            put(head::clock(left.reset));
+        }
+        if let (Some(cache), None) = (self.record.cache, cached) {
+            headers.insert(head::CACHE, HeaderValue::from_static(cache.as_str()));
+        }
+        for (name, value) in more {
+            headers.insert(name, value);
+        }
+        self.dress_rarely(&mut headers);
+        headers
+    }
+
+    /// What few answers tell.
+    fn dress_rarely(&self, headers: &mut HeaderMap) {
         if let Some(why) = &self.record.degraded {
             headers.insert(head::DEGRADED, head::named(why));
         }
         if let Some(truncated) = &self.record.truncated {
             headers.insert(head::TRUNCATED, head::named(&truncated.to_string()));
         }
-        if let Some(cache) = self.record.cache {
-            headers.insert(head::CACHE, HeaderValue::from_static(cache.as_str()));
-            if let (Cached::Semantic, Some(matched)) = (cache, &self.record.matched) {
-                headers.insert(head::SIMILARITY, head::named(&format!("{:.4}", matched.similarity)));
-            }
-            if let Some(id) = &self.cache_id {
-                headers.insert(head::CACHE_ID, head::named(&id.to_string()));
-            }
+        if let (Some(Cached::Semantic), Some(matched)) = (self.record.cache, &self.record.matched) {
+            headers.insert(head::SIMILARITY, head::named(&format!("{:.4}", matched.similarity)));
         }
         if let Some(age) = self.age {
             headers.insert(header::AGE, HeaderValue::from(age.as_secs()));
         }
-        head::allowance(headers, &self.allowance);
         if !self.tries.queued().is_zero() {
             headers.insert(head::QUEUE, head::whole_millis(self.tries.queued()));
         }
-        headers.insert(head::OVERHEAD, head::millis(self.overhead()));
     }
 
     /// This upstream answers.
@@ -232,14 +264,15 @@ impl Trail {
 
     /// The answer is whole: puts what is known into its headers, and the request has ended, its last try
     /// so, where an upstream has answered. One look at the clock is enough for all of it.
-    pub fn conclude(&mut self, headers: &mut HeaderMap, tried: Option<AttemptOutcome>, outcome: Outcome) {
+    pub fn conclude(&mut self, head: AnswerHead, tried: Option<AttemptOutcome>, outcome: Outcome) -> HeaderMap {
         let now = self.live.clock.now();
         self.overhead_until(now);
-        self.dress(headers);
+        let headers = self.dress(head);
         if let Some(tried) = tried {
             self.tries.ended(tried, Some(200), now);
         }
         self.ended(outcome, now);
+        headers
     }
 
     fn has_departed(&self) -> bool {
@@ -295,6 +328,7 @@ impl Trail {
             if let Some(usage) = self.record.usage {
                 pass.used(usage);
             }
+            pass.end(now);
         }
         if let Some(stake) = self.stake.take() {
             self.record.settled_in = stake.account();

@@ -16,7 +16,7 @@ mod bucket;
 #[cfg(test)]
 mod tests;
 
-use bucket::{Bucket, Measure, Rest};
+use bucket::{Levels, Measure, Measures, Rest};
 
 /// `limit`: what one scope may do.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -65,16 +65,6 @@ impl Limit {
             concurrency: least(self.concurrency, other.concurrency),
             tokens_per_minute: self.tokens_per_minute.into_iter().chain(other.tokens_per_minute).min(),
         }
-    }
-
-    fn requests(&self) -> Option<Measure> {
-        self.rate.map(|rate| Measure { per_second: rate.qps, most: f64::from(rate.burst.max(1)) })
-    }
-
-    fn tokens(&self) -> Option<Measure> {
-        #[expect(clippy::cast_precision_loss, reason = "far below 2^53 by its bounds in the configuration")]
-        let most = self.tokens_per_minute.map(|tokens| tokens.max(1) as f64);
-        most.map(|most| Measure { per_second: most / 60.0, most })
     }
 }
 
@@ -170,10 +160,10 @@ pub struct Left {
 #[derive(Clone, Debug)]
 #[repr(C)]
 pub struct Account {
-    requests: Option<Bucket>,
-    tokens: Option<Bucket>,
+    levels: Levels,
     /// Calls side by side, of all classes and of batch.
     running: (u32, u32),
+    measures: Measures,
     limit: Limit,
     /// Whether both classes of clients come here: then each leaves the other a tenth.
     is_shared: bool,
@@ -196,12 +186,13 @@ impl Account {
     /// An account in which nothing has been used.
     #[must_use]
     pub fn new(limit: Limit, is_shared: bool, now: Instant) -> Self {
+        let measures = Measures::of(&limit);
         Self {
+            levels: Levels::full(&measures, now),
+            running: (0, 0),
+            measures,
             limit,
             is_shared,
-            requests: limit.requests().map(|measure| Bucket::full(measure, now)),
-            tokens: limit.tokens().map(|measure| Bucket::full(measure, now)),
-            running: (0, 0),
             in_line: 0,
             shares: Shares::default(),
             waits: Waits::default(),
@@ -210,12 +201,10 @@ impl Account {
 
     /// Another limit holds from now on. What has been used of the old one stays used.
     pub fn comes_under(&mut self, limit: Limit, is_shared: bool, now: Instant) {
-        let rebound = |bucket: Option<Bucket>, old: Option<Measure>, new: Option<Measure>| match (bucket, old, new) {
-            (Some(bucket), Some(old), Some(new)) => Some(bucket.rebound(old, new, now)),
-            (_, _, new) => new.map(|measure| Bucket::full(measure, now)),
-        };
-        self.requests = rebound(self.requests, self.limit.requests(), limit.requests());
-        self.tokens = rebound(self.tokens, self.limit.tokens(), limit.tokens());
+        let measures = Measures::of(&limit);
+        self.fill(now);
+        self.levels = self.levels.rebound(&self.measures, &measures);
+        self.measures = measures;
         self.limit = limit;
         self.is_shared = is_shared;
     }
@@ -235,12 +224,17 @@ impl Account {
     /// Whether a call would be refused whatever its size: its rate or its tokens are used up. Takes nothing.
     #[must_use]
     pub fn is_empty(&self, now: Instant) -> Option<(Kind, Duration)> {
-        let lack = |bucket: Option<Bucket>, measure: Option<Measure>| {
-            bucket.zip(measure).and_then(|(bucket, measure)| bucket.lacks(measure, 1.0, now))
-        };
-        let requests = lack(self.requests, self.limit.requests()).map(|wait| (Kind::Requests, wait));
-        let tokens = lack(self.tokens, self.limit.tokens()).map(|wait| (Kind::Tokens, wait));
-        requests.into_iter().chain(tokens).max_by_key(|(_, wait)| *wait)
+        let Measures { requests, tokens } = self.measures;
+        let has_one = |measure: Option<Measure>, level: f64| measure.is_none() || level >= 1.0;
+        if has_one(requests, self.levels.requests) && has_one(tokens, self.levels.tokens) {
+            // Levels only grow with time.
+            return None;
+        }
+        let levels = self.levels.now(&self.measures, now);
+        let requests = requests.and_then(|measure| measure.lacks(levels.requests, 1.0));
+        let tokens = tokens.and_then(|measure| measure.lacks(levels.tokens, 1.0));
+        let lacks = requests.map(|wait| (Kind::Requests, wait)).into_iter();
+        lacks.chain(tokens.map(|wait| (Kind::Tokens, wait))).max_by_key(|(_, wait)| *wait)
     }
 
     /// A batch call waits for what the account lacks. Each claim is to be [dropped](Account::unclaim) once.
@@ -280,25 +274,28 @@ impl Account {
 
     /// So many tokens were put aside, and so many used: what is over comes back, what is lacking is owed.
     pub fn settle(&mut self, aside: u64, used: u64, now: Instant) {
-        if let (Some(bucket), Some(measure)) = (&mut self.tokens, self.limit.tokens()) {
-            let aside = measure.at_most(aside);
+        if let Some(measure) = self.measures.tokens {
             #[expect(clippy::cast_precision_loss, reason = "a guess of tokens need not be exact beyond 2^53")]
-            bucket.take(measure, used as f64 - aside, now);
+            let lacking = used as f64 - measure.at_most(aside);
+            self.fill(now);
+            self.levels.tokens = measure.taken(self.levels.tokens, lacking);
         }
     }
 
     /// A call that has put tokens aside turns out to want fewer: the others are there again at once.
     pub fn spare(&mut self, aside: u64, wanted: u64, now: Instant) {
-        if let (Some(bucket), Some(measure)) = (&mut self.tokens, self.limit.tokens()) {
+        if let Some(measure) = self.measures.tokens {
             let spared = measure.at_most(aside) - measure.at_most(wanted);
-            bucket.take(measure, -spared.max(0.0), now);
+            self.fill(now);
+            self.levels.tokens = measure.taken(self.levels.tokens, -spared.max(0.0));
         }
     }
 
     /// A call that was charged turned out to be none: its share of the rate is there for others again.
     pub fn unspend(&mut self, now: Instant) {
-        if let (Some(bucket), Some(measure)) = (&mut self.requests, self.limit.requests()) {
-            bucket.take(measure, -1.0, now);
+        if let Some(measure) = self.measures.requests {
+            self.fill(now);
+            self.levels.requests = measure.taken(self.levels.requests, -1.0);
         }
     }
 
@@ -307,24 +304,24 @@ impl Account {
     #[must_use]
     pub fn lack(&self, want: &Want, now: Instant) -> Option<Lack> {
         let due = self.owes();
-        let (limit, wait) = self.lacks(want, due, now)?;
+        let (limit, wait) = self.lacks(&self.levels.now(&self.measures, now), want, due)?;
         Some(Lack { limit, wait, is_due: if limit == Kind::Concurrency { due.places } else { due.rate } })
     }
 
-    fn lacks(&self, want: &Want, due: Due, now: Instant) -> Option<(Kind, Duration)> {
+    fn lacks(&self, levels: &Levels, want: &Want, due: Due) -> Option<(Kind, Duration)> {
         let yields = self.yields(want.class, due);
-        let short = |bucket: Option<Bucket>, measure: Option<Measure>, amount: f64, kept: f64| {
-            let (bucket, measure) = bucket.zip(measure)?;
+        let short = |measure: Option<Measure>, level: f64, amount: f64, kept: f64| {
+            let measure = measure?;
             // Whoever stands behind a call that is due waits for it, be the bucket ever so small.
             let is_behind = due.rate && want.class == Class::Online;
             let amount =
                 if is_behind { measure.clamp(amount) + measure.clamp(kept) } else { measure.clamp(amount + kept) };
-            bucket.lacks(measure, amount, now)
+            measure.lacks(level, amount)
         };
-        let requests = short(self.requests, self.limit.requests(), 1.0, yields.requests);
+        let requests = short(self.measures.requests, levels.requests, 1.0, yields.requests);
         let requests = requests.map(|wait| (Kind::Requests, wait));
         #[expect(clippy::cast_precision_loss, reason = "a guess of tokens need not be exact beyond 2^53")]
-        let tokens = short(self.tokens, self.limit.tokens(), want.tokens as f64, yields.tokens);
+        let tokens = short(self.measures.tokens, levels.tokens, want.tokens as f64, yields.tokens);
         let tokens = tokens.map(|wait| (Kind::Tokens, wait));
         let most = self.limit.concurrency.unwrap_or(u32::MAX);
         let is_in_line = want.class == Class::Batch && self.is_line_full();
@@ -367,8 +364,8 @@ impl Account {
             }
             Class::Batch if self.is_shared => {
                 if !due.rate {
-                    yields.requests = self.limit.requests().map_or(0.0, |measure| tenth(measure.most));
-                    yields.tokens = self.limit.tokens().map_or(0.0, |measure| tenth(measure.most));
+                    yields.requests = self.measures.requests.map_or(0.0, |measure| tenth(measure.most));
+                    yields.tokens = self.measures.tokens.map_or(0.0, |measure| tenth(measure.most));
                 }
                 if !due.places {
                     yields.places = self.limit.concurrency.map_or(0, spared);
@@ -379,12 +376,23 @@ impl Account {
         yields
     }
 
-    fn charge(&mut self, want: &Want, now: Instant) {
-        if let (Some(bucket), Some(measure)) = (&mut self.requests, self.limit.requests()) {
-            bucket.take(measure, 1.0, now);
+    /// Whether nothing stands in the way of a call: the common case, told without reckoning how long it would wait.
+    fn has_room_for(&self, want: &Want) -> bool {
+        let Measures { requests, tokens } = self.measures;
+        self.waits.count == 0
+            && (want.class == Class::Online || !self.is_shared)
+            && requests.is_none_or(|_| self.levels.requests >= 1.0)
+            && tokens.is_none_or(|measure| self.levels.tokens >= measure.at_most(want.tokens))
+            && self.limit.concurrency.is_none_or(|most| self.running.0 < most)
+    }
+
+    /// Takes a call's share of each bucket, and a place.
+    fn charge(&mut self, want: &Want) {
+        if let Some(measure) = self.measures.requests {
+            self.levels.requests = measure.taken(self.levels.requests, 1.0);
         }
-        if let (Some(bucket), Some(measure)) = (&mut self.tokens, self.limit.tokens()) {
-            bucket.take(measure, measure.at_most(want.tokens), now);
+        if let Some(measure) = self.measures.tokens {
+            self.levels.tokens = measure.taken(self.levels.tokens, measure.at_most(want.tokens));
         }
         self.running.0 = self.running.0.saturating_add(1);
         if want.class == Class::Batch {
@@ -398,19 +406,14 @@ impl Account {
 
     /// Brings its buckets up to now.
     fn fill(&mut self, now: Instant) {
-        if let (Some(bucket), Some(measure)) = (&mut self.requests, self.limit.requests()) {
-            bucket.fill(measure, now);
-        }
-        if let (Some(bucket), Some(measure)) = (&mut self.tokens, self.limit.tokens()) {
-            bucket.fill(measure, now);
-        }
+        self.levels.fill(&self.measures, now);
     }
 
     /// How much is left.
     #[must_use]
     pub fn allowance(&self, now: Instant) -> Allowance {
         let mut tightest = Tightest::default();
-        tightest.look(self, now);
+        tightest.look(self, &self.levels.now(&self.measures, now));
         tightest.allowance()
     }
 
@@ -432,16 +435,15 @@ struct Tightest {
 }
 
 impl Tightest {
-    fn look(&mut self, account: &Account, now: Instant) {
-        let tighter = |one: &mut Option<Rest>, bucket: Option<Bucket>, measure: Option<Measure>| {
-            let other = bucket.zip(measure).map(|(bucket, measure)| bucket.rest(measure, now));
-            *one = match (*one, other) {
-                (Some(one), Some(other)) => Some(one.tighter(other)),
-                (one, other) => one.or(other),
-            };
+    fn look(&mut self, account: &Account, levels: &Levels) {
+        let tighter = |one: &mut Option<Rest>, measure: Option<Measure>, level: f64| {
+            let Some(other) = measure.map(|measure| Rest::of(measure, level)) else { return };
+            if one.is_none_or(|one| other.is_tighter(&one)) {
+                *one = Some(other);
+            }
         };
-        tighter(&mut self.requests, account.requests, account.limit.requests());
-        tighter(&mut self.tokens, account.tokens, account.limit.tokens());
+        tighter(&mut self.requests, account.measures.requests, levels.requests);
+        tighter(&mut self.tokens, account.measures.tokens, levels.tokens);
         let key = |left: &Left| (left.remaining, std::cmp::Reverse(left.reset));
         self.places = self.places.into_iter().chain(account.places()).min_by_key(key);
     }
@@ -468,19 +470,24 @@ struct Yield {
 
 /// Charges every account with a call, or none of them.
 pub fn decide<B: DerefMut<Target = Account>>(accounts: &mut [B], want: &Want, now: Instant) -> Decision {
-    let lacks = accounts.iter_mut().enumerate().filter_map(|(at, account)| {
+    let mut denial: Option<Denial> = None;
+    for (at, account) in accounts.iter_mut().enumerate() {
         account.fill(now);
-        Some((at, account.lacks(want, account.is_batch_due(), now)?))
-    });
-    // Where several let the call wait equally long, the first counts.
-    let denial = lacks.rev().max_by_key(|(_, (_, wait))| *wait);
-    let denial = denial.map(|(at, (limit, wait))| Denial { at, limit, wait });
+        if account.has_room_for(want) {
+            continue;
+        }
+        let lacks = account.lacks(&account.levels, want, account.is_batch_due());
+        // Where several let the call wait equally long, the first counts.
+        if let Some((limit, wait)) = lacks.filter(|(_, wait)| denial.is_none_or(|denial| *wait > denial.wait)) {
+            denial = Some(Denial { at, limit, wait });
+        }
+    }
     let mut tightest = Tightest::default();
     for account in accounts {
         if denial.is_none() {
-            account.charge(want, now);
+            account.charge(want);
         }
-        tightest.look(account, now);
+        tightest.look(account, &account.levels);
     }
     Decision { denial, allowance: tightest.allowance() }
 }

@@ -13,59 +13,53 @@ use state::answers::Stored;
 use super::{EVENTS, JSON};
 use crate::degrade::{self, Softened};
 use crate::flights;
+use crate::head::{self, AnswerHead};
 use crate::live::Live;
 use crate::recall::{self, Found, Wish};
 use crate::running::Running;
 use crate::trail::Trail;
 use crate::wire::Reply;
-use crate::{head, kept as stored, ride};
+use crate::{kept as stored, ride};
 
 /// The gateway's own answer.
 pub fn own(body: Bytes, outcome: Outcome, mut trail: Trail) -> Response<Reply> {
     let mut response = Response::new(Reply::whole(body));
-    response.headers_mut().insert(header::CONTENT_TYPE, JSON);
     trail.record.status = 200;
-    trail.conclude(response.headers_mut(), None, outcome);
+    *response.headers_mut() = trail.conclude(AnswerHead::of(JSON), None, outcome);
     response
 }
 
-/// An upstream's whole answer and its headers; what it used is in the trail.
+/// An upstream's whole answer and its head; what it used is in the trail.
 pub fn whole(
     (answer, kind): (Answer, Option<HeaderValue>),
     (shown, is_counted): (HeaderValue, bool),
     ask: &Ask,
     trail: &mut Trail,
-) -> (Bytes, HeaderMap) {
+) -> (Bytes, AnswerHead) {
     trail.record.status = 200;
-    let mut headers = HeaderMap::with_capacity(8);
-    headers.insert(head::UPSTREAM, shown);
-    let kind = kind.unwrap_or(if answer.is_stream { EVENTS } else { JSON });
-    headers.insert(header::CONTENT_TYPE, kind);
+    let mut head = AnswerHead::of(kind.unwrap_or(if answer.is_stream { EVENTS } else { JSON })).by(shown);
     if answer.is_stream {
-        unbuffered(&mut headers);
+        unbuffered(&mut head);
         trail.first_content();
     }
     if !is_counted {
         trail.used(ask.used(&answer));
     }
-    (answer.body, headers)
+    (answer.body, head)
 }
 
 /// The headers of an upstream's stream; `raw` is its content type where it is none of events.
 pub fn begun(shown: &HeaderValue, raw: Option<&HeaderValue>, trail: &mut Trail) -> HeaderMap {
-    let mut headers = HeaderMap::with_capacity(8);
-    headers.insert(head::UPSTREAM, shown.clone());
-    trail.dress(&mut headers);
-    headers.insert(header::CONTENT_TYPE, raw.cloned().unwrap_or(EVENTS));
+    let mut head = AnswerHead::of(raw.cloned().unwrap_or(EVENTS)).by(shown.clone());
     if raw.is_none() {
-        unbuffered(&mut headers);
+        unbuffered(&mut head);
     }
-    headers
+    trail.dress(head)
 }
 
-fn unbuffered(headers: &mut HeaderMap) {
-    headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-cache"));
-    headers.insert(head::ACCEL_BUFFERING, HeaderValue::from_static("no"));
+fn unbuffered(head: &mut AnswerHead) {
+    head.add(header::CACHE_CONTROL, HeaderValue::from_static("no-cache"));
+    head.add(head::ACCEL_BUFFERING, HeaderValue::from_static("no"));
 }
 
 /// A stored answer.
@@ -77,17 +71,10 @@ pub fn kept(found: Found, (running, route): (&Running, &Route), live: &Live, mut
     let facts = stored::read(&entry.body).map(|(_, facts)| facts).unwrap_or_default();
     trail.record.status = facts.status;
     *response.status_mut() = StatusCode::from_u16(facts.status).unwrap_or_default();
-    let headers = response.headers_mut();
     let upstreams = running.state(route).map(|state| &*state.upstreams).unwrap_or_default();
     let known = route.upstreams.iter().zip(upstreams).find(|(upstream, _)| *upstream.label == *facts.upstream);
     if let Some((upstream, _)) = known {
         trail.answered_by(upstream);
-    }
-    if !facts.upstream.is_empty() {
-        headers.insert(
-            head::UPSTREAM,
-            known.map_or_else(|| head::named(facts.upstream), |(_, state)| state.shown.clone()),
-        );
     }
     let kind = match facts.content_type {
         // In another form than it is stored.
@@ -95,14 +82,18 @@ pub fn kept(found: Found, (running, route): (&Running, &Route), live: &Live, mut
         "application/json" => JSON,
         written => HeaderValue::from_str(written).unwrap_or(JSON),
     };
-    headers.insert(header::CONTENT_TYPE, kind);
+    let mut head = AnswerHead::of(kind);
+    if !facts.upstream.is_empty() {
+        let shown = known.map_or_else(|| head::named(facts.upstream), |(_, state)| state.shown.clone());
+        head = head.by(shown);
+    }
     if is_stream {
-        unbuffered(headers);
+        unbuffered(&mut head);
         trail.first_content();
     }
-    headers.insert(header::AGE, HeaderValue::from(entry.age(live.wall()).as_secs()));
+    trail.age = Some(entry.age(live.wall()));
     if facts.status != 200 {
-        headers.insert(head::SHOULD_RETRY, HeaderValue::from_static("false"));
+        head.add(head::SHOULD_RETRY, HeaderValue::from_static("false"));
         trail.record.code = facts.code.map(Into::into);
     }
     trail.record.saved = facts.usage.map(|usage| {
@@ -118,23 +109,22 @@ pub fn kept(found: Found, (running, route): (&Running, &Route), live: &Live, mut
         Some(code) if code == Code::ContextLengthExceeded.row().code => Outcome::CallerInvalid,
         _ => Outcome::CallerRefused,
     };
-    trail.conclude(headers, None, outcome);
+    *response.headers_mut() = trail.conclude(head, None, outcome);
     response
 }
 
 /// The answer of a flight that has landed, for one who waited for it.
 pub fn landed(landed: &flights::Landed, body: Bytes, is_stream: bool, mut trail: Trail) -> Response<Reply> {
     let mut response = Response::new(Reply::whole(body));
-    let headers = response.headers_mut();
     trail.record.status = 200;
-    headers.insert(head::UPSTREAM, landed.shown.clone());
-    headers.insert(header::CONTENT_TYPE, if is_stream { EVENTS } else { landed.content_type.clone() });
+    let kind = if is_stream { EVENTS } else { landed.content_type.clone() };
+    let mut head = AnswerHead::of(kind).by(landed.shown.clone());
     if is_stream {
-        unbuffered(headers);
+        unbuffered(&mut head);
         trail.first_content();
     }
     trail.record.saved = Some(ride::saved(landed));
-    trail.conclude(headers, None, Outcome::Ok);
+    *response.headers_mut() = trail.conclude(head, None, Outcome::Ok);
     response
 }
 

@@ -16,6 +16,7 @@ use crate::caller_io::Presence;
 use crate::degrade::Softened;
 use crate::flights::{Broken, End, Head};
 use crate::forms::{Gathering, Whole};
+use crate::head::AnswerHead;
 use crate::pursue::Won;
 use crate::refuse;
 use crate::relay::{Passage, Relay};
@@ -97,8 +98,8 @@ impl Flight {
                 trail.answered_by(&upstream);
                 let of = (shown.clone(), is_counted);
                 let is_stream = answer.is_stream;
-                let (body, headers) = answers::whole((answer, kind), of, &self.call.shaped.ask, &mut trail);
-                self.whole((body, headers, is_stream), shown, trail, tell);
+                let (body, head) = answers::whole((answer, kind), of, &self.call.shaped.ask, &mut trail);
+                self.whole((body, head, is_stream), shown, trail, tell);
             }
             Ok(Won { landed: Landed::Stream(opened), upstream, shown, visit, .. }) => {
                 trail.answered_by(&upstream);
@@ -141,14 +142,14 @@ impl Flight {
     /// Everything came at once.
     fn whole(
         &self,
-        (body, headers, is_stream): (Bytes, HeaderMap, bool),
+        (body, head, is_stream): (Bytes, AnswerHead, bool),
         shown: HeaderValue,
         mut trail: Trail,
         tell: oneshot::Sender<Answer>,
     ) {
         let took = self.worker.live.clock.now() - trail.began();
         let (usage, cost) = trail.used_so_far();
-        let content_type = headers.get(header::CONTENT_TYPE).cloned().unwrap_or(JSON);
+        let content_type = head.content_type.clone();
         let ask = &self.call.shaped.ask;
         let whole = if is_stream {
             let mut gathering = Gathering::of(ask);
@@ -169,8 +170,7 @@ impl Flight {
         };
         self.over(End::Landed(Arc::new(keep::answer(&self.keeper(), answer))));
         let mut response = Response::new(Reply::whole(body));
-        *response.headers_mut() = headers;
-        trail.conclude(response.headers_mut(), Some(AttemptOutcome::Ok), Outcome::Ok);
+        *response.headers_mut() = trail.conclude(head, Some(AttemptOutcome::Ok), Outcome::Ok);
         let _ = tell.send(Answer::Whole(response));
     }
 

@@ -132,10 +132,9 @@ fn answer(won: Won, ask: &Ask, mut trail: Trail) -> Response<Reply> {
         return refuse::refuse(&Refusal::new(Code::UpstreamBadResponse, "the answer is a stream"), trail);
     };
     trail.answered_by(&upstream);
-    let (body, headers) = answers::whole((answer, kind), (shown, is_counted), ask, &mut trail);
+    let (body, head) = answers::whole((answer, kind), (shown, is_counted), ask, &mut trail);
     let mut response = Response::new(Reply::whole(body));
-    *response.headers_mut() = headers;
-    trail.conclude(response.headers_mut(), Some(AttemptOutcome::Ok), Outcome::Ok);
+    *response.headers_mut() = trail.conclude(head, Some(AttemptOutcome::Ok), Outcome::Ok);
     response
 }
 

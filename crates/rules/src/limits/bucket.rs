@@ -1,21 +1,28 @@
-//! A token bucket: it fills evenly, holds so much at most, and may be in debt, for as much again at most:
+//! Token buckets: one fills evenly, holds so much at most, and may be in debt, for as much again at most:
 //! however much an upstream says was used, twice the time that it takes to fill makes it full.
+//!
+//! An account has two, and one moment for both: every call goes through this, and time is dear to reckon with.
 
-use std::cmp::Ordering;
 use std::time::{Duration, Instant};
 
-use super::Left;
+use super::{Left, Limit};
 
 /// How fast a bucket fills, and what it holds.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Measure {
     /// Above 0.
-    pub per_second: f64,
+    per_second: f64,
     /// At least 1.
     pub most: f64,
+    /// What rounding may take away from an amount: a trifle, or what comes in two nanoseconds.
+    slack: f64,
 }
 
 impl Measure {
+    fn new(per_second: f64, most: f64) -> Self {
+        Self { per_second, most, slack: (per_second * 2e-9).max(1e-6) }
+    }
+
     /// An amount as far as the bucket ever holds it.
     pub fn clamp(self, amount: f64) -> f64 {
         amount.min(self.most)
@@ -27,73 +34,104 @@ impl Measure {
         self.clamp(tokens as f64)
     }
 
-    fn time_for(self, amount: f64) -> Duration {
-        Duration::try_from_secs_f64((amount / self.per_second).max(0.0)).unwrap_or(LONGEST).min(LONGEST)
-    }
-
-    /// What rounding may take away from an amount: a trifle, or what comes in two nanoseconds.
-    fn slack(self) -> f64 {
-        (self.per_second * 2e-9).max(1e-6)
-    }
-}
-
-/// No wait is told to be longer.
-const LONGEST: Duration = Duration::from_secs(366 * 86_400);
-
-/// A level, and when it was that.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct Bucket {
-    level: f64,
-    at: Instant,
-}
-
-impl Bucket {
-    pub const fn full(measure: Measure, now: Instant) -> Self {
-        Self { level: measure.most, at: now }
-    }
-
-    /// The level now. Who read the clock before another but comes after it finds what that one left.
-    fn level(self, measure: Measure, now: Instant) -> f64 {
-        if now <= self.at {
-            // Brought up to now already: nothing is reckoned for it.
-            return self.level;
-        }
-        let filled = now.saturating_duration_since(self.at).as_secs_f64() * measure.per_second;
-        (self.level + filled).min(measure.most)
-    }
-
-    /// Brings the level up to now, so that what follows at the same moment reckons no time.
-    pub fn fill(&mut self, measure: Measure, now: Instant) {
-        self.level = self.level(measure, now);
-        self.at = self.at.max(now);
-    }
-
     /// How long until `amount` is there, where it is not.
-    pub fn lacks(self, measure: Measure, amount: f64, now: Instant) -> Option<Duration> {
-        if self.level >= amount {
-            // It only grows with time.
-            return None;
+    pub fn lacks(self, level: f64, amount: f64) -> Option<Duration> {
+        let lack = amount - level;
+        (lack > self.slack).then(|| self.time_for(lack))
+    }
+
+    /// What is left when an amount is taken, even if it is not there; a negative one is put back.
+    pub fn taken(self, level: f64, amount: f64) -> f64 {
+        (level - amount).clamp(-self.most, self.most)
+    }
+
+    fn filled(self, level: f64, seconds: f64) -> f64 {
+        (level + seconds * self.per_second).min(self.most)
+    }
+
+    fn time_for(self, amount: f64) -> Duration {
+        let seconds = amount / self.per_second;
+        if seconds < LONGEST {
+            Duration::from_nanos(whole(seconds.mul_add(1e9, 0.5)))
+        } else {
+            Duration::from_secs_f64(LONGEST)
         }
-        let lack = amount - self.level(measure, now);
-        (lack > measure.slack()).then(|| measure.time_for(lack))
     }
 
-    /// Takes an amount, even if it is not there; a negative one is put back.
-    pub fn take(&mut self, measure: Measure, amount: f64, now: Instant) {
-        self.level = (self.level(measure, now) - amount).clamp(-measure.most, measure.most);
-        self.at = self.at.max(now);
-    }
-
-    /// The bucket under another measure: what has been used stays used.
-    pub fn rebound(self, old: Measure, new: Measure, now: Instant) -> Self {
-        let level = self.level(old, now);
+    /// The level under another measure: what has been used stays used.
+    fn rebound(self, level: f64, new: Self) -> f64 {
         // A lower limit is no debt.
-        let level = (level + new.most - old.most).max(level.min(0.0)).max(-new.most);
-        Self { level, at: self.at.max(now) }
+        (level + new.most - self.most).max(level.min(0.0)).max(-new.most)
+    }
+}
+
+/// No wait is told to be longer, in seconds.
+const LONGEST: f64 = 366.0 * 86_400.0;
+
+/// What is measured of an account.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Measures {
+    pub requests: Option<Measure>,
+    pub tokens: Option<Measure>,
+}
+
+impl Measures {
+    pub fn of(limit: &Limit) -> Self {
+        #[expect(clippy::cast_precision_loss, reason = "far below 2^53 by its bounds in the configuration")]
+        let tokens = limit.tokens_per_minute.map(|tokens| tokens.max(1) as f64);
+        Self {
+            requests: limit.rate.map(|rate| Measure::new(rate.qps, f64::from(rate.burst.max(1)))),
+            tokens: tokens.map(|most| Measure::new(most / 60.0, most)),
+        }
+    }
+}
+
+/// How full the buckets of an account are, and when they were. Of what is not measured the level says nothing.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Levels {
+    at: Instant,
+    pub requests: f64,
+    pub tokens: f64,
+}
+
+impl Levels {
+    pub fn full(measures: &Measures, now: Instant) -> Self {
+        let most = |measure: Option<Measure>| measure.map_or(0.0, |measure| measure.most);
+        Self { at: now, requests: most(measures.requests), tokens: most(measures.tokens) }
     }
 
-    pub fn rest(self, measure: Measure, now: Instant) -> Rest {
-        Rest { measure, level: self.level(measure, now) }
+    /// Brings them up to now. Who read the clock before another but comes after it finds what that one left.
+    pub fn fill(&mut self, measures: &Measures, now: Instant) {
+        if now <= self.at {
+            return;
+        }
+        let seconds = now.saturating_duration_since(self.at).as_secs_f64();
+        self.at = now;
+        if let Some(measure) = measures.requests {
+            self.requests = measure.filled(self.requests, seconds);
+        }
+        if let Some(measure) = measures.tokens {
+            self.tokens = measure.filled(self.tokens, seconds);
+        }
+    }
+
+    /// As they are now.
+    pub fn now(mut self, measures: &Measures, now: Instant) -> Self {
+        self.fill(measures, now);
+        self
+    }
+
+    /// Under other measures, at the moment of the last filling.
+    pub fn rebound(self, old: &Measures, new: &Measures) -> Self {
+        let rebound = |level: f64, old: Option<Measure>, new: Option<Measure>| match (old, new) {
+            (Some(old), Some(new)) => old.rebound(level, new),
+            (_, new) => new.map_or(0.0, |measure| measure.most),
+        };
+        Self {
+            at: self.at,
+            requests: rebound(self.requests, old.requests, new.requests),
+            tokens: rebound(self.tokens, old.tokens, new.tokens),
+        }
     }
 }
 
@@ -102,30 +140,26 @@ impl Bucket {
 pub(super) struct Rest {
     measure: Measure,
     level: f64,
+    remaining: u64,
 }
 
 impl Rest {
-    fn remaining(self) -> u64 {
-        whole(self.level + self.measure.slack())
+    pub fn of(measure: Measure, level: f64) -> Self {
+        Self { measure, level, remaining: whole(level + measure.slack) }
     }
 
-    /// Until it is full.
-    fn reset(self) -> Duration {
-        let used = self.measure.most - self.level;
-        if used > self.measure.slack() { self.measure.time_for(used) } else { Duration::ZERO }
-    }
-
-    /// The one with less left; of two with as much the one that takes longer to be full.
-    pub fn tighter(self, other: Self) -> Self {
-        match other.remaining().cmp(&self.remaining()) {
-            Ordering::Less => other,
-            Ordering::Equal if other.reset() > self.reset() => other,
-            Ordering::Equal | Ordering::Greater => self,
-        }
+    /// Whether less is left than of the other; of two with as much the one is tighter that takes longer to be full.
+    pub fn is_tighter(&self, other: &Self) -> bool {
+        let (used, of_other) = (self.measure.most - self.level, other.measure.most - other.level);
+        self.remaining < other.remaining
+            || (self.remaining == other.remaining
+                && used * other.measure.per_second > of_other * self.measure.per_second)
     }
 
     pub fn left(self) -> Left {
-        Left { limit: whole(self.measure.most), remaining: self.remaining(), reset: self.reset() }
+        let used = self.measure.most - self.level;
+        let reset = if used > self.measure.slack { self.measure.time_for(used) } else { Duration::ZERO };
+        Left { limit: whole(self.measure.most), remaining: self.remaining, reset }
     }
 }
 

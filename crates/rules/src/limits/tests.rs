@@ -417,6 +417,6 @@ fn what_every_call_writes_fits_into_one_cache_line_with_the_lock_before_it() {
     let account = std::ptr::from_ref(&*locked.lock().unwrap()).addr();
     let lock = account - std::ptr::from_ref(&locked).addr();
     assert!(lock > 0, "a lock without a byte of its own would be none");
-    let written = lock + std::mem::offset_of!(Account, limit);
+    let written = lock + std::mem::offset_of!(Account, measures);
     assert!(written <= 64, "{written} bytes, {lock} of them the lock's");
 }
