@@ -50,6 +50,8 @@ pub struct Facts<'a> {
     pub code: Option<&'a str>,
     /// Of the request's body, for an idempotency key.
     pub fingerprint: Option<[u8; 32]>,
+    /// Under which key other callers find the answer, of one that is kept for an idempotency key.
+    pub id: Option<Key>,
 }
 
 const IS_STREAM: u8 = 1;
@@ -58,6 +60,7 @@ const IS_ESTIMATED: u8 = 4;
 const HAS_COST: u8 = 8;
 const HAS_CODE: u8 = 16;
 const HAS_FINGERPRINT: u8 = 32;
+const HAS_ID: u8 = 64;
 
 /// An answer in one piece of memory of its own.
 #[must_use]
@@ -72,6 +75,7 @@ pub fn write(body: &[u8], facts: &Facts<'_>) -> Box<[u8]> {
         (HAS_COST, facts.cost.is_some()),
         (HAS_CODE, facts.code.is_some()),
         (HAS_FINGERPRINT, facts.fingerprint.is_some()),
+        (HAS_ID, facts.id.is_some()),
     ];
     out.push(flags.into_iter().filter(|(_, holds)| *holds).fold(0, |all, (flag, _)| all | flag));
     out.put_u16_le(facts.status);
@@ -88,6 +92,7 @@ pub fn write(body: &[u8], facts: &Facts<'_>) -> Box<[u8]> {
         out.extend_from_slice(text.as_bytes());
     }
     out.extend_from_slice(&facts.fingerprint.unwrap_or_default());
+    facts.id.iter().for_each(|id| out.extend_from_slice(&id.0));
     let length = u32::try_from(out.len() - body.len()).unwrap_or_default();
     out.put_u32_le(length);
     out.push(VERSION);
@@ -119,6 +124,7 @@ pub fn read(stored: &[u8]) -> Option<(usize, Facts<'_>)> {
     let (currency, content_type) = (facts.text()?, facts.text()?);
     let (upstream, code) = (facts.text()?, facts.text()?);
     let fingerprint: [u8; 32] = facts.take(32)?.try_into().ok()?;
+    let id = if has(HAS_ID) { Some(Key(facts.take(32)?.try_into().ok()?)) } else { None };
     let read = Facts {
         status,
         content_type,
@@ -129,6 +135,7 @@ pub fn read(stored: &[u8]) -> Option<(usize, Facts<'_>)> {
         upstream,
         code: has(HAS_CODE).then_some(code),
         fingerprint: has(HAS_FINGERPRINT).then_some(fingerprint),
+        id,
     };
     facts.0.is_empty().then_some((at, read))
 }
@@ -195,6 +202,7 @@ mod tests {
             upstream: "云/gpt",
             code: None,
             fingerprint: Some([7; 32]),
+            id: Some(Key([8; 32])),
         }
     }
 

@@ -97,7 +97,7 @@ pub enum Recalled {
 pub struct Found {
     /// As it is stored.
     pub stored: Arc<Stored>,
-    /// Under which key it stands; `None` for what was kept for one idempotency key.
+    /// Under which key it stands, or stood when it was kept for an idempotency key; `None` where it was kept for that alone.
     pub key: Option<Key>,
     /// In the caller's form.
     pub body: Bytes,
@@ -238,6 +238,8 @@ pub async fn recall(
     let mut stale = None;
     for turn in 0..MOST_FLIGHTS {
         if let Some(found) = replay(live, wish).await? {
+            // The answer to another call, perhaps, or to this one when it was known by another name.
+            trail.cache_id = found.key.or(trail.cache_id);
             return Ok((Recalled::Found(found), stale));
         }
         if let Some(key) = wish.names.answer.as_ref().filter(|_| wish.may_look) {
@@ -354,8 +356,8 @@ fn replayed(stored: Arc<Stored>, fingerprint: Option<[u8; 32]>) -> Result<Option
     if facts.fingerprint != fingerprint {
         return Err(conflict());
     }
-    let (body, is_stream) = (kept::body(&stored, length), facts.is_stream);
-    Ok(Some(Found { stored, key: None, body, is_stream, how: Cached::Replay }))
+    let (body, is_stream, key) = (kept::body(&stored, length), facts.is_stream, facts.id);
+    Ok(Some(Found { stored, key, body, is_stream, how: Cached::Replay }))
 }
 
 fn conflict() -> Refusal {

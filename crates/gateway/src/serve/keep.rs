@@ -71,10 +71,12 @@ pub fn answer(keeper: &Keeper<'_>, complete: Complete) -> Landed {
     };
     let in_one = |body: &Bytes| (body.len() as u64) <= crate::flights::LONGEST;
     let key = keeper.wish.names.answer.filter(|key| keeper.stands_for(key, &upstream));
+    let mut id = None;
     if let (Some(key), Some(whole)) = (key, whole.as_ref().filter(|whole| whole.may_store && in_one(&whole.body))) {
         let body = kept::write(&whole.body, &Facts { content_type: JSON, ..facts.clone() });
         let stored = Arc::new(keeper.stored(keeper.wish.kind, body));
         let is_stored = keeper.live.store(key, stored.clone(), keeper.purges);
+        id = Some(key).filter(|_| is_stored);
         if let Some(asked) = keeper.asked.filter(|_| is_stored) {
             if whole.has_tool_calls {
                 // For this very call alone, and what the question was answered before stands no more.
@@ -106,7 +108,7 @@ pub fn answer(keeper: &Keeper<'_>, complete: Complete) -> Landed {
         let Some((body, is_stream, content_type)) = same.or_else(other).filter(|(body, ..)| in_one(body)) else {
             continue;
         };
-        let facts = Facts { is_stream, content_type, ..facts.clone() };
+        let facts = Facts { is_stream, content_type, id, ..facts.clone() };
         let clerk = Clerk { live: keeper.live, route: keeper.route, promise: &promise, purges: keeper.purges };
         match &given_once {
             Some(given) => clerk.share(given, &body, facts),
@@ -168,7 +170,7 @@ impl Keeper<'_> {
 pub fn served(live: &Live, route: &Route, promise: &Promise, found: &Found) {
     let Some((_, facts)) = kept::read(&found.stored.body) else { return };
     let content_type = if found.is_stream { EVENTS } else { facts.content_type };
-    let facts = Facts { is_stream: found.is_stream, content_type, ..facts };
+    let facts = Facts { is_stream: found.is_stream, content_type, id: found.key, ..facts };
     let clerk = Clerk { live, route, promise, purges: live.purges.count() };
     match &found.key {
         Some(key) => clerk.share(&Given::stored(key, found.stored.stored), &found.body, facts),
