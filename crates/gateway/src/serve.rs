@@ -217,8 +217,8 @@ async fn tell(connection: &Connection, parts: &Parts, mut body: Incoming, trail:
     let ask = read(&running, (endpoint, &parts.headers), body, &connection.presence).await?;
     if endpoint.is_some() {
         trail.record.fingerprints = fingerprints(&worker.live, &parts.headers, &ask);
-        listening::begin(&worker.live, &running, (&parts.headers, &ask), trail);
     }
+    listening::begin(&worker.live, &running, (&parts.headers, &ask), trail);
     let route = understand::route(&running.snapshot, &client, &ask)?.clone();
     let state = running.state(&route).ok_or_else(internal)?;
     trail.on_route(&route.name, state.shown.clone(), state.counts.inflight.clone());
@@ -277,7 +277,7 @@ async fn read(
     }
 }
 
-/// By what a repeat of this call will be known. An id that the caller gave to several calls, as one
+/// By what a repeat of this call will be known; a look-up is none of the call that it comes before. An id that the caller gave to several calls, as one
 /// question's embedding, rerank and chat, is another one on each endpoint and route.
 fn fingerprints(live: &crate::live::Live, headers: &HeaderMap, ask: &Ask) -> [u64; 2] {
     let of = |bytes: &[u8]| live.fingerprints.of(ask.endpoint, &ask.model, bytes);

@@ -5,7 +5,8 @@
 //! and of all others nothing is said. Questions below the threshold that was in force were never looked at, and those in
 //! the very words of an earlier one are no pair.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::io::Write as _;
 use std::path::Path;
 
@@ -89,14 +90,10 @@ pub struct Found {
 pub fn found(flags: &CalibrateFlags) -> Result<Found, String> {
     let peer = Peer::admin(&flags.at).map_err(|trouble| trouble.to_string())?;
     let ids = matched(&peer, flags)?;
-    let (mut seen, mut known, mut left_out) = (Vec::new(), HashSet::new(), LeftOut::default());
-    for (at, (id, is_served)) in ids.iter().enumerate() {
-        match near(&peer, id, *is_served)? {
-            Told::Pair(one) => {
-                if known.insert((one.known.clone(), one.question.clone())) {
-                    seen.push(one);
-                }
-            }
+    let (mut each, mut left_out) = (Each::default(), LeftOut::default());
+    for (at, (id, is_silent)) in ids.iter().enumerate() {
+        match near(&peer, id, *is_silent)? {
+            Told::Pair(one) => each.take(one),
             Told::NoText => left_out.no_text += 1,
             Told::NoNear => left_out.no_near += 1,
             Told::SameWords => left_out.same_words += 1,
@@ -106,17 +103,43 @@ pub fn found(flags: &CalibrateFlags) -> Result<Found, String> {
         }
     }
     left_out.sentences(ids.len()).into_iter().for_each(complain);
-    if seen.is_empty() {
+    if each.seen.is_empty() {
         return Err(
             "no request since then has the text of a near question: that takes a route with `cache.semantic` (at best \
                     with `shadow: true`) and `records: { content: true }` while requests come in"
                 .to_owned(),
         );
     }
-    Ok(Found { seen })
+    Ok(Found { seen: each.seen })
 }
 
-/// The requests that had a near question, the last first, and whether they were served its answer.
+/// Pairs, each once.
+#[derive(Default)]
+struct Each {
+    seen: Vec<Seen>,
+    known: HashMap<(String, String), usize>,
+}
+
+impl Each {
+    /// Of those of one pair the first, but rather one whose answers tell something: an application looks up what it then
+    /// asks.
+    fn take(&mut self, one: Seen) {
+        match self.known.entry((one.known.clone(), one.question.clone())) {
+            Entry::Vacant(room) => {
+                room.insert(self.seen.len());
+                self.seen.push(one);
+            }
+            Entry::Occupied(at) => {
+                let before = self.seen.get_mut(*at.get()).filter(|before| before.alike.is_none());
+                if let (Some(before), true) = (before, one.alike.is_some()) {
+                    *before = one;
+                }
+            }
+        }
+    }
+}
+
+/// The requests that had a near question, the last first, and whether the answers that they got show nothing.
 fn matched(peer: &Peer, flags: &CalibrateFlags) -> Result<Vec<(String, bool)>, String> {
     let since = when::back(&flags.since, when::now());
     let (mut ids, mut after, mut last) = (Vec::new(), None::<String>, None);
@@ -132,7 +155,7 @@ fn matched(peer: &Peer, flags: &CalibrateFlags) -> Result<Vec<(String, bool)>, S
         for record in page.get("data").and_then(Value::as_array).into_iter().flatten() {
             last = record.get("time").and_then(Value::as_str).map(str::to_owned).or(last);
             if let Some(id) = record.get("request_id").and_then(Value::as_str).filter(|_| has_near(record)) {
-                ids.push((id.to_owned(), record.get("cache").and_then(Value::as_str) == Some("semantic")));
+                ids.push((id.to_owned(), is_silent(record)));
             }
         }
         after = page.get("next").and_then(Value::as_str).map(str::to_owned);
@@ -152,6 +175,13 @@ fn matched(peer: &Peer, flags: &CalibrateFlags) -> Result<Vec<(String, bool)>, S
     Ok(ids)
 }
 
+/// Whether the answer of a request shows nothing beside a stored one: it is that very one, or says what went wrong, as that
+/// a look-up has found nothing.
+fn is_silent(record: &Value) -> bool {
+    let is_served = record.get("cache").and_then(Value::as_str) == Some("semantic");
+    is_served || record.get("status").and_then(Value::as_u64) != Some(200)
+}
+
 /// Whether a near question was found, be its answer withheld or not.
 fn has_near(record: &Value) -> bool {
     let is_matched = record.get("matched").is_some_and(Value::is_string);
@@ -163,12 +193,12 @@ fn has_near(record: &Value) -> bool {
 }
 
 /// What a request tells.
-fn near(peer: &Peer, id: &str, is_served: bool) -> Result<Told, String> {
+fn near(peer: &Peer, id: &str, is_silent: bool) -> Result<Told, String> {
     let told = match peer.get(&format!("/admin/v1/requests/{}/content", encoded(id))) {
         Err(trouble) if trouble.status == Some(404) => return Ok(Told::NoText),
         told => told.and_then(|told| told.json()).map_err(|trouble| trouble.to_string())?,
     };
-    Ok(as_pair(seen(&told, id, is_served)))
+    Ok(as_pair(seen(&told, id, is_silent)))
 }
 
 /// A question and its nearest, if they are a pair that teaches anything.
@@ -181,17 +211,17 @@ fn as_pair(seen: Option<Seen>) -> Told {
     }
 }
 
-fn seen(told: &Value, id: &str, is_served: bool) -> Option<Seen> {
+fn seen(told: &Value, id: &str, is_silent: bool) -> Option<Seen> {
     let text = |of: &Value, name: &str| of.get(name).and_then(Value::as_str).unwrap_or_default().trim().to_owned();
     let near = told.get("near").filter(|near| near.is_object())?;
     let (question, known) = (text(near, "question"), text(near, "known_question"));
     if question.is_empty() || known.is_empty() {
         return None;
     }
-    // Who was served the stored answer shows nothing: it is the same one. So does one half of an answer.
+    // Half of an answer shows nothing either.
     let is_cut = told.get("truncated").and_then(Value::as_bool) == Some(true);
     let answers = [text(told, "answer"), text(near, "known_answer")];
-    let has_both = !is_served && !is_cut && answers.iter().all(|answer| !answer.is_empty());
+    let has_both = !is_silent && !is_cut && answers.iter().all(|answer| !answer.is_empty());
     let (alike, same) = if has_both { guess(&answers[0], &answers[1]) } else { (None, None) };
     Some(Seen {
         request: id.to_owned(),
@@ -320,7 +350,7 @@ fn line(seen: &Seen) -> Value {
 mod tests {
     use serde_json::json;
 
-    use super::{LeftOut, Told, as_pair, guess, has_near, seen, words};
+    use super::{Each, LeftOut, Told, as_pair, guess, has_near, is_silent, seen, words};
 
     #[test]
     fn look_ups_that_came_to_no_end_have_found_no_near_question() {
@@ -342,6 +372,30 @@ mod tests {
                 "1 of 9 requests left out: they asked in the very words of an earlier question"
             ]
         );
+    }
+
+    #[test]
+    fn what_a_caller_was_told_in_the_place_of_an_answer_is_none() {
+        for (record, silent) in [
+            (json!({ "cache": "miss", "status": 200 }), false),
+            (json!({ "cache": "semantic", "status": 200 }), true),
+            (json!({ "cache": "miss", "status": 404, "code": "cache_miss" }), true),
+            (json!({ "cache": "miss", "status": 502 }), true),
+        ] {
+            assert_eq!(is_silent(&record), silent, "{record}");
+        }
+    }
+
+    #[test]
+    fn of_a_look_up_and_its_call_the_one_with_an_answer_is_taken() {
+        let near = json!({ "question": "b", "known_question": "a", "known_answer": "x y", "similarity": 0.9 });
+        let told = json!({ "prompt": "p", "answer": "x y", "near": near });
+        let (look_up, call) = (seen(&told, "look-up", true).unwrap(), seen(&told, "call", false).unwrap());
+        for order in [[&look_up, &call], [&call, &look_up]] {
+            let mut each = Each::default();
+            order.into_iter().for_each(|one| each.take(one.clone()));
+            assert_eq!(each.seen.iter().map(|seen| &*seen.request).collect::<Vec<_>>(), ["call"]);
+        }
     }
 
     #[test]
