@@ -202,15 +202,17 @@ impl Basket {
         let many = u32::try_from(wanted.len()).unwrap_or(u32::MAX);
         let patience = LOOK.0.saturating_add(LOOK_FOR_ONE.saturating_mul(many)).min(LOOK.1);
         let over = tokio::time::Instant::from_std(live.clock.now() + patience);
-        for slice in wanted.chunks(SLICE) {
+        for (at, slice) in wanted.chunks(SLICE).enumerate() {
+            if at > 0 {
+                // The worker has other calls.
+                tokio::task::yield_now().await;
+            }
             let (places, keys): (Vec<usize>, Vec<Key>) = slice.iter().copied().unzip();
             let found = match live.answers.get_many(&keys) {
                 state::Answer::Ready(found) => Some(found),
                 state::Answer::Later(coming) => tokio::time::timeout_at(over, coming).await.ok(),
             };
             self.take(places.into_iter().zip(found.unwrap_or_default()), live.wall());
-            // The worker has other calls.
-            tokio::task::yield_now().await;
         }
         self.agree();
     }

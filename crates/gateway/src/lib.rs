@@ -92,6 +92,7 @@ pub mod telemetry;
 pub mod trail;
 pub mod trip;
 pub mod understand;
+pub mod verdicts;
 pub mod vocabularies;
 pub mod webhooks;
 pub mod wire;

@@ -38,6 +38,7 @@ use crate::sheet::{Put, Sheet};
 use crate::spelled::Spelled;
 use crate::standing::Shown;
 use crate::telemetry::{OwnCall, Telemetry};
+use crate::verdicts::Verdicts;
 use crate::vocabularies::Vocabularies;
 use crate::webhooks::Webhooks;
 
@@ -91,6 +92,8 @@ pub struct Live {
     pub companies: Companies,
     /// Inputs of embeddings calls that others may wait for too.
     pub loads: Arc<Loads>,
+    /// Verdicts on questions in flight.
+    pub verdicts: Arc<Verdicts>,
     /// Versions of knowledge bases that operators have set.
     pub kb_versions: Arc<KbVersions>,
     /// Objects made through the admin API, keys issued there, and who has done what.
@@ -177,6 +180,7 @@ impl Live {
             spelled: Spelled::default(),
             companies: Companies::default(),
             loads: Arc::default(),
+            verdicts: Arc::default(),
             kb_versions,
             drills: Arc::default(),
             objects: Arc::new(issued.clone()),

@@ -5,7 +5,6 @@
 //! own caller or anybody else waits for it; whoever leaves last ends it. What fails fails for calls with the same
 //! body alone: in another it may be another input, or another field, that is to blame.
 
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
@@ -18,7 +17,7 @@ use tokio::sync::watch;
 
 use crate::flights::Passenger;
 use crate::held::Held;
-use crate::trip::{Seat, Trip};
+use crate::trip::{Awaited, Seat, Trip};
 
 /// What a load has come to.
 #[derive(Clone, Debug)]
@@ -37,8 +36,7 @@ struct Load {
     call: Call,
     trip: Arc<Trip>,
     end: watch::Sender<Option<End>>,
-    /// Somebody who waited for it has counted that it failed.
-    is_told: AtomicBool,
+    awaited: Awaited,
 }
 
 /// The call that a load belongs to.
@@ -96,7 +94,7 @@ impl Loads {
             call: call.clone(),
             trip: trip.clone(),
             end,
-            is_told: AtomicBool::default(),
+            awaited: Awaited::default(),
         });
         let (mut others, mut own) = (Vec::new(), Vec::new());
         for (place, key) in inputs {
@@ -222,18 +220,6 @@ pub struct Rider {
     _seat: Seat,
 }
 
-/// A load that was waited for; it goes on no longer for that.
-#[derive(Clone, Debug)]
-pub struct Awaited(Arc<Load>);
-
-impl Awaited {
-    /// True for the first who says that it has failed: that is one failure, however many have waited.
-    #[must_use]
-    pub fn is_first_to_tell(&self) -> bool {
-        !self.0.is_told.swap(true, Relaxed)
-    }
-}
-
 /// What an awaited input has come to.
 #[derive(Debug)]
 pub enum Arrival {
@@ -261,7 +247,7 @@ impl Rider {
     /// What is waited for, also for when that is over.
     #[must_use]
     pub fn awaited(&self) -> Awaited {
-        Awaited(self.place.load.clone())
+        self.place.load.awaited.clone()
     }
 
     /// Waits for the end of the load.

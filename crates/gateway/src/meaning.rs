@@ -5,6 +5,7 @@
 
 mod clerk;
 mod judge;
+mod readings;
 mod rest;
 mod row;
 mod shelf;
@@ -26,11 +27,12 @@ use tokio::sync::Notify;
 
 use clerk::{Clerk, Order, WAITING};
 pub use judge::{Judged, judge};
+pub use readings::{Reading, Readings};
 pub use rest::{Rest, Trial};
 pub use shelf::{Candidate, Entry, Place, Shelf};
 
-use crate::loads::Awaited;
 use crate::purges::Purges;
+use crate::trip::Awaited;
 
 /// What a call asks, and what may be stored with its answer.
 #[derive(Clone, Debug)]
@@ -132,6 +134,8 @@ pub struct Meanings {
     is_ready: Arc<AtomicBool>,
     /// A route has begun to match by meaning.
     news: Notify,
+    /// Questions as their words were read lately.
+    pub readings: Readings,
 }
 
 impl Meanings {
@@ -145,6 +149,7 @@ impl Meanings {
             orders: OnceLock::new(),
             is_ready: Arc::new(AtomicBool::new(true)),
             news: Notify::new(),
+            readings: Readings::default(),
         }
     }
 

@@ -105,3 +105,15 @@ impl Drop for Pledge {
         self.0.waiting.send_modify(|waiting| waiting.pledges -= 1);
     }
 }
+
+/// Something that was waited for, also when that is over; it goes on no longer for that.
+#[derive(Clone, Debug, Default)]
+pub struct Awaited(Arc<AtomicBool>);
+
+impl Awaited {
+    /// True for the first who says that it has failed: that is one failure, however many have waited.
+    #[must_use]
+    pub fn is_first_to_tell(&self) -> bool {
+        !self.0.swap(true, Relaxed)
+    }
+}

@@ -56,6 +56,10 @@ const BANS: [Ban; 4] = [
                 "crates/gateway/src/consult/vector.rs",
                 "the call for a question's vector: ends with its deadline, or when nobody waits for it",
             ),
+            (
+                "crates/gateway/src/consult/verdict.rs",
+                "the call for a verdict on two questions: ends with its deadline, or when nobody waits for it",
+            ),
             ("crates/gateway/src/mirror.rs", "a copy of a call: ends with its deadline, and a route has few at a time"),
         ],
     },

@@ -50,6 +50,7 @@ const SUPPORT: &[&str] = &[
     "telemetry",
     "trail",
     "trip",
+    "verdicts",
     "vocabularies",
     "webhooks",
     "wire",

@@ -6,23 +6,19 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use base::{Outcome, Refusal, SpanContext};
-use config::{Client, Route};
+use base::Refusal;
+use config::Route;
 use dialect::{Ask, View, embeddings};
-use http::{HeaderMap, HeaderValue};
+use http::HeaderMap;
 
-use super::{Consult, put, unfit};
+use super::{Consult, MOST_ROUNDS, Own, had_the_time, put, unfit};
 use crate::flights::{Form, Passenger};
 use crate::held::{Held, How};
 use crate::inputs::{self, Basket, Wish};
 use crate::loads::{Arrival, Call, Carried};
 use crate::meaning::Asked;
-use crate::running::Running;
 use crate::trip::{Aboard, Trip};
-use crate::worker::{Worker, set_off};
-
-/// How often a look-up waits for others that bring its vector; then it asks for it itself.
-const MOST_ROUNDS: usize = 3;
+use crate::worker::set_off;
 
 impl Consult<'_> {
     /// The vector of a question, by the named route; the very one that a call of the client's to that route finds
@@ -40,7 +36,13 @@ impl Consult<'_> {
         let mut basket = wish.clone().map(|wish| Basket::new(wish, route.dimensions));
         if let Some(basket) = &mut basket {
             basket.look(live).await;
+            if let Some(held) = basket.held(0) {
+                return Ok(numbers(&held.numbers));
+            }
         }
+        // A caller of that route who has come at the same moment goes first: what it waits for is waited for longer, and
+        // shared, while this call's end would be too soon for it.
+        tokio::task::yield_now().await;
         let passenger = self.passenger(patience.saturating_duration_since(live.clock.now()));
         let call = Call { body: ask.body.clone(), large: None, ends: patience };
         for round in 1..=MOST_ROUNDS {
@@ -102,17 +104,8 @@ impl Consult<'_> {
         (route, ask, wish): (&Arc<Route>, &Ask, Option<&Arc<Wish>>),
         deadline: Instant,
     ) {
-        let embedding = Embedding {
-            worker: self.worker.clone(),
-            running: self.running.clone(),
-            client: self.client.clone(),
-            request_id: self.request_id.clone(),
-            trace: self.trace.copied(),
-            route: route.clone(),
-            ask: ask.clone(),
-            wish: wish.cloned(),
-            deadline,
-        };
+        let embedding =
+            Embedding { own: Own::of(self, deadline), route: route.clone(), ask: ask.clone(), wish: wish.cloned() };
         // It has no caller of its own: everybody who waits has a seat.
         drop(Aboard(trip.clone()));
         set_off(async move {
@@ -126,26 +119,12 @@ impl Consult<'_> {
     }
 }
 
-/// Callers who come at once, and each count their patience from their own beginning, end so near to each other.
-const AT_ONCE: Duration = Duration::from_millis(5);
-
-/// Whether what a call has failed of would be the same for one who waits until `patience`: it had as much time, or failed
-/// of something else.
-fn had_the_time(refusal: &Refusal, ended: Instant, patience: Instant) -> bool {
-    refusal.code.row().outcome != Outcome::UpstreamTimeout || ended + AT_ONCE >= patience
-}
-
 /// The call for one question's vector, with all that it needs.
 struct Embedding {
-    worker: Arc<Worker>,
-    running: Arc<Running>,
-    client: Arc<Client>,
-    request_id: HeaderValue,
-    trace: Option<SpanContext>,
+    own: Own,
     route: Arc<Route>,
     ask: Ask,
     wish: Option<Arc<Wish>>,
-    deadline: Instant,
 }
 
 impl Embedding {
@@ -157,12 +136,10 @@ impl Embedding {
     }
 
     async fn vector(&self) -> Result<Held, Refusal> {
-        let Self { worker, running, client, request_id, trace, route, ask, .. } = self;
-        let (trace, deadline, live) = (trace.as_ref(), self.deadline, &worker.live);
-        let (owner, tells_near) = (None, false);
-        let consult = Consult { worker, running, client, owner, request_id, trace, deadline, tells_near };
+        let Self { own, route, ask, .. } = self;
+        let (live, running) = (&own.worker.live, &own.running);
         let (began, purges) = (live.clock.now(), live.purges.count());
-        let (answer, upstream) = consult.send(route, ask, deadline).await?;
+        let (answer, upstream) = own.consult().send(route, ask, own.deadline).await?;
         let View::Embeddings(view) = &ask.view else { return Err(unfit()) };
         let mut vectors = embeddings::vectors(view, &answer).ok_or_else(unfit)?;
         let held = Held {
@@ -183,5 +160,7 @@ impl Embedding {
 
 fn numbers(bytes: &[u8]) -> Arc<[f32]> {
     let (numbers, _) = bytes.as_chunks::<4>();
-    numbers.iter().map(|number| f32::from_le_bytes(*number)).collect()
+    // Not collected into its place at once, which is done number by number.
+    let numbers: Vec<f32> = numbers.iter().map(|number| f32::from_le_bytes(*number)).collect();
+    numbers.into()
 }

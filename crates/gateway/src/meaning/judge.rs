@@ -1,8 +1,11 @@
 //! Which of the nearest questions is the same one.
 
-use semantic::guards::{Guard, Question, compare};
+use std::sync::Arc;
+
+use semantic::guards::{Guard, compare};
 use smallvec::SmallVec;
 
+use super::readings::Readings;
 use super::shelf::Candidate;
 
 /// What the nearest questions have come to.
@@ -21,9 +24,13 @@ pub struct Judged {
 /// Judges the nearest questions, the nearest first. One is the same where it is at least `threshold` near, its words
 /// pass the guards, and every question that they call a different one is further away by `margin`.
 #[must_use]
-pub fn judge(text: &str, nearest: &[Candidate], (threshold, margin): (f64, f64)) -> Judged {
+pub fn judge(
+    (readings, text): (&Readings, &Arc<str>),
+    nearest: &[Candidate],
+    (threshold, margin): (f64, f64),
+) -> Judged {
     let mut judged = Judged::default();
-    let (mut question, mut best, mut different) = (None, None::<&Candidate>, None::<f64>);
+    let (mut asked, mut best, mut different) = (None, None::<&Candidate>, None::<f64>);
     for candidate in nearest {
         let similarity = f64::from(candidate.similarity);
         let least = best.map_or(threshold, |best| f64::from(best.similarity) - margin);
@@ -31,8 +38,8 @@ pub fn judge(text: &str, nearest: &[Candidate], (threshold, margin): (f64, f64))
         if similarity < least {
             break;
         }
-        let question = question.get_or_insert_with(|| Question::read(text));
-        match compare(question, &Question::read(&candidate.text)) {
+        let asked = asked.get_or_insert_with(|| readings.of(text));
+        match compare(&asked.question, &readings.of(&candidate.text).question) {
             Ok(()) => best = best.or(Some(candidate)),
             Err(guard) => {
                 judged.refused.push(guard);
@@ -57,8 +64,6 @@ pub fn judge(text: &str, nearest: &[Candidate], (threshold, margin): (f64, f64))
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-
     use semantic::index::Partition;
     use state::answers::Key;
 
@@ -72,7 +77,7 @@ mod tests {
 
     fn found(text: &str, nearest: &[(&str, f32)], terms: (f64, f64)) -> (Option<String>, bool, usize) {
         let nearest: Vec<_> = nearest.iter().map(|(text, similarity)| candidate(text, *similarity)).collect();
-        let judged = judge(text, &nearest, terms);
+        let judged = judge((&Readings::default(), &text.into()), &nearest, terms);
         (judged.found.map(|found| found.text.to_string()), judged.too_close.is_some(), judged.refused.len())
     }
 

@@ -291,7 +291,6 @@ fn a_shadow_serves_nothing_and_says_what_it_would_have() {
 
 #[test]
 fn another_model_may_be_asked_whether_a_match_is_one() {
-    let score = |score: f64| Reply::json(json!({"results": [{"index": 0, "relevance_score": score}]}));
     for (route, host, reply, found) in [
         ("rank", "r", score(0.95), "semantic"),
         ("rank", "r", score(0.5), "miss"),
@@ -654,6 +653,63 @@ fn an_application_asks_before_it_retrieves_and_finds_what_the_call_has_stored() 
 }
 
 #[test]
+fn the_texts_of_look_ups_are_kept_as_those_of_calls_are() {
+    story(async {
+        let kept = format!("records: {{ content: true, mask: [password] }}\n{}", config(", shadow: true", ""));
+        let stage = Stage::set(&kept);
+        stage.host("a", Reply::say(["In the portal."]));
+        stage.host("e", indifferent());
+        stage.ask(ask(ASKED)).await;
+        for (id, question) in [("very", ASKED), ("again", AGAIN), ("other", "How do I change my username?")] {
+            stage.ask(lookup(question).header("x-request-id", id)).await;
+        }
+        let very = texts(&stage, "very").await.unwrap();
+        assert_eq!(&*very.prompt, "system: Be brief.\nuser: How do I reset my [masked]?");
+        assert_eq!((&*very.answer, very.near), ("In the portal.", None));
+        let again = texts(&stage, "again").await.unwrap();
+        let near = again.near.unwrap();
+        assert_eq!((&*near.question, &*near.known), ("How can I reset my [masked]?", "How do I reset my [masked]?"));
+        assert_eq!((&*near.answer, near.withheld), ("In the portal.", None));
+        let other = texts(&stage, "other").await.unwrap().near.unwrap();
+        assert!(other.withheld.is_some(), "{other:?}");
+    });
+}
+
+#[test]
+fn a_replay_of_an_answer_found_by_its_meaning_names_the_entry_that_it_came_from() {
+    for said in ["In the portal.".to_owned(), "In the portal. ".repeat(50)] {
+        story(async {
+            let stage = Stage::set(&config("", ""));
+            let a = stage.host("a", Reply::say([&*said]));
+            stage.host("e", indifferent());
+            let first = stage.ask(ask(ASKED)).await;
+            let keyed = || ask(AGAIN).header("idempotency-key", "k-1");
+            let [found, replayed] = [stage.ask(keyed()).await, stage.ask(keyed()).await];
+            assert_eq!((cache(&found), cache(&replayed)), ("semantic", "replay"));
+            let id = first.header("x-mai-cache-id");
+            assert!(id.is_some());
+            assert_eq!((found.header("x-mai-cache-id"), replayed.header("x-mai-cache-id")), (id, id));
+            assert_eq!((&replayed.body, a.calls().len()), (&first.body, 1));
+        });
+    }
+}
+
+#[test]
+fn a_replay_names_the_entry_of_its_answer_whatever_has_been_set_since() {
+    story(async {
+        let stage = Stage::set(&config("", ""));
+        stage.host("a", pleasant());
+        stage.host("e", indifferent());
+        let keyed = || ask(ASKED).header("idempotency-key", "k-1");
+        let first = stage.ask(keyed()).await;
+        stage.reload(&config("", "").replace("mode: semantic,", "mode: semantic, kb_version: '2',"));
+        let replayed = stage.ask(keyed()).await;
+        assert_eq!(cache(&replayed), "replay");
+        assert_eq!(replayed.header("x-mai-cache-id"), first.header("x-mai-cache-id"));
+    });
+}
+
+#[test]
 fn an_application_that_embeds_its_question_has_made_its_vector_known() {
     story(async {
         let open = config("", "").replace("routes: [chat]", "routes: ['*']");
@@ -816,6 +872,96 @@ fn a_failure_that_many_have_shared_is_one_failure_of_the_embedder() {
     });
 }
 
+/// A stage with a stored question and a verifier, whose word takes as long as that says.
+async fn verified(reply: Reply) -> (Stage, Host) {
+    let (stage, _, _) = stage(", verify: { route: rank }");
+    let verifier = stage.host("r", reply);
+    stage.ask(ask(ASKED)).await;
+    (stage, verifier)
+}
+
+/// Calls at once that ask the stored question in other words, and are no repeats of each other.
+async fn ask_again(stage: &Stage, count: usize) -> Vec<Caller<Stream>> {
+    begun(stage, (0..count).map(|number| ask(AGAIN).with("user", number.to_string()))).await
+}
+
+fn score(score: f64) -> Reply {
+    Reply::json(json!({"results": [{"index": 0, "relevance_score": score}]}))
+}
+
+#[test]
+fn callers_who_ask_one_question_at_once_have_its_match_verified_once() {
+    for (given, found) in [(0.95, "semantic"), (0.5, "miss")] {
+        story(async {
+            let (stage, verifier) = verified(score(given).after(Duration::from_millis(100))).await;
+            let answers = async |callers: Vec<Caller<Stream>>| {
+                for mut caller in callers {
+                    let answer = caller.answer().await.unwrap();
+                    let is_one = cache(&answer) == found || (found == "miss" && cache(&answer) == "shared");
+                    assert!(answer.status == 200 && is_one, "{}", cache(&answer));
+                }
+            };
+            answers(ask_again(&stage, 8).await).await;
+            assert_eq!((verifier.calls().len(), stage.live.verdicts.count()), (1, 0));
+            let booked = r#"mai_upstream_attempts_total{outcome="ok",route="rank",upstream="r/rank"}"#;
+            assert_eq!(stage.metric(booked), 1.0);
+            assert_eq!(looked_up(&stage, "error"), 0.0);
+        });
+    }
+}
+
+#[test]
+fn who_has_a_match_verified_first_and_leaves_takes_nobodys_verdict_along() {
+    story(async {
+        let (stage, verifier) = verified(score(0.95).after(Duration::from_millis(100))).await;
+        let mut callers = ask_again(&stage, 5).await;
+        verifier.has_calls(1).await;
+        drop(callers.remove(0));
+        for caller in &mut callers {
+            assert_eq!(cache(&caller.answer().await.unwrap()), "semantic");
+        }
+        assert_eq!((verifier.calls().len(), stage.live.verdicts.count()), (1, 0));
+    });
+}
+
+#[test]
+fn a_match_that_nobody_waits_for_any_more_is_verified_no_further() {
+    story(async {
+        let (stage, verifier) = verified(Reply::hang()).await;
+        let callers = ask_again(&stage, 3).await;
+        verifier.has_calls(1).await;
+        drop(callers);
+        stage.comes_to_rest().await;
+        let cancelled = r#"mai_upstream_attempts_total{outcome="cancelled",route="rank",upstream="r/rank"}"#;
+        assert_eq!((stage.metric(cancelled), stage.live.verdicts.count()), (1.0, 0));
+    });
+}
+
+#[test]
+fn a_verdict_that_many_have_waited_for_in_vain_is_one_failure() {
+    story(async {
+        let (stage, verifier) = verified(Reply::status(400).after(Duration::from_millis(50))).await;
+        for mut caller in ask_again(&stage, 8).await {
+            assert_eq!(caller.answer().await.unwrap().status, 200);
+        }
+        assert_eq!(verifier.calls().len(), 1);
+        verifier.play(score(0.95));
+        assert_eq!(caches(&stage, ask("How could I reset my password?")).await, "semantic", "nobody rests for it");
+    });
+}
+
+#[test]
+fn a_verdict_is_shared_by_nobody_who_asks_another_question_or_of_another_match() {
+    story(async {
+        let (stage, verifier) = verified(score(0.95).after(Duration::from_millis(100))).await;
+        let asks = [AGAIN, "How could I reset my password?"].map(ask);
+        for mut caller in begun(&stage, asks).await {
+            assert_eq!(cache(&caller.answer().await.unwrap()), "semantic");
+        }
+        assert_eq!(verifier.calls().len(), 2);
+    });
+}
+
 #[test]
 fn who_asks_later_is_not_told_the_failure_of_who_had_less_time_left() {
     for (later, bodies) in [(100, 1), (250, 2)] {
@@ -915,11 +1061,16 @@ fn clients_who_do_not_share_vectors_wait_for_none_of_each_other() {
     });
 }
 
-/// The nearest question of a request, where texts are kept.
-async fn nearest(stage: &Stage, id: &str) -> Option<state::requests::Near> {
+/// The texts of a request, where they are kept.
+async fn texts(stage: &Stage, id: &str) -> Option<state::requests::Content> {
     stage.comes_to_rest().await;
     stage.live.contents.work_off();
-    stage.live.records.content(id).await.unwrap().and_then(|content| content.near).map(|near| *near)
+    stage.live.records.content(id).await.unwrap()
+}
+
+/// The nearest question of a request, where texts are kept.
+async fn nearest(stage: &Stage, id: &str) -> Option<state::requests::Near> {
+    texts(stage, id).await.and_then(|content| content.near).map(|near| *near)
 }
 
 #[test]
