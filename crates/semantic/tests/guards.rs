@@ -17,7 +17,7 @@ const FRESH: &str = include_str!("data/fresh.jsonl");
 const LATE: &str = include_str!("data/late.jsonl");
 const NOVEL: &str = include_str!("data/novel.jsonl");
 const FINAL: &str = include_str!("data/final.jsonl");
-/// Of an author who knew neither guards nor lists; without figures of a model, so judged by the guards alone.
+/// Of an author who knew neither guards nor lists.
 const WORK: &str = include_str!("data/work.jsonl");
 /// By the same author, and read by nobody: looked at by counts alone, so no message of a test shows its pairs.
 const KEPT: &str = include_str!("data/kept.jsonl");
@@ -67,15 +67,15 @@ fn few_hits_are_false_and_enough_are_found() {
         ("office", OFFICE, "en", 0.50),
         ("daily-zh", DAILY_ZH, "zh", 0.70),
         ("daily-en", DAILY_EN, "en", 0.80),
-        ("fresh", FRESH, "zh", 0.50),
-        ("fresh", FRESH, "en", 0.65),
+        ("fresh", FRESH, "zh", 0.58),
+        ("fresh", FRESH, "en", 0.70),
         ("late", LATE, "zh", 0.55),
         ("late", LATE, "en", 0.60),
         ("novel", NOVEL, "zh", 0.60),
         ("novel", NOVEL, "en", 0.70),
         ("final", FINAL, "zh", 0.60),
         ("final", FINAL, "en", 0.60),
-        ("work", WORK, "zh", 0.40),
+        ("work", WORK, "zh", 0.43),
         ("work", WORK, "en", 0.30),
         ("kept", KEPT, "zh", 0.10),
         ("kept", KEPT, "en", 0.16),
@@ -227,6 +227,43 @@ fn what_is_asked_may_be_said_in_many_turns() {
         ("怎么打开Excel", "怎么打开Excel文件"),
         ("文件怎么传上去", "文件怎么传下来"),
         ("How does that work?", "How do I do that?"),
+    ] {
+        assert!(verdict(a, b).is_err(), "{a} / {b}");
+    }
+}
+
+#[test]
+fn what_goes_without_saying_may_be_left_out() {
+    for (a, b) in [
+        ("优惠券怎么用", "如何使用优惠券"),
+        ("会议室怎么预订", "我想订一间会议室该怎么做"),
+        ("如何注销账号", "怎么把账号注销掉"),
+        ("加班有加班费吗", "加班给不给加班费"),
+        ("忘记密码怎么办", "密码忘了如何找回"),
+        ("支持支付宝付款吗", "可以用支付宝付款吗"),
+        ("可以停车吗", "有没有停车的地方"),
+        ("酒店有早餐吗", "酒店提供早餐吗"),
+        ("请病假会扣工资吗", "请病假扣工资吗"),
+        ("社保从什么时候开始缴纳", "社保从什么时候起交"),
+        ("显示已签收但我没收到", "没收到却显示已签收"),
+        ("在哪家医院体检", "体检在哪个医院做"),
+        ("How do I set up 2FA?", "How do I set up two-factor authentication?"),
+        ("Do we have health insurance?", "Is health insurance provided?"),
+        ("Who is in charge of payroll?", "Who do I contact about payroll?"),
+    ] {
+        assert_eq!(verdict(a, b), Ok(()), "{a} / {b}");
+    }
+    for (a, b) in [
+        ("优惠券怎么用", "怎么停用优惠券"),
+        ("如何注销账号", "如何注册账号"),
+        ("加班怎么申请", "加班费怎么申请"),
+        ("忘记密码怎么办", "密码忘了怎么关闭"),
+        ("有技术支持热线吗", "有技术热线吗"),
+        ("支持退货吗", "支持换货吗"),
+        ("谁负责食堂", "谁承包食堂"),
+        ("有一间会议室吗", "有两间会议室吗"),
+        ("Is health insurance provided?", "Is health insurance required?"),
+        ("Who is in charge of payroll?", "Who approves payroll?"),
     ] {
         assert!(verdict(a, b).is_err(), "{a} / {b}");
     }

@@ -277,10 +277,20 @@ fn spare(question: &Question, places: &[usize], other: &Question) -> SmallVec<[u
                 .iter()
                 .chain(question.terms.iter().take(*at))
                 .any(|known| known.same(term) && known.not == term.not);
-            term.not || !(term.optional || repeated)
+            term.not || !(term.optional || repeated || contained(question, term, other))
         })
     };
     places.iter().copied().filter(needed).collect()
+}
+
+/// Whether another word of both questions holds a Chinese word, and says it again: 加班有加班费吗.
+fn contained(question: &Question, term: &Term, other: &Question) -> bool {
+    let holds = |whole: &Term| {
+        let mut pairs = whole.forms.iter().zip(&term.forms);
+        pairs.any(|(whole, part)| whole != part && part.chars().count() > 1 && whole.starts_with(&**part))
+    };
+    let whole = question.terms.iter().find(|whole| !whole.not && whole.class == Class::Noun && holds(whole));
+    question.chinese && whole.is_some_and(|whole| other.terms.iter().any(|known| exact(known, whole)))
 }
 
 /// Takes out words that are written apart on one side and together on the other.
@@ -291,7 +301,11 @@ fn compounds(one: &Question, left: &mut SmallVec<[usize; 8]>, two: &Question, ri
         // A verb may stand apart from its object: 盖合同章 and 合同盖章.
         let is_near = second == first + 1 || (a.class == Class::Verb && a.is_character() && b.is_character());
         let whole = (is_near && !a.not && !b.not).then(|| term::together(a, b)).flatten();
-        let like = whole.and_then(|whole| {
+        // What is done stands on either side of what it is done to: 账号怎么注销, 怎么注销账号.
+        let turned = (a.class != Class::Verb && b.class == Class::Verb && !a.not && !b.not && one.chinese)
+            .then(|| term::together(b, a))
+            .flatten();
+        let like = [whole, turned].into_iter().flatten().find_map(|whole| {
             right
                 .iter()
                 .position(|place| two.terms.get(*place).is_some_and(|term| !term.not && term.forms.contains(&whole)))
@@ -310,10 +324,16 @@ fn remedy(asked: &Question, named: &Question, left: &[usize]) -> bool {
     let is_verb = |at: &usize| named.terms.get(*at).is_some_and(|term| term.is_action && !term.not);
     asked.kinds == bit(Kind::Remedy)
         && named.kinds == bit(Kind::How)
-        && asked.terms.len() > 2
         && left.len() == 1
         && left.iter().all(is_verb)
+        && (asked.terms.len() > 2
+            || asked.terms.len() > 1
+                && left.iter().all(|at| named.terms.get(*at).is_some_and(|term| term.is_one_of(RESTORES))))
 }
+
+/// Verbs that say no more than that it is put right again.
+const RESTORES: &[&str] =
+    &["补办", "找回", "恢复", "修复", "维修", "修理", "修", "排查", "recover", "restore", "fix", "repair"];
 
 /// What kind of difference the terms make that have no like.
 fn unlike(one: &Question, left: &[usize], two: &Question, right: &[usize]) -> Guard {

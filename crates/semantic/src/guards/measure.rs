@@ -160,11 +160,14 @@ fn chinese(tokens: &[Token]) -> Option<(usize, Vec<Quantity>)> {
     let measured = next.and_then(|next| unit(&next.text));
     // «One» before a classifier is an article.
     if value == 1.0 && taken == 1 && first == "一" && measured.is_none() {
-        let is_article = next.is_none_or(|next| next.tag == "q" || next.text == "个");
+        let is_article = next.is_none_or(|next| next.tag == "q" || CLASSIFIERS.contains(&next.text.as_str()));
         return Some((if is_article && next.is_some() { 2 } else { 1 }, Vec::new()));
     }
     Some(with_unit(value, tokens, taken))
 }
+
+/// Classifiers that the dictionary takes for another word.
+const CLASSIFIERS: &[&str] = &["个", "间", "台", "张", "件", "份", "条", "套", "部", "辆", "本", "笔", "封", "家"];
 
 /// A number of digits or numerals, in as many tokens as it takes.
 fn numeral(tokens: &[Token]) -> Option<(f64, usize)> {

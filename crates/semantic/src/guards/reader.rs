@@ -98,7 +98,9 @@ impl Reader<'_> {
         let (listed, _) = self.longest(at, |lexicon, phrase| lexicon.groups(phrase).map(|_| ()));
         let measured_length = measured.as_ref().map_or(0, |(taken, _)| *taken);
         let is_name = (first.upper || self.is_letter(at)) && closed == 1;
-        if let Some((taken, quantities)) = measured.filter(|_| measured_length >= closed.max(listed)) {
+        // What the lists have as one word is no number: 2FA.
+        let is_word = listed >= measured_length && first.text.chars().any(char::is_alphabetic);
+        if let Some((taken, quantities)) = measured.filter(|_| !is_word && measured_length >= closed.max(listed)) {
             self.count(at, quantities);
             // «Within three days» is 三天内.
             if self.text(at + taken) == "内" {
@@ -258,6 +260,19 @@ impl Reader<'_> {
             })
         };
         let is_verb = |at: usize| self.tokens.get(at).is_some_and(|token| token.tag.starts_with('v'));
+        let ends =
+            |at: usize| {
+                self.tokens.get(at..).unwrap_or_default().iter().all(|token| {
+                    token.script == Script::Stop || matches!(token.text.as_str(), "啊" | "呢" | "呀" | "的")
+                })
+            };
+        // How something is used: 怎么用.
+        if self.text(at) == "用" && at > 0 && ends(at + 1) {
+            return matches!(self.text(at - 1), "怎么" | "如何" | "怎样" | "咋" | "能" | "可以");
+        }
+        if self.text(at) == "会" && is_verb(at + 1) {
+            return false;
+        }
         matches!(
             self.text(at),
             "上" | "下" | "里" | "中" | "内" | "会" | "对" | "用" | "来" | "去" | "过" | "前" | "后"

@@ -2,7 +2,7 @@
 
 use smallvec::SmallVec;
 
-use super::closed::{Kind, Mark, Person, Role};
+use super::closed::{Kind, Mark, Role};
 use super::lexicon::Lexicon;
 use super::quantity::{Class, Quantity};
 use super::question::{Question, bit};
@@ -20,6 +20,7 @@ pub fn settle(question: &mut Question, names: &Names, opener: &str, lexicon: &'s
     }
     settle_measures(question, lexicon);
     settle_optional(question);
+    settle_offers(question);
     settle_periods(question);
     // The most of a number that is named bounds that number.
     if !question.quantities.is_empty() {
@@ -137,7 +138,6 @@ fn settle_kinds(kinds: &mut u32, opener: &str) {
 /// What one of two questions may leave out.
 fn settle_optional(question: &mut Question) {
     let asked = question.kinds;
-    let offered = asked == bit(Kind::Polar) && question.persons.iter().any(|found| found.0 == Person::Second);
     let may = question.may;
     let terms = &mut question.terms;
     let requests = terms.iter().any(|term| term.is_one_of(REQUESTS));
@@ -175,8 +175,8 @@ fn settle_optional(question: &mut Question) {
         }
         term.optional |= term.is_one_of(ANYBODY)
             || (exists && term.is_one_of(EXISTS))
-            || (offered && term.is_one_of(OFFERS))
-            || (actions > 0 && term.is_one_of(&["负责", "responsible for", "in charge of"]))
+            || (asked == bit(Kind::Polar) && term.is_one_of(OFFERS))
+            || ((actions > 0 || asked == bit(Kind::Who)) && term.is_one_of(ANSWERS))
             || term.is_one_of(said);
         let is_request = term.is_one_of(&["申请", "request", "apply", "application"]);
         // May a dog be there, and may one bring a dog there.
@@ -186,6 +186,19 @@ fn settle_optional(question: &mut Question) {
             || (requests && term.is_one_of(SUPPORTS))
             || (things && term.is_one_of(BRINGS))
             || (is_request && actions <= usize::from(term.is_action));
+    }
+}
+
+/// Where it is asked whether something can be done: that it is supported goes without saying, 支持退货吗, and so does
+/// the place for it, 有没有停车的地方.
+fn settle_offers(question: &mut Question) {
+    if question.kinds != bit(Kind::Polar) {
+        return;
+    }
+    for at in 1..question.terms.len() {
+        let [before, term, ..] = question.terms.get_mut(at - 1..).unwrap_or_default() else { return };
+        before.optional |= (at == 1 || term.is_action) && before.is_one_of(&["支持"]);
+        term.optional |= before.is_action && term.is_one_of(&["地方"]);
     }
 }
 
@@ -226,8 +239,10 @@ pub const CONTACTS: &[&str] =
     &["contact", "ask", "talk to", "speak to", "talk", "speak", "联系", "咨询", "询问", "问", "找"];
 /// That somebody has it, where it is asked whether they may.
 const ENJOYS: &[&str] = &["享受", "享有", "拥有", "enjoy"];
-/// What the one who is asked does with what is there.
-const OFFERS: &[&str] = &["offer", "provide"];
+/// That somebody gives it, where it is asked whether it is there.
+const OFFERS: &[&str] = &["offer", "provide", "提供"];
+/// That it is somebody's task, where it is asked whose, or what is done.
+const ANSWERS: &[&str] = &["负责", "responsible for", "in charge of"];
 /// Words that say no more than that something is there.
 const EXISTS: &[&str] = &["available", "exist", "存在", "located", "find", "locate"];
 /// What one does with things that one must or may have: said or left out where it is asked which they are.
