@@ -47,11 +47,22 @@ pub struct Problem {
     pub text: String,
     /// What the log alone is told: of files that an object of the admin API names, whoever named them learns nothing.
     pub cause: Option<String>,
+    /// The object that it stands in, of those that can be told apart: what the compiler finds.
+    pub object: Option<Box<(ObjectKind, Arc<str>)>>,
+    /// The object that is named, and is not there.
+    pub missing: Option<Box<(ObjectKind, Arc<str>)>>,
 }
 
 impl Problem {
     pub(crate) fn new(place: &Place, path: impl Into<String>, text: impl Into<String>) -> Self {
-        Self { place: place.clone(), path: path.into(), text: text.into(), cause: None }
+        let (path, text) = (path.into(), text.into());
+        Self { place: place.clone(), path, text, cause: None, object: None, missing: None }
+    }
+
+    /// What is said of no place at all.
+    #[must_use]
+    pub fn general(text: impl Into<String>) -> Self {
+        Self::new(&Place::whole(""), "", text)
     }
 
     /// What is said of an object of the admin API as a whole.
@@ -61,22 +72,10 @@ impl Problem {
         Self::new(&Place::whole(&place_of(kind, name)), path, text)
     }
 
-    /// The object that it is about, by kind and name; none where it is about something else.
-    #[must_use]
-    pub fn object(&self) -> Option<(ObjectKind, &str)> {
-        let of = |kind: ObjectKind| {
-            let inside = self.path.strip_prefix(kind.list())?.strip_prefix('[')?;
-            let name = inside.split_once("].").map(|(name, _)| name).or_else(|| inside.strip_suffix(']'))?;
-            Some((kind, name))
-        };
-        ObjectKind::ALL.into_iter().find_map(of)
-    }
-
     /// Whether it says that this object is named, and is not there.
     #[must_use]
     pub fn is_of_a_missing(&self, kind: ObjectKind, name: &str) -> bool {
-        let rest = self.text.strip_prefix(&format!("`{}` is none of the {}", clean(name), kind.list()));
-        rest.is_some_and(|rest| rest.starts_with(';'))
+        self.missing.as_deref().is_some_and(|(missing, named)| (*missing, &**named) == (kind, name))
     }
 }
 

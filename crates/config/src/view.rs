@@ -6,7 +6,7 @@
 use std::borrow::Cow;
 use std::time::Duration;
 
-use base::{Family, steps};
+use base::{Family, ObjectKind, steps};
 
 use crate::node::{Node, Scalar, item_path, join};
 use crate::problem::Place;
@@ -22,11 +22,13 @@ pub(crate) struct View<'a> {
     /// Of the value, or of the nearest thing around it that is written.
     place: &'a Place,
     path: String,
+    /// The provider, route or client that it stands in.
+    object: Option<(ObjectKind, &'a str)>,
 }
 
 impl<'a> View<'a> {
     pub fn root(branch: &'a Branch, node: &'a Node) -> Self {
-        Self { branch, node: Some(node), place: &node.place, path: String::new() }
+        Self { branch, node: Some(node), place: &node.place, path: String::new(), object: None }
     }
 
     /// One key of a table. The table of keys must have a row for it.
@@ -40,6 +42,7 @@ impl<'a> View<'a> {
             node,
             place: node.map_or(self.place, |node| &node.place),
             path: join(&self.path, name),
+            object: self.object,
         }
     }
 
@@ -47,9 +50,13 @@ impl<'a> View<'a> {
     pub fn items(&self) -> Vec<Self> {
         let branch = self.branch.item.as_deref().unwrap_or(self.branch);
         let items = self.node.and_then(Node::list).unwrap_or_default();
-        let item = |(index, node)| {
+        // Only the lists of the top level have such paths.
+        let kind = ObjectKind::ALL.into_iter().find(|kind| self.path == kind.list());
+        let item = |(index, node): (usize, &'a Node)| {
             steps::count();
-            Self { branch, node: Some(node), place: &node.place, path: item_path(&self.path, node, index) }
+            let name = || node.get("name").and_then(Node::scalar).and_then(Scalar::as_text);
+            let object = self.object.or_else(|| Some((kind?, name()?)));
+            Self { branch, node: Some(node), place: &node.place, path: item_path(&self.path, node, index), object }
         };
         items.iter().enumerate().map(item).collect()
     }
@@ -67,6 +74,7 @@ impl<'a> View<'a> {
             node: Some(node),
             place: &node.place,
             path: join(&self.path, key),
+            object: self.object,
         };
         entries.iter().map(|(key, entry)| (key.as_str(), view(&entry.node, key))).collect()
     }
@@ -81,6 +89,11 @@ impl<'a> View<'a> {
 
     pub fn path(&self) -> &str {
         &self.path
+    }
+
+    /// The provider, route or client that it stands in, by its name.
+    pub fn object(&self) -> Option<(ObjectKind, &'a str)> {
+        self.object
     }
 
     pub fn node(&self) -> Option<&'a Node> {

@@ -105,7 +105,7 @@ impl Reader<'_> {
     }
 
     fn problem(&self, mark: &Marker, text: impl Into<String>) -> Problem {
-        Problem { place: self.place(mark), path: String::new(), text: text.into(), cause: None }
+        Problem::new(&self.place(mark), "", text)
     }
 
     fn unreadable(&self, mark: &Marker, info: &str) -> Problem {

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use admin::{Expected, NotChanged};
 use base::{Object, ObjectKind};
-use config::{Home, Place, Problem, Written};
+use config::{Home, Problem, Written};
 use state::objects::{Change, Kept, MOST_GONE};
 
 /// An object's kind and name.
@@ -86,8 +86,7 @@ impl Holdings {
         // Everything is compiled, shown and copied as a whole.
         if self.objects.len() > count.max(MOST_OBJECTS) || self.bytes() > bytes.max(MOST_BYTES) {
             let most = format!("{MOST_OBJECTS} objects, or {} MiB of them, are kept at most", MOST_BYTES >> 20);
-            let (place, text) = (Place::whole(""), format!("{most}: remove some first"));
-            return Err(NotChanged::Unsound(vec![Problem { place, path: String::new(), text, cause: None }]));
+            return Err(NotChanged::Unsound(vec![Problem::general(format!("{most}: remove some first"))]));
         }
         Ok(made)
     }

@@ -51,8 +51,8 @@ pub(super) fn changed_since(kind: ObjectKind, name: &str) -> Error {
 
 /// Why an object is not removed: others name it.
 pub(super) fn in_use(kind: ObjectKind, name: &str, problems: &[Problem]) -> Error {
-    let users: BTreeSet<String> =
-        problems.iter().filter_map(Problem::object).map(|(kind, name)| path(kind, name)).collect();
+    let user = |problem: &Problem| problem.object.as_deref().map(|(kind, name)| path(*kind, name));
+    let users: BTreeSet<String> = problems.iter().filter_map(user).collect();
     if users.is_empty() {
         return refused(NotChanged::Unsound(problems.to_vec()), kind, name);
     }

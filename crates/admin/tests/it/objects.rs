@@ -151,6 +151,22 @@ async fn what_others_still_name_is_not_removed() {
 }
 
 #[tokio::test]
+async fn whoever_needs_an_object_is_told_by_its_name_whatever_that_looks_like() {
+    let port = Port::open();
+    let provider = json!({ "name": "b` is none of the providers", "base_url": "http://local/v1" });
+    port.ask(OPERATOR, post("/providers", &provider)).await.is(201);
+    let route = json!({ "name": "a].b", "upstreams": [{ "provider": provider["name"], "model": "m" }] });
+    port.ask(OPERATOR, post("/routes", route)).await.is(201);
+    let gone = delete("/providers/b%60%20is%20none%20of%20the%20providers");
+    let told = port.ask(OPERATOR, gone.clone()).await.refused(422, "invalid_config");
+    assert!(told.message().contains("is in use: `routes/a].b` would not be sound"), "{}", told.text);
+    let message = told.json["error"]["problems"][0]["message"].as_str().unwrap();
+    assert!(message.starts_with("still needs the provider `b` is none of the providers`"), "{message}");
+    port.ask(OPERATOR, delete("/routes/a%5D.b")).await.is(204);
+    port.ask(OPERATOR, gone).await.is(204);
+}
+
+#[tokio::test]
 async fn a_masked_secret_that_comes_back_is_kept_and_none_is_ever_shown() {
     let port = Port::open();
     let provider = json!({ "name": "p", "base_url": "http://p/v1", "api_key": "sk-of-the-cloud" });

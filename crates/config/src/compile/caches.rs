@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use base::{Endpoint, Family};
+use base::{Endpoint, Family, ObjectKind};
 use dialect::chat::Pattern;
 
 use super::{Compiler, Directory};
@@ -115,12 +115,6 @@ fn ask(compiler: &mut Compiler<'_>, view: &View<'_>, routes: &Directory<Route>, 
             let paths: Vec<String> = endpoints.iter().map(|endpoint| format!("/v1/{}", endpoint.tail())).collect();
             compiler.report(view, format!("{shown} is a route without {}", paths.join(" or ")));
         }
-        None => {
-            let hint = match nearest(wanted, routes.names()) {
-                Some(near) => format!("did you mean `{near}`?"),
-                None => "add it to `routes`".into(),
-            };
-            compiler.report(view, format!("{shown} is none of the routes; {hint}"));
-        }
+        None => compiler.report_missing(view, (ObjectKind::Route, wanted), nearest(wanted, routes.names())),
     }
 }

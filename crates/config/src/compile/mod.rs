@@ -24,7 +24,7 @@ use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use base::{KeyHasher, KeyId};
+use base::{KeyHasher, KeyId, ObjectKind};
 use dialect::Tokenizer;
 use indexmap::IndexSet;
 
@@ -77,8 +77,22 @@ impl Compiler<'_> {
     fn report(&mut self, view: &View<'_>, text: impl Into<String>) {
         // One more than the most, so that the reader is told of the rest.
         if !self.is_full() {
-            self.problems.push(Problem::new(view.place(), view.path(), text));
+            self.problems.push(problem(view, text));
         }
+    }
+
+    /// That this names an object which is not there; `nearest` is the one that may be meant.
+    fn report_missing(&mut self, view: &View<'_>, (kind, name): (ObjectKind, &str), nearest: Option<&str>) {
+        if self.is_full() {
+            return;
+        }
+        let (shown, list) = (view.shown(), kind.list());
+        let hint = match nearest {
+            Some(near) => format!("did you mean `{near}`?"),
+            None => format!("add it to `{list}`"),
+        };
+        let missing = Some(Box::new((kind, name.into())));
+        self.problems.push(Problem { missing, ..problem(view, format!("{shown} is none of the {list}; {hint}")) });
     }
 
     /// Whether what else is wrong is told to nobody: no need to find out what was meant.
@@ -159,8 +173,7 @@ impl Compiler<'_> {
             return self.report(view, format!("{text} ({cause})"));
         }
         if !self.is_full() {
-            let problem = Problem::new(view.place(), view.path(), text);
-            self.problems.push(Problem { cause: Some(cause), ..problem });
+            self.problems.push(Problem { cause: Some(cause), ..problem(view, text) });
         }
     }
 
@@ -183,6 +196,12 @@ impl Compiler<'_> {
         }
         Some(self.hasher.of_key(text.as_bytes()))
     }
+}
+
+/// What is wrong at a place, with the object that it stands in.
+fn problem(view: &View<'_>, text: impl Into<String>) -> Problem {
+    let object = view.object().map(|(kind, name)| Box::new((kind, name.into())));
+    Problem { object, ..Problem::new(view.place(), view.path(), text) }
 }
 
 const UNFIT: &str = "this file cannot be used; the gateway's log says why";

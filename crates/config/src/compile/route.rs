@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use base::{Endpoint, Family};
+use base::{Endpoint, Family, ObjectKind};
 use dialect::{Place as Where, Protocol, Score, TokenArrays};
 use foldhash::{HashMap, HashMapExt as _};
 use http::uri::PathAndQuery;
@@ -215,12 +215,8 @@ fn upstream(
         if compiler.is_full() {
             return None;
         }
-        let shown = provider_view.shown();
-        let text = match nearest(wanted, providers.names()) {
-            Some(near) => format!("{shown} is none of the providers; did you mean `{near}`?"),
-            None => format!("{shown} is none of the providers; add it to `providers`"),
-        };
-        compiler.report(&provider_view, text);
+        let near = nearest(wanted, providers.names());
+        compiler.report_missing(&provider_view, (ObjectKind::Provider, wanted), near);
         return None;
     };
     let model = view.at("model").text();
