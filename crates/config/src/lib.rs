@@ -60,6 +60,7 @@ pub use disk::Disk;
 pub use export::as_yaml;
 pub use files::Files;
 pub use list::{List, Walk};
+pub use objects::says_the_same;
 pub use pieces::{Piece, Pieces, pieces};
 pub use problem::{ConfigErrors, Place, Problem, place_of};
 pub use reference::reference_markdown;

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use base::{Object, ObjectKind};
+use base::{Object, ObjectKind, Secret};
 
 use crate::node::{Entry, Map, Node, Scalar, Style, Value};
 use crate::problem::{ADMIN_API, Place, Problem, clean, place_of};
@@ -124,6 +124,18 @@ pub(crate) fn read(object: &Object) -> Result<Node, Vec<Problem>> {
         }
     }
     Ok(node)
+}
+
+/// Whether an object says what this text, which is JSON, says: whatever the order of its keys, and with its name or
+/// without. A text that cannot be read is none that was put.
+#[must_use]
+pub fn says_the_same(before: &Object, written: &Secret) -> bool {
+    let read = |text: &Secret| {
+        let mut value: serde_json::Value = serde_json::from_str(text.expose()).ok()?;
+        value.as_object_mut()?.remove("name");
+        Some(value)
+    };
+    before.written.expose() == written.expose() || read(&before.written).is_some_and(|now| read(written) == Some(now))
 }
 
 /// The name may be left out: whoever puts an object says it beside it.

@@ -16,7 +16,7 @@ use tokio::sync::MutexGuard;
 use tokio::task::JoinError;
 
 use crate::check;
-use crate::holdings::{Holdings, news};
+use crate::holdings::{Holdings, news, places};
 use crate::logging::{Level, Mask};
 use crate::shared::{Shared, secrets};
 use crate::watched::Watched;
@@ -339,20 +339,29 @@ impl Configuration {
             return Ok(Changed { before: written.clone(), written, warnings: Vec::new() });
         }
         settled?;
+        let put = places(&changes);
         let compile = move || {
             let before = this.written();
             let issued = &this.0.parts.live.issued;
             let made = held.make(changes, &before, now)?;
+            if made.is_empty() {
+                return Ok(None);
+            }
             let owned = owned::warnings(issued, &made, &before);
             let compiled = this.0.origin.compile(&sound, held).map_err(|errors| {
                 log_causes(&errors.problems);
                 NotChanged::Unsound(errors.problems)
             })?;
             let deeds = rows::of(deed, &made, (&before, &compiled.shown.written), issued);
-            Ok((before, (made, deeds), owned, compiled))
+            Ok(Some((before, (made, deeds), owned, compiled)))
         };
-        let (before, (made, deeds), owned, compiled) = read_aside(compile).await.map_err(NotChanged::Unkept)??;
-        let warnings = [owned, news(&compiled.loaded.warnings, &state.warnings, &made)].concat();
+        let compiled = read_aside(compile).await.map_err(NotChanged::Unkept)??;
+        let Some((before, (made, deeds), owned, compiled)) = compiled else {
+            // All of it is so already: nothing to keep, to write down or to put in force.
+            let (written, warnings) = (self.written(), news(&state.warnings, &state.warnings, &put));
+            return Ok(Changed { before: written.clone(), written, warnings });
+        };
+        let warnings = [owned, news(&compiled.loaded.warnings, &state.warnings, &put)].concat();
         let changed = Changed { before, written: compiled.shown.written.clone(), warnings };
         if wish.dry_run {
             return Ok(changed);
@@ -433,7 +442,7 @@ impl Configuring for Configuration {
 
     fn change(&self, wish: Wish) -> Doing<Result<Changed, NotChanged>> {
         let this = self.clone();
-        let changing = tokio::spawn(async move { this.do_change(wish).await });
+        let changing = tokio::spawn(async move { Box::pin(this.do_change(wish)).await });
         Box::pin(async move { changing.await.unwrap_or_else(|error| Err(NotChanged::Unkept(fault(&error)))) })
     }
 

@@ -41,7 +41,7 @@ impl Holdings {
     }
 
     /// Makes changes, in their order, and counts and dates what is put: what is to be kept then. Masks of secrets are
-    /// filled in.
+    /// filled in. What is put as it was is no change, and stays as it was counted and dated.
     ///
     /// # Errors
     /// Why one of them cannot be made; what was held is of no use then.
@@ -66,7 +66,8 @@ impl Holdings {
             made.push(match change {
                 Change::Put(object) => {
                     free(object.kind, &object.name)?;
-                    Change::Put(self.put(expected, object, now)?)
+                    let Some(object) = self.put(expected, object, now)? else { continue };
+                    Change::Put(object)
                 }
                 Change::Remove(kind, name) => {
                     free(kind, &name)?;
@@ -95,17 +96,21 @@ impl Holdings {
         self.objects.values().map(|object| object.written.expose().len()).sum()
     }
 
-    fn put(&mut self, expected: Expected, mut object: Object, now: Duration) -> Result<Object, NotChanged> {
+    /// What is to be kept; nothing where it says what was said before.
+    fn put(&mut self, expected: Expected, mut object: Object, now: Duration) -> Result<Option<Object>, NotChanged> {
         let named = (object.kind, object.name.clone());
         let before = self.objects.get(&named);
         expect(expected, before)?;
         object.written = config::unmask(&object, before).map_err(NotChanged::Unsound)?;
+        if before.is_some_and(|before| config::says_the_same(before, &object.written)) {
+            return Ok(None);
+        }
         let last = before.map(|before| before.revision).or_else(|| self.gone.get(&named).copied());
         object.revision = last.unwrap_or_default() + 1;
         object.changed = now;
         self.gone.remove(&named);
         self.objects.insert(named, object.clone());
-        Ok(object)
+        Ok(Some(object))
     }
 
     fn remove(&mut self, expected: Expected, named: Named) -> Result<(), NotChanged> {
@@ -131,15 +136,20 @@ fn expect(expected: Expected, before: Option<&Object>) -> Result<(), NotChanged>
     if is_so { Ok(()) } else { Err(NotChanged::Unexpected(expected)) }
 }
 
-/// Warnings that a change brings, or that are about what it puts: others were told before.
+/// Where that stands which changes put.
 #[must_use]
-pub fn news(warnings: &[Problem], before: &[Problem], made: &[Change]) -> Vec<Problem> {
-    let place = |change: &Change| match change {
+pub fn places(changes: &[(Expected, Change)]) -> HashSet<String> {
+    let place = |(_, change): &(Expected, Change)| match change {
         Change::Put(object) => Some(config::place_of(object.kind, &object.name)),
         _ => None,
     };
-    let (before, put): (HashSet<&Problem>, HashSet<String>) =
-        (before.iter().collect(), made.iter().filter_map(place).collect());
+    changes.iter().filter_map(place).collect()
+}
+
+/// Warnings that a change brings, or that are about what it puts: others were told before.
+#[must_use]
+pub fn news(warnings: &[Problem], before: &[Problem], put: &HashSet<String>) -> Vec<Problem> {
+    let before: HashSet<&Problem> = before.iter().collect();
     warnings.iter().filter(|warning| !before.contains(warning) || put.contains(&*warning.place.file)).cloned().collect()
 }
 
@@ -156,8 +166,14 @@ mod tests {
     }
 
     fn put(expected: Expected, name: &str) -> Vec<(Expected, Change)> {
-        vec![(expected, Change::Put(object(ObjectKind::Client, name, "{}")))]
+        put_as(expected, name, "{}")
     }
+
+    fn put_as(expected: Expected, name: &str, written: &str) -> Vec<(Expected, Change)> {
+        vec![(expected, Change::Put(object(ObjectKind::Client, name, written)))]
+    }
+
+    const OTHER: &str = r#"{"routes": ["*"]}"#;
 
     fn remove(expected: Expected, name: &str) -> Vec<(Expected, Change)> {
         vec![(expected, Change::Remove(ObjectKind::Client, name.into()))]
@@ -201,13 +217,36 @@ mod tests {
     fn revisions_count_over_all_objects_of_a_name() {
         let mut held = Holdings::default();
         assert_eq!(revision(&mut held, put(Expected::Absent, "a")), 1);
-        assert_eq!(revision(&mut held, put(Expected::Revision(1), "a")), 2);
+        assert_eq!(revision(&mut held, put_as(Expected::Revision(1), "a", OTHER)), 2);
         revision(&mut held, remove(Expected::Present, "a"));
         assert_eq!(revision(&mut held, put(Expected::Absent, "a")), 3);
         assert_eq!(revision(&mut held, put(Expected::Whatever, "b")), 1);
         let gone = vec![(ObjectKind::Client, "c".into(), 7)];
         let mut held = Holdings::from(Kept { gone, ..Kept::default() });
         assert_eq!(revision(&mut held, put(Expected::Absent, "c")), 8, "also of those removed before the start");
+    }
+
+    #[test]
+    fn what_is_put_as_it_was_is_no_change() {
+        let mut held = Holdings::default();
+        let first = r#"{"keys": ["sk-secret"], "routes": ["*"]}"#;
+        revision(&mut held, put_as(Expected::Absent, "a", first));
+        let now = NOW + Duration::from_secs(1);
+        for same in [
+            first,
+            r#"{ "routes": ["*"], "name": "a", "keys": ["sk-secret"] }"#,
+            r#"{"keys": ["[secret]"], "routes": ["*"]}"#,
+        ] {
+            for expected in [Expected::Whatever, Expected::Present, Expected::Revision(1)] {
+                assert!(held.make(put_as(expected, "a", same), &filed(), now).unwrap().is_empty(), "{same}");
+                assert_eq!((held.objects()[0].revision, held.objects()[0].changed), (1, NOW));
+            }
+            let refused = held.clone().make(put_as(Expected::Absent, "a", same), &filed(), now);
+            assert!(matches!(refused, Err(NotChanged::Unexpected(Expected::Absent))), "{refused:?}");
+        }
+        for other in [r#"{"keys": ["sk-other"], "routes": ["*"]}"#, r#"{"keys": ["sk-secret"], "routes": ["*", "*"]}"#] {
+            assert_eq!(held.clone().make(put_as(Expected::Whatever, "a", other), &filed(), now).unwrap().len(), 1);
+        }
     }
 
     #[test]
@@ -271,7 +310,7 @@ mod tests {
 
     #[test]
     fn later_changes_of_a_wish_see_earlier_ones() {
-        let changes = [put(Expected::Absent, "a"), issue("k", "a"), put(Expected::Revision(1), "a")].concat();
+        let changes = [put(Expected::Absent, "a"), issue("k", "a"), put_as(Expected::Revision(1), "a", OTHER)].concat();
         assert_eq!(revision(&mut Holdings::default(), changes), 2);
     }
 }

@@ -12,7 +12,7 @@ use serde_json::{Map, Value, json};
 use similar::TextDiff;
 use ureq::http::Method;
 
-use crate::remote::{If, Peer, Trouble, encoded, told_of};
+use crate::remote::{If, Peer, Told, Trouble, encoded, told_of};
 use crate::table::{Table, clean};
 use crate::{check, complain, say, text, when};
 
@@ -165,7 +165,7 @@ fn put(kind: ObjectKind, at: &AdminAt, file: &Path, dry_run: bool, is_json: bool
             }
         };
         if !is_json {
-            say(difference(piece, current.as_ref().map(|(_, object)| object), tried.get("object")));
+            say(difference(piece, current.as_ref().map(|(_, object)| object), &tried));
             warn(&tried);
         }
         plans.push((piece, current.map(|(etag, _)| etag)));
@@ -190,12 +190,11 @@ fn put(kind: ObjectKind, at: &AdminAt, file: &Path, dry_run: bool, is_json: bool
             let of = plans.len();
             if of > 1 { trouble.and(&format!("{done} of {of} were written before it")) } else { trouble }
         })?;
-        let told = told.json()?;
         if !is_json {
-            let done = if etag.is_some() { "replaced" } else { "created" };
+            let done = etag.as_ref().map_or("created", |etag| what_became(etag.as_deref(), &told));
             say(format!("{}/{} {done}", kind.list(), clean(&piece.name)));
         }
-        answers.push(told);
+        answers.push(told.json()?);
     }
     if is_json {
         say(match answers.as_slice() {
@@ -206,6 +205,11 @@ fn put(kind: ObjectKind, at: &AdminAt, file: &Path, dry_run: bool, is_json: bool
         say("nothing was changed");
     }
     Ok(())
+}
+
+/// What became of an object that was there, as this version of it.
+fn what_became(before: Option<&str>, told: &Told) -> &'static str {
+    if before.is_some() && before == told.etag.as_deref() { "unchanged" } else { "replaced" }
 }
 
 type Current = Option<(Option<String>, Value)>;
@@ -223,12 +227,15 @@ fn rehearse(peer: &Peer, piece: &Piece) -> Result<(Current, Value), Trouble> {
     Ok((current, tried))
 }
 
-/// The lines that change. Both sides are the gateway's own words, in which secrets are masked.
-fn difference(piece: &Piece, old: Option<&Value>, new: Option<&Value>) -> String {
-    let [old, new] = [old, new].map(|object| written(object.and_then(|object| object.get("config"))));
+/// The lines that change by what was tried. Both sides are the gateway's own words, in which secrets are masked.
+fn difference(piece: &Piece, old: Option<&Value>, tried: &Value) -> String {
+    let [old, new] = [old, tried.get("object")].map(|object| written(object.and_then(|object| object.get("config"))));
     let name = format!("{}/{}", piece.kind.list(), clean(&piece.name));
+    if text(tried, "would") == "nothing" {
+        return format!("{name}: nothing changes");
+    }
     if old == new {
-        return format!("{name}: nothing changes (secrets are not compared)");
+        return format!("{name}: nothing changes that is shown (secrets are not)");
     }
     let [old, new] = [old, new].map(|text| if text.is_empty() { text } else { text + "\n" });
     let diff = TextDiff::from_lines(&old, &new);
@@ -307,8 +314,8 @@ pub fn import(flags: &ImportFlags, only: Option<ObjectKind>) -> Result<(), Troub
         return Ok(());
     }
     let will = if flags.dry_run { "would be " } else { "" };
-    for done in ["created", "replaced"] {
-        for name in told.get(done).and_then(Value::as_array).into_iter().flatten() {
+    for (field, done) in [("created", "created"), ("replaced", "replaced"), ("unchanged", "left unchanged")] {
+        for name in told.get(field).and_then(Value::as_array).into_iter().flatten() {
             let name = name.as_str().map_or_else(|| name.to_string(), str::to_owned);
             say(format!("{} {will}{done}", clean(&name)));
         }

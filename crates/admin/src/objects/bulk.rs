@@ -10,7 +10,7 @@ use axum::response::{IntoResponse, Response};
 use base::{Object, ObjectKind, Secret};
 use config::{Home, Pieces, Role, Written};
 use serde::{Deserialize, Serialize};
-use serde_json::{Value, json};
+use serde_json::Value;
 use state::objects::Change;
 use utoipa::{IntoParams, ToSchema};
 
@@ -20,6 +20,7 @@ use crate::configuring::{Expected, NotChanged, Wish};
 use crate::deeds::Done;
 use crate::desk::Desk;
 use crate::error::{Body, Error, Store, Told};
+use crate::etag::etag;
 use crate::extract::{Query, whole};
 
 /// Bytes of an import at most.
@@ -88,6 +89,8 @@ pub(crate) struct Imported {
     created: Vec<String>,
     /// Likewise.
     replaced: Vec<String>,
+    /// Likewise: those that said the same already, and stay as they are.
+    unchanged: Vec<String>,
     /// What it is well to know.
     warnings: Vec<Told>,
 }
@@ -95,7 +98,7 @@ pub(crate) struct Imported {
 /// Makes the providers, routes and clients of a file, YAML or JSON: all of them or none.
 ///
 /// Each object leaves a row of its own in the audit log, with what was there before and what is there since, and the
-/// import one more. What is long is cut there: to 64 KiB, and of objects that come by the thousand to less, so that all
+/// import one more; what is imported as it is already leaves none. What is long is cut there: to 64 KiB, and of objects that come by the thousand to less, so that all
 /// texts of an import take some 16 MiB.
 ///
 /// Variables (`${VAR}`) are refused: the gateway's environment is not read through this API. The command
@@ -139,9 +142,7 @@ pub(crate) async fn import(
         changes.push((expected, put(kind, &name, &piece.config)));
         names.push((kind, name));
     }
-    let after = Imported::over(&written, &names, Vec::new());
-    let after = json!({ "created": after.created, "replaced": after.replaced });
-    let deed = Done::to("config", "import").with(after).by(&caller);
+    let deed = Done::to("config", "import").by(&caller);
     let changed = desk.configuring.change(Wish { changes, deed, dry_run: importing.dry_run }).await;
     let changed = changed.map_err(|why| match why {
         NotChanged::Unexpected(_) => Error::AlreadyExists(
@@ -151,17 +152,23 @@ pub(crate) async fn import(
         why => refused(why, ObjectKind::Route, ""),
     })?;
     let warnings = warnings.into_iter().chain(changed.warnings.iter().map(Told::from)).collect();
-    Ok(axum::Json(Imported::over(&changed.before, &names, warnings)))
+    Ok(axum::Json(Imported::over((&changed.before, &changed.written), &names, warnings)))
 }
 
 impl Imported {
-    /// What becomes of these objects where this is there before.
-    fn over(before: &Written, names: &[(ObjectKind, String)], warnings: Vec<Told>) -> Self {
-        let is_there = |(kind, name): &&(ObjectKind, String)| before.object(*kind, name).is_some();
-        let (replaced, created): (Vec<_>, Vec<_>) = names.iter().partition(is_there);
-        let paths =
-            |named: Vec<&(ObjectKind, String)>| named.into_iter().map(|(kind, name)| path(*kind, name)).collect();
-        Self { created: paths(created), replaced: paths(replaced), warnings }
+    /// What becomes of these objects between one state and the next.
+    fn over((before, after): (&Written, &Written), names: &[(ObjectKind, String)], warnings: Vec<Told>) -> Self {
+        let mut came = Self { created: Vec::new(), replaced: Vec::new(), unchanged: Vec::new(), warnings };
+        for (kind, name) in names {
+            let [was, is] = [before, after].map(|written| written.object(*kind, name).map(etag));
+            let list = match was {
+                None => &mut came.created,
+                Some(_) if was == is => &mut came.unchanged,
+                Some(_) => &mut came.replaced,
+            };
+            list.push(path(*kind, name));
+        }
+        came
     }
 }
 

@@ -99,7 +99,7 @@ pub(crate) struct Made {
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = DryRun)]
 pub(crate) struct WouldBe {
-    /// `create`, `replace` or `delete`.
+    /// `create`, `replace` or `delete`; `nothing` where it says that already.
     would: &'static str,
     /// What would be there; of a `delete` what would be removed.
     object: Shown,

@@ -121,6 +121,7 @@ impl Asked {
         let now = changed.written.object(self.kind, &self.name);
         let would = match (&self.text, before) {
             (None, _) => "delete",
+            (Some(_), Some(before)) if now.is_some_and(|now| etag(now) == etag(before)) => "nothing",
             (Some(_), Some(_)) => "replace",
             (Some(_), None) => "create",
         };

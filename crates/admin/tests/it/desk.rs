@@ -249,6 +249,9 @@ impl Holder {
             match change {
                 Change::Put(object) => {
                     let written = config::unmask(object, before.as_ref()).map_err(NotChanged::Unsound)?;
+                    if before.is_some_and(|before| config::says_the_same(&before, &written)) {
+                        continue;
+                    }
                     revisions += 1;
                     let object = Object { written, revision: revisions, changed: Clock.wall(), ..object.clone() };
                     objects.insert((kind, name.clone()), object);
@@ -306,6 +309,7 @@ fn rows(deed: &Deed, changes: &[(Expected, Change)], (before, after): (&Written,
             _ => return None,
         };
         let text = |written: &Written| written.object(kind, name).map(|object| object.shown.to_string().into());
+        let [was, is] = [before, after].map(|written| written.object(kind, name).map(|object| object.home.clone()));
         let (before, after): (Option<Box<str>>, Option<Box<str>>) = (text(before), text(after));
         let action = match (&before, &after) {
             _ if !deed.object.is_empty() => &*deed.action,
@@ -314,10 +318,18 @@ fn rows(deed: &Deed, changes: &[(Expected, Change)], (before, after): (&Written,
             _ => "replace",
         };
         let (action, object) = (action.into(), format!("{}/{name}", kind.list()).into());
-        Some(Deed { action, object, before, after, ..deed.clone() })
+        (was != is).then(|| Deed { action, object, before, after, ..deed.clone() })
     };
-    let itself = (!deed.object.is_empty()).then(|| deed.clone());
-    changes.iter().filter_map(row).chain(itself).collect()
+    let mut rows: Vec<Deed> = changes.iter().filter_map(row).collect();
+    let is_of_a_key = |(_, change): &(Expected, Change)| matches!(change, Change::Issue(_) | Change::Revoke(_));
+    if changes.iter().any(is_of_a_key) {
+        rows.push(deed.clone());
+    } else if !deed.object.is_empty() && !rows.is_empty() {
+        let created: Vec<&str> = rows.iter().filter(|row| row.before.is_none()).map(|row| &*row.object).collect();
+        let after = serde_json::json!({ "created": created }).to_string().into();
+        rows.push(Deed { after: Some(after), ..deed.clone() });
+    }
+    rows
 }
 
 /// A store that is out.

@@ -244,7 +244,12 @@ providers: [{ name: local, base_url: http://local/v1 }]
     port.ask(VIEWER, get("/routes/a")).await.is(200);
     port.ask(OPERATOR, post("/import", file)).await.refused(409, "already_exists");
     let told = port.ask(OPERATOR, post("/import?replace=true", file)).await.is(200);
-    assert_eq!(told.json["replaced"], json!(["providers/local", "routes/a"]));
+    assert_eq!((&told.json["replaced"], &told.json["unchanged"]), (&json!([]), &json!(["providers/local", "routes/a"])));
+    let told = port.ask(OPERATOR, post("/import?replace=true", file.replace("model: m", "model: n"))).await.is(200);
+    assert_eq!(
+        (&told.json["replaced"], &told.json["unchanged"]),
+        (&json!(["routes/a"]), &json!(["providers/local"]))
+    );
     for (wrong, code, status) in [
         ("routes: [{ name: b, upstreams: [{ provider: none, model: m }] }]", "invalid_config", 422),
         ("providers: [{ name: b, base_url: http://b, api_key: \"${KEY:-x}\" }]", "invalid_config", 422),
@@ -261,6 +266,8 @@ providers: [{ name: local, base_url: http://local/v1 }]
     let rows = told.json["data"].as_array().unwrap();
     assert_eq!((rows.len(), &rows[0]["action"], &rows[1]["before"]), (2, &json!("import"), &Value::Null));
     assert_eq!(rows[0]["before"]["upstreams"], rows[1]["after"]["upstreams"]);
+    let told = port.ask(VIEWER, get("/audit?object=providers/local")).await.is(200);
+    assert_eq!(told.json["data"].as_array().unwrap().len(), 1, "what stays as it is leaves no row");
 }
 
 #[tokio::test]
@@ -281,6 +288,27 @@ async fn an_import_that_replaces_replaces_what_others_make_meanwhile_and_any_oth
     port.ask(OPERATOR, delete("/routes/a")).await.is(204);
     let told = behind.ask(OPERATOR, post("/import?replace=true", import("p"))).await.is(200);
     assert_eq!(told.json["created"], json!(["routes/a"]));
+}
+
+#[tokio::test]
+async fn what_is_put_as_it_was_keeps_its_tag_and_leaves_no_row() {
+    let port = Port::open();
+    let provider = json!({ "name": "p", "base_url": "http://p/v1", "api_key": "sk-of-the-cloud" });
+    let made = port.ask(OPERATOR, put("/providers/p", &provider)).await.is(201);
+    let shown = port.ask(VIEWER, get("/providers/p")).await.is(200);
+    for same in [&provider, &shown.json["config"]] {
+        let dry = port.ask(OPERATOR, put("/providers/p?dry_run=true", same)).await.is(200);
+        assert_eq!(dry.json["would"], "nothing");
+        let told = port.ask(OPERATOR, put("/providers/p", same)).await.is(200);
+        assert_eq!((told.header("etag"), &told.json), (made.header("etag"), &made.json));
+    }
+    let other = json!({ "base_url": "http://p/v1", "api_key": "another" });
+    let told = port.ask(OPERATOR, put("/providers/p", other)).await.is(200);
+    assert_eq!(told.header("etag"), "\"2\"", "another secret is a change, though it is not seen");
+    let rows = port.ask(VIEWER, get("/audit?object=providers/p")).await.is(200);
+    let actions: Vec<&str> =
+        rows.json["data"].as_array().unwrap().iter().map(|row| row["action"].as_str().unwrap()).collect();
+    assert_eq!(actions, ["replace", "create"]);
 }
 
 #[tokio::test]

@@ -4,6 +4,7 @@ use admin::bounded;
 use base::{Object, ObjectKind};
 use config::Written;
 use gateway::issued::IssuedKeys;
+use serde_json::json;
 use state::objects::{Change, Deed, MOST_DEED};
 
 use super::owned;
@@ -14,7 +15,8 @@ const MOST_TOGETHER: usize = 16 << 20;
 const LEAST: usize = 512;
 
 /// The rows of a change, as of what was in force before and what is after. Each object has one, with what was done; a
-/// deed that names something itself, such as an import, gives them its own action and stands behind them.
+/// deed that names something itself, such as an import, gives them its own action and stands behind them, with what
+/// came of which.
 pub(super) fn of(deed: Deed, made: &[Change], (before, after): (&Written, &Written), issued: &IssuedKeys) -> Vec<Deed> {
     let most = longest(made.iter().filter_map(named).count());
     let text = |value: serde_json::Value| bounded(value.to_string(), most).into();
@@ -34,7 +36,10 @@ pub(super) fn of(deed: Deed, made: &[Change], (before, after): (&Written, &Writt
     };
     let mut rows: Vec<Deed> = made.iter().filter_map(row).collect();
     if !deed.object.is_empty() {
-        rows.push(deed);
+        let (replaced, created): (Vec<&Deed>, Vec<&Deed>) = rows.iter().partition(|row| row.before.is_some());
+        let names = |rows: Vec<&Deed>| rows.into_iter().map(|row| row.object.to_string()).collect::<Vec<_>>();
+        let after = json!({ "created": names(created), "replaced": names(replaced) }).to_string();
+        rows.push(Deed { after: Some(bounded(after, MOST_DEED / 2).into()), ..deed });
     }
     rows
 }

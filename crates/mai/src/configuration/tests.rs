@@ -101,7 +101,16 @@ impl Drop for Stage {
 }
 
 fn wish(route: &str, expected: Expected) -> Wish {
-    let written = Secret::new(r#"{"upstreams": [{"provider": "up"}]}"#);
+    wish_for(route, expected, r#"{"upstreams": [{"provider": "up"}]}"#)
+}
+
+/// The same text of another model each time.
+fn other(route: &str, expected: Expected, model: u32) -> Wish {
+    wish_for(route, expected, &format!(r#"{{"upstreams": [{{"provider": "up", "model": "m{model}"}}]}}"#))
+}
+
+fn wish_for(route: &str, expected: Expected, written: &str) -> Wish {
+    let written = Secret::new(written);
     let object = Object { kind: ObjectKind::Route, name: route.into(), written, revision: 0, changed: Duration::ZERO };
     let deed = Deed { who: "ops".into(), ..Deed::default() };
     Wish { changes: vec![(expected, Change::Put(object))], deed, dry_run: false }
@@ -313,9 +322,9 @@ fn whoever_sets_no_condition_is_never_told_that_another_was_faster() {
     story(async {
         let stage = Stage::set("faster");
         let mut puts = tokio::task::JoinSet::new();
-        for _ in 0..50 {
+        for model in 0..50 {
             let configuration = stage.configuration.clone();
-            puts.spawn(async move { configuration.change(wish("one", Expected::Whatever)).await.map(drop) });
+            puts.spawn(async move { configuration.change(other("one", Expected::Whatever, model)).await.map(drop) });
         }
         while let Some(made) = puts.join_next().await {
             assert!(matches!(made, Ok(Ok(()))), "{made:?}");
@@ -335,7 +344,7 @@ fn an_import_leaves_a_row_for_each_object_with_what_was_and_what_is() {
         let stage = Stage::set("rows");
         assert!(stage.put("a", Expected::Absent).await.is_ok());
         let import = |names: [&str; 2]| {
-            let wishes = names.map(|name| wish(name, Expected::Whatever).changes).concat();
+            let wishes = names.map(|name| other(name, Expected::Whatever, 2).changes).concat();
             let deed = Deed { who: "ops".into(), action: "import".into(), object: "config".into(), ..Deed::default() };
             Wish { changes: wishes, deed, dry_run: false }
         };
@@ -349,7 +358,11 @@ fn an_import_leaves_a_row_for_each_object_with_what_was_and_what_is() {
         assert_eq!(rows, [("import".into(), true, true), ("create".into(), false, true)]);
         let rows: Vec<_> = found("routes/b").await;
         assert_eq!(rows, [("import".into(), false, true)]);
+        assert!(stage.configuration.change(import(["a", "b"])).await.is_ok());
         let rows: Vec<_> = found("config").await;
-        assert_eq!(rows.len(), 1, "and one of its own");
+        assert_eq!(rows.len(), 1, "and one of its own; where all is so already there is none");
+        let whole = stage.store.deeds(Deeds { object: Some("config".into()), limit: 9, ..Deeds::default() }).await;
+        let after = whole.unwrap()[0].after.clone();
+        assert_eq!(after.as_deref(), Some(r#"{"created":["routes/b"],"replaced":["routes/a"]}"#));
     });
 }

@@ -12,8 +12,8 @@ use mai::args::AdminAt;
 use tokio::signal::unix::{SignalKind, signal};
 use ureq::http::Method;
 
-use super::{at_object, difference, pieces, read, warn, written};
-use crate::remote::{If, Peer, Trouble};
+use super::{at_object, difference, pieces, read, warn, what_became, written};
+use crate::remote::{If, Peer, Told, Trouble};
 use crate::table::clean;
 use crate::{check, say, text};
 
@@ -48,9 +48,9 @@ pub(super) fn edit(kind: ObjectKind, at: &AdminAt, name: &str) -> Result<(), Tro
         return Ok(());
     }
     let expected = etag.as_deref().map_or(If::Whatever, If::Matches);
-    put_back(&peer, (kind, name), &file, (&object, expected)).map_err(kept)?;
+    let told = put_back(&peer, (kind, name), &file, (&object, expected)).map_err(kept)?;
     remove(&file);
-    say(format!("{shown} replaced"));
+    say(format!("{shown} {}", what_became(etag.as_deref(), &told)));
     Ok(())
 }
 
@@ -59,7 +59,7 @@ fn put_back(
     (kind, name): (ObjectKind, &str),
     file: &Path,
     (object, expected): (&serde_json::Value, If<'_>),
-) -> Result<(), Trouble> {
+) -> Result<Told, Trouble> {
     let config::Pieces { pieces, .. } = pieces(file, Some(kind))?;
     let piece = match pieces.as_slice() {
         [piece] if piece.kind == kind && piece.name == name => piece,
@@ -71,9 +71,9 @@ fn put_back(
     };
     let (path, body) = (at_object(kind, name), piece.config.to_string());
     let tried = peer.ask(&Method::PUT, &format!("{path}?dry_run=true"), Some(&body), expected)?.json()?;
-    say(difference(piece, Some(object), tried.get("object")));
+    say(difference(piece, Some(object), &tried));
     warn(&tried);
-    peer.ask(&Method::PUT, &path, Some(&body), expected).map(drop)
+    peer.ask(&Method::PUT, &path, Some(&body), expected)
 }
 
 /// A file for nobody else to read, and of a name that no other process has.

@@ -123,6 +123,26 @@ fn a_route_is_put_with_a_look_at_what_changes_and_only_if_nobody_else_has_change
     assert_eq!(written.json(), json!({ "name": "chat", "limit": { "qps": 50 }, "headers": "s3cret" }));
 }
 
+#[test]
+fn a_route_that_is_put_as_it_was_is_told_to_be_unchanged() {
+    let same = |asked: &Asked| -> Reply {
+        match asked.line.as_str() {
+            "PUT /admin/v1/routes/chat?dry_run=true" => {
+                ok(json!({ "would": "nothing", "object": { "config": {} }, "warnings": [] }))
+            }
+            "PUT /admin/v1/routes/chat" => (200, &["ETag: \"3\""], json!({ "name": "chat" }).to_string()),
+            _ => one_route(asked),
+        }
+    };
+    let desk = Desk::saying(same);
+    let dir = Dir::new();
+    let file = dir.write("chat.yaml", "name: chat\nlimit: { qps: 5 }\n");
+    let ran = desk.run(&["routes", "put", file.to_str().unwrap()]);
+    assert_eq!((ran.code, ran.out.as_str()), (0, "routes/chat: nothing changes\nroutes/chat unchanged\n"), "{}", ran.err);
+    let (ran, _) = edit(&desk, "sed -i '$a # a remark'");
+    assert!(ran.out.ends_with("routes/chat unchanged\n"), "{} {}", ran.out, ran.err);
+}
+
 /// Runs `routes edit chat` with this editor, and what is left in the folder of temporary files.
 fn edit(desk: &Desk, editor: &str) -> (crate::process::Ran, Vec<String>) {
     let dir = Dir::new();
@@ -369,12 +389,12 @@ fn requests_are_looked_for_and_one_is_told() {
 
 #[test]
 fn an_import_takes_what_it_can_and_names_the_rest() {
-    let desk = Desk::saying(|_| ok(json!({ "created": ["routes/a"], "replaced": ["clients/b"], "warnings": [] })));
+    let desk = Desk::saying(|_| ok(json!({ "created": ["routes/a"], "replaced": ["clients/b"], "unchanged": ["clients/c"], "warnings": [] })));
     let dir = Dir::new();
     let file = dir.write("all.yaml", "data_dir: x\nclients: [{ name: b }]\nroutes: [{ name: a }]\n");
     let file = file.to_str().unwrap();
     let ran = desk.run(&["import", file, "--replace"]);
-    assert_eq!((ran.code, ran.out.as_str()), (0, "routes/a created\nclients/b replaced\n"), "{}", ran.err);
+    assert_eq!((ran.code, ran.out.as_str()), (0, "routes/a created\nclients/b replaced\nclients/c left unchanged\n"), "{}", ran.err);
     assert_eq!(ran.err, "left out: data_dir\n");
     assert_eq!(desk.asked()[0].line, "POST /admin/v1/import?replace=true");
     assert_eq!(desk.asked()[0].json(), json!({ "routes": [{ "name": "a" }], "clients": [{ "name": "b" }] }));
