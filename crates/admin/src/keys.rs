@@ -111,11 +111,24 @@ pub(crate) async fn list(
     Path(name): Path<String>,
     Query(listing): Query<Listing>,
 ) -> Result<Told<Page<Shown>>, Error> {
+    if listing.after.as_deref().is_some_and(|after| !is_place(after)) {
+        return Err(Error::of("after", "`after` must be `next` of the page before"));
+    }
     let issued = issued(&desk, &name)?;
     let mut keys = written(&desk, &name);
     keys.extend(issued.into_iter().map(Shown::from));
     keys.retain(|key| listing.after.as_ref().is_none_or(|after| key.order > *after));
     Ok(Told(Page::of(keys, listing.limit, |key| key.order.clone())))
+}
+
+/// Whether it is a key's place in the list: a number of one that is written in the client, else when it was made, and
+/// its id.
+fn is_place(after: &str) -> bool {
+    let is_number = |text: &str, digits: usize| text.len() == digits && text.bytes().all(|digit| digit.is_ascii_digit());
+    match after.split_once('.') {
+        None => is_number(after, 5),
+        Some((created, id)) => is_number(created, 13) && !id.is_empty(),
+    }
 }
 
 /// Issues a key, which is good from now on.

@@ -29,6 +29,8 @@ impl fmt::Display for Place {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.file)?;
         match (self.line, self.column) {
+            // Nobody has written it, and nobody can look up a line of it.
+            _ if &*self.file == BUILT_IN => Ok(()),
             (0, _) => Ok(()),
             (line, 0) => write!(f, ":{line}"),
             (line, column) => write!(f, ":{line}:{column}"),
@@ -124,6 +126,9 @@ impl fmt::Display for ConfigErrors {
 }
 
 impl std::error::Error for ConfigErrors {}
+
+/// The source's name of a configuration that the program itself has made.
+pub const BUILT_IN: &str = "the built-in configuration";
 
 /// What messages call where objects of the admin API stand.
 pub(crate) const ADMIN_API: &str = "admin API";

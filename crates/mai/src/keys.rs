@@ -84,7 +84,10 @@ fn list(at: &AdminAt, client: Option<&str>, is_json: bool) -> Result<(), Trouble
     for name in &names {
         for mut key in peer.list(&format!("{}/keys", at_client(name)))? {
             let time = |field: &str| when::told(&text(&key, field), now);
-            let (made, ends, used) = (time("created_at"), time("expires_at"), time("last_used_at"));
+            let (made, ends) = (time("created_at"), time("expires_at"));
+            // Those that are written in the client itself have no times of their own.
+            let is_issued = key.get("created_at").is_some_and(|at| !at.is_null());
+            let used = if is_issued { time("last_used_at") } else { "not kept".to_owned() };
             let (id, note, by) = (text(&key, "id"), text(&key, "note"), text(&key, "created_by"));
             table.row([name, &id, &note, &made, &by, &ends, &used, &text(&key, "managed_by")]);
             if let Some(key) = key.as_object_mut().filter(|_| client.is_none()) {

@@ -1,5 +1,6 @@
 //! Commands that talk to a running gateway, over HTTP or HTTPS: one call at a time, within bounds of time and size.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -261,8 +262,9 @@ impl Peer {
             let text = format!("{} answers {status}, but not as a gateway does; {advice}", self.base);
             return Trouble { status: Some(status), ..Trouble::of(text) };
         };
-        let mut text = format!("{} answers {status}: {}", self.base, crate::table::clean(message));
-        if let Some(advice) = advice.as_deref().or_else(|| error("code").and_then(|code| todo(code, message))) {
+        let message = in_own_words(error("code").unwrap_or_default(), message);
+        let mut text = format!("{} answers {status}: {}", self.base, crate::table::clean(&message));
+        if let Some(advice) = advice.as_deref().or_else(|| error("code").and_then(|code| todo(code, &message))) {
             text.push_str(&format!("; {advice}"));
         }
         for problem in told.pointer("/error/problems").and_then(Value::as_array).into_iter().flatten() {
@@ -285,6 +287,17 @@ pub fn told_of(problem: &Value) -> String {
     let place = field("place").filter(|place| !place.starts_with(SENT));
     let before = [place, field("path")];
     before.into_iter().flatten().chain([message]).collect::<Vec<_>>().join(": ")
+}
+
+/// A refusal as whoever types a command must read it: the gateway speaks of headers and parameters.
+fn in_own_words<'a>(code: &str, message: &'a str) -> Cow<'a, str> {
+    match code {
+        "invalid_token" => "it does not know this admin token; give one of its `admin.tokens`, or what it has in \
+                            MAI_ADMIN_TOKEN itself, in MAI_ADMIN_TOKEN or in a file with --token-file"
+            .into(),
+        "already_exists" => message.replace("`replace=true`", "`--replace`").into(),
+        _ => message.into(),
+    }
 }
 
 /// What to do about a refusal whose own words do not say so.

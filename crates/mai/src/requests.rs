@@ -121,7 +121,11 @@ fn compare(path: &str, before: &Value, after: &Value, parts: &mut Vec<String>) {
 /// few items, or none, need not be the last.
 fn pages(peer: &Peer, path: &str, wanted: &[(&str, &Option<String>)], span: &Span) -> Result<Value, Trouble> {
     let now = when::now();
-    let [since, until] = [&span.since, &span.until].map(|time| time.as_deref().map(|time| when::back(time, now)));
+    let at = |option: &str, time: &Option<String>| {
+        let at = time.as_deref().map(|time| when::back(time, now)).transpose();
+        at.map_err(|how| Trouble::usage(format!("{option}: {how}")))
+    };
+    let (since, until) = (at("--since", &span.since)?, at("--until", &span.until)?);
     let until_then = Clock.now() + span.patience;
     let mut items: Vec<Value> = Vec::new();
     let mut after = span.after.clone();

@@ -284,7 +284,7 @@ impl Gateway {
         let admin = self.admin.local_addr().unwrap_or(general.admin_listen);
         tracing::info!(version = env!("CARGO_PKG_VERSION"), %data, %admin, workers = self.desks.len(), "serving");
         if let Some(banner) = &self.banner {
-            complain(banner.text(data, admin));
+            complain(banner.text((data, admin), &self.live.running().snapshot));
         }
         background(admin::serve(self.admin, desk, self.shares.admin));
         if let Err(error) = listen::keep_dealing(self.data, self.desks, self.shares.callers) {

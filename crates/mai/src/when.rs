@@ -62,11 +62,21 @@ pub fn ahead(text: &str, now: Timestamp) -> Result<Timestamp, String> {
     if at <= now { Err("that time is over".to_owned()) } else { Ok(at) }
 }
 
-/// An instant of the past for a query: a length of time ago as its instant, everything else as it stands.
-pub fn back(text: &str, now: Timestamp) -> String {
+/// An instant of the past for a query: a length of time ago as its instant; a day, an instant or seconds since 1970 as
+/// they stand, which the gateway reads.
+///
+/// # Errors
+/// How to write it.
+pub fn back(text: &str, now: Timestamp) -> Result<String, String> {
     let ago = length(text).ok().and_then(|length| SignedDuration::try_from(length).ok());
-    let instant = ago.and_then(|ago| now.checked_sub(ago).ok());
-    instant.map_or_else(|| text.to_owned(), rfc3339)
+    if let Some(instant) = ago.and_then(|ago| now.checked_sub(ago).ok()) {
+        return Ok(rfc3339(instant));
+    }
+    let is_seconds = text.len() >= 9 && text.bytes().all(|byte| byte.is_ascii_digit());
+    if is_seconds || instant(text).is_some() {
+        return Ok(text.to_owned());
+    }
+    Err("write how long ago (2h, 7d), a day (2026-11-30) or an instant (2026-11-30T12:00:00Z)".to_owned())
 }
 
 /// As the admin API reads and writes it.
@@ -116,8 +126,12 @@ mod tests {
 
     #[test]
     fn a_beginning_may_be_so_long_ago() {
-        assert_eq!(back("2h", noon()), "2026-11-30T10:00:00.000Z");
-        assert_eq!(back("2026-11-29", noon()), "2026-11-29");
-        assert_eq!(back("7 days", noon()), "7 days", "the gateway says what is wrong with it");
+        assert_eq!(back("2h", noon()).unwrap(), "2026-11-30T10:00:00.000Z");
+        for said in ["2026-11-29", "2026-11-29T08:00:00+08:00", "1796000000"] {
+            assert_eq!(back(said, noon()).unwrap(), said);
+        }
+        for wrong in ["7 days", "yesterday", "", "12", "2026-13-01"] {
+            assert!(back(wrong, noon()).unwrap_err().contains("7d"), "{wrong}");
+        }
     }
 }

@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use config::Source;
+use config::{Snapshot, Source};
 use mock::{Mock, Scenario};
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
@@ -106,6 +106,9 @@ pub struct Found {
     pub mock: Option<mock::Running>,
 }
 
+/// Routes whose models the banner names at most.
+const MOST_MODELS: usize = 20;
+
 /// How to call the gateway, printed once.
 pub struct Banner {
     client_key: String,
@@ -147,7 +150,7 @@ pub async fn find(env: &dyn Fn(&str) -> Option<String>, random: [u128; 2]) -> Re
     let text = configuration(&offers, &client_key, &admin_token, env);
     let found = offers.iter().map(|offer| offer.note.clone()).collect();
     Ok(Found {
-        source: Source::Text { name: "(zero configuration)".to_owned(), text: text.to_string() },
+        source: Source::Text { name: config::BUILT_IN.to_owned(), text: text.to_string() },
         banner: Banner { client_key, admin_token, found },
         mock,
     })
@@ -280,10 +283,22 @@ async fn ollama_tags() -> Option<Value> {
 }
 
 impl Banner {
-    /// The text, with the ports as they were opened.
+    /// The text, with the ports as they were opened, and every model that is served: what the admin API has made is
+    /// there from the start.
     #[must_use]
-    pub fn text(&self, data: SocketAddr, admin: SocketAddr) -> String {
+    pub fn text(&self, (data, admin): (SocketAddr, SocketAddr), snapshot: &Snapshot) -> String {
         let port = data.port();
+        let mut models: Vec<&str> = Vec::new();
+        for route in snapshot.routes.iter().take(MOST_MODELS) {
+            // One name may have a route on each endpoint.
+            if !models.contains(&route.model.as_str()) {
+                models.push(&route.model);
+            }
+        }
+        let models = match snapshot.routes.len().saturating_sub(MOST_MODELS) {
+            0 => models.join(", "),
+            more => format!("{}, and those of {more} more routes", models.join(", ")),
+        };
         let found = self.found.join("\n                ");
         format!(
             r#"
@@ -292,7 +307,7 @@ MAI Gateway serves without a configuration.
   found         {found}
   base URL      http://127.0.0.1:{port}/v1
   client key    {key}
-  models        chat, embedding, rerank
+  models        {models}
   admin         http://{admin}  (token {token})
 
 Try it:
@@ -311,7 +326,37 @@ Key and token are made anew at every start; write a configuration to keep them (
 #[cfg(test)]
 mod tests {
     use super::*;
-    use base::KeyHasher;
+    use base::{KeyHasher, Object, ObjectKind, Secret};
+    use config::{Added, Files, Overrides};
+
+    fn ports() -> (SocketAddr, SocketAddr) {
+        (([0, 0, 0, 0], 8080).into(), ([127, 0, 0, 1], 8081).into())
+    }
+
+    #[tokio::test]
+    async fn what_the_admin_api_has_made_is_told_too_and_the_rest_has_no_place_in_a_file() {
+        let found = find(&|_| None, [1, 2]).await.unwrap();
+        let files = Files::read(&found.source, Overrides::default(), &|_| None).unwrap();
+        let made = |name: String| Object {
+            kind: ObjectKind::Route,
+            name: name.into(),
+            written: Secret::new(r#"{"upstreams": [{"provider": "mock", "model": "m"}]}"#),
+            revision: 1,
+            changed: Duration::ZERO,
+        };
+        for (count, told) in [
+            (1, "chat, embedding, rerank, made-0\n".to_owned()),
+            (99, format!("made-{}, and those of {} more routes\n", MOST_MODELS - 4, 102 - MOST_MODELS)),
+        ] {
+            let objects: Vec<Object> = (0..count).map(|at| made(format!("made-{at}"))).collect();
+            let loaded = files.with(Added { objects: &objects }, &KeyHasher::new(&[0; 64])).unwrap();
+            let text = found.banner.text(ports(), &loaded.snapshot);
+            assert!(text.contains(&told), "{text}");
+            let written = loaded.whole.written();
+            let home = &written.object(ObjectKind::Route, "chat").unwrap().home;
+            assert_eq!(*home, config::Home::File("the built-in configuration".to_owned()));
+        }
+    }
 
     #[tokio::test]
     async fn with_nothing_around_the_mock_serves_everything() {
@@ -319,7 +364,8 @@ mod tests {
         let loaded = config::load(&found.source, &|_| None, &KeyHasher::new(&[0; 64])).unwrap();
         assert_eq!(loaded.snapshot.routes.len(), 3);
         assert!(loaded.warnings.is_empty(), "{:?}", loaded.warnings);
-        let text = found.banner.text(([0, 0, 0, 0], 8080).into(), ([127, 0, 0, 1], 8081).into());
+        let text = found.banner.text(ports(), &loaded.snapshot);
+        assert!(text.contains("\n  models        chat, embedding, rerank\n"), "{text}");
         assert!(text.contains("mai-") && text.contains("/v1/chat/completions"));
         assert!(text.contains("found         nothing; the built-in mock answers"), "{text}");
     }
@@ -334,7 +380,7 @@ mod tests {
         };
         assert_eq!(labels(0), ["deepseek/deepseek-v4-flash"]);
         assert_eq!(labels(2), ["mock/mock-rerank"]);
-        let text = found.banner.text(([0, 0, 0, 0], 8080).into(), ([127, 0, 0, 1], 8081).into());
+        let text = found.banner.text(ports(), &loaded.snapshot);
         assert!(text.contains("nothing for embedding and rerank; the built-in mock answers"), "{text}");
     }
 }

@@ -15,7 +15,7 @@ use crate::drills::{Failure, Harm};
 use crate::running::UpstreamState;
 
 /// What an upstream that a drill makes refuse a call says.
-const TOLD: &[u8] = br#"{"error":{"message":"injected by a drill","type":"drill","param":null,"code":"drill"}}"#;
+const TOLD: &[u8] = br#"{"error":{"message":"injected by a drill","type":"drill","param":null,"code":null}}"#;
 
 /// Makes a try that is harmed, within its own clock.
 ///

@@ -141,7 +141,7 @@ impl Each {
 
 /// The requests that had a near question, the last first, and whether the answers that they got show nothing.
 fn matched(peer: &Peer, flags: &CalibrateFlags) -> Result<Vec<(String, bool)>, String> {
-    let since = when::back(&flags.since, when::now());
+    let since = when::back(&flags.since, when::now()).map_err(|how| format!("--since: {how}"))?;
     let (mut ids, mut after, mut last) = (Vec::new(), None::<String>, None);
     for _ in 0..MOST_PAGES {
         let wanted = [

@@ -41,6 +41,11 @@ pub(super) fn edit(kind: ObjectKind, at: &AdminAt, name: &str) -> Result<(), Tro
         ))
     };
     run_editor(&file).map_err(kept)?;
+    // What is no file could be waited for without end.
+    if !std::fs::metadata(&file).is_ok_and(|left| left.is_file()) {
+        let told = format!("{shown}: the editor has left no file at {}; nothing was changed", file.display());
+        return Err(Trouble::of(told));
+    }
     let (_, after) = read(&file).map_err(kept)?;
     if after == before || after.trim().is_empty() {
         remove(&file);

@@ -12,9 +12,20 @@ const BAR: u64 = 24;
 /// One line of the time line.
 struct Beat {
     at: u64,
+    /// What it stands behind of: its microsecond, and what comes first within one.
+    order: (u64, u8),
     /// How long it took; nothing for what takes no time.
     took: Option<u64>,
     words: String,
+}
+
+/// What is decided because a try has failed, where the clock has not moved since.
+const FOLLOWS_A_TRY: [&str; 3] = ["retry_waits", "retry_budget_spent", "upstream_rests"];
+
+impl Beat {
+    fn at(of: &Value, rank: u8, took: Option<u64>, words: String) -> Self {
+        Self { at: number(of, "at_ms").unwrap_or_default(), order: (micros(of, "at_ms"), rank), took, words }
+    }
 }
 
 /// The whole story, for people.
@@ -26,7 +37,7 @@ pub fn told(record: &Value, now: Timestamp) -> String {
     }
     let whole = number(record, "ms").unwrap_or_default();
     let mut beats = beats(record, whole);
-    beats.sort_by_key(|beat| beat.at);
+    beats.sort_by_key(|beat| beat.order);
     let longest =
         beats.iter().map(|beat| beat.at + beat.took.unwrap_or_default()).max().unwrap_or_default().max(whole).max(1);
     let width = beats.iter().map(|beat| beat.at.to_string().len()).max().unwrap_or_default();
@@ -75,6 +86,12 @@ pub fn cost(record: &Value) -> String {
 fn number(of: &Value, name: &str) -> Option<u64> {
     let number = of.get(name)?;
     number.as_u64().or_else(|| Some(number.as_f64()?.max(0.0).round() as u64))
+}
+
+/// Milliseconds to the microsecond, as records have them.
+fn micros(of: &Value, name: &str) -> u64 {
+    let time = of.get(name).and_then(Value::as_f64).unwrap_or_default();
+    (time.max(0.0) * 1_000.0).round() as u64
 }
 
 /// Milliseconds as a person reads them: digits behind the point only where they say much.
@@ -147,7 +164,8 @@ fn beats(record: &Value, whole: u64) -> Vec<Beat> {
     let items = |name: &str| record.get(name).and_then(Value::as_array).cloned().unwrap_or_default();
     let mut beats: Vec<Beat> = Vec::new();
     for decision in items("decisions") {
-        beats.push(Beat { at: number(&decision, "at_ms").unwrap_or_default(), took: None, words: decided(&decision) });
+        let rank = if FOLLOWS_A_TRY.contains(&text(&decision, "what").as_str()) { 2 } else { 0 };
+        beats.push(Beat::at(&decision, rank, None, decided(&decision)));
     }
     for attempt in items("attempts") {
         let took = number(&attempt, "ms");
@@ -160,10 +178,10 @@ fn beats(record: &Value, whole: u64) -> Vec<Beat> {
             if attempt.get("shared").and_then(Value::as_bool) == Some(true) { ", by another request" } else { "" };
         let words =
             format!("asked {}: {}{status}{length}{shared}", shown(&attempt, "upstream"), shown(&attempt, "outcome"));
-        beats.push(Beat { at: number(&attempt, "at_ms").unwrap_or_default(), took, words });
+        beats.push(Beat::at(&attempt, 1, took, words));
     }
     let end = format!("ended: {} {}", shown(record, "status"), shown(record, "outcome"));
-    beats.push(Beat { at: whole, took: None, words: end });
+    beats.push(Beat { at: whole, order: (micros(record, "ms"), 3), took: None, words: end });
     beats
 }
 
@@ -252,6 +270,27 @@ mod tests {
               600 ms  ···········█████████████  asked local/q: ok (200) after 600 ms\n\
              1200 ms  ·······················●  ended: 200 ok"
         );
+    }
+
+    #[test]
+    fn a_wait_stands_behind_the_try_that_it_follows_however_short_both_were() {
+        for (failed, waited) in [(0.2, 0.3), (0.2, 0.2)] {
+            let record = json!({
+                "status": 200, "outcome": "ok", "ms": 0.4,
+                "attempts": [
+                    { "upstream": "a", "outcome": "upstream_server_error", "status": 503, "ms": 0, "at_ms": failed },
+                    { "upstream": "b", "outcome": "ok", "status": 200, "ms": 0, "at_ms": 0.4 },
+                ],
+                "decisions": [
+                    { "at_ms": 0.2, "what": "upstream_skipped", "upstream": "z", "why": "open" },
+                    { "at_ms": waited, "what": "retry_waits", "after": "server_error", "wait_ms": 0.1 },
+                ],
+            });
+            let told = told(&record, "2026-11-30T12:03:00Z".parse().unwrap());
+            let place = |words: &str| told.find(words).unwrap_or_else(|| panic!("{words}: {told}"));
+            let places = ["z passed over", "asked a", "waits", "asked b", "ended"].map(place);
+            assert!(places.is_sorted(), "{told}");
+        }
     }
 
     #[test]

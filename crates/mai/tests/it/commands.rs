@@ -204,6 +204,20 @@ fn a_text_that_cannot_be_put_is_kept_and_its_place_is_told() {
 }
 
 #[test]
+fn an_editor_that_leaves_no_file_changes_nothing_and_keeps_nobody_waiting() {
+    for editor in ["rm", "f() { rm \"$1\"; mkfifo \"$1\"; }; f", "f() { rm \"$1\"; mkdir \"$1\"; }; f"] {
+        let desk = Desk::saying(one_route);
+        let dir = Dir::new();
+        let mut command = program();
+        command.args(["routes", "edit", "chat", "--admin", &desk.url()]).env("MAI_ADMIN_TOKEN", TOKEN);
+        let ran = run(command.env("EDITOR", editor).env("TMPDIR", dir.path("")).env("PATH", "/usr/bin:/bin"));
+        assert!(ran.code == 1 && ran.err.contains("has left no file at "), "{editor}: {}", ran.err);
+        assert!(!ran.err.contains("is kept in"), "{}", ran.err);
+        assert_eq!(desk.lines().len(), 1, "it is looked at alone");
+    }
+}
+
+#[test]
 fn what_stands_in_a_file_is_opened_in_no_editor() {
     let of_file = |_: &Asked| ok(json!({ "name": "chat", "managed_by": "file", "file": "g.yaml:7:5", "config": {} }));
     let desk = Desk::saying(of_file);
@@ -246,6 +260,34 @@ fn a_file_that_cannot_be_put_is_told_with_its_place_and_asks_nobody() {
     assert!(ran.code == 1 && ran.err.contains("mai-gateway import"), "{}", ran.err);
     let ran = desk.run(&["routes", "put", "no-such-file"]);
     assert!(ran.code == 1 && ran.err.contains("no-such-file"), "{}", ran.err);
+    assert!(desk.asked().is_empty());
+}
+
+#[test]
+fn a_refusal_names_the_options_of_the_command_and_not_those_of_the_admin_api() {
+    let taken = "there is a route `a` already; `replace=true` replaces it";
+    let desk = Desk::saying(move |_| error(409, "already_exists", taken));
+    let dir = Dir::new();
+    let file = dir.write("all.yaml", "routes: [{ name: a }]\n");
+    let ran = desk.run(&["import", file.to_str().unwrap()]);
+    assert!(ran.code == 1 && ran.err.contains("already; `--replace` replaces it"), "{}", ran.err);
+    let desk = Desk::saying(|_| error(401, "invalid_token", "send `Authorization: Bearer TOKEN`"));
+    let ran = desk.run(&["routes", "list"]);
+    assert!(ran.err.contains("does not know this admin token") && ran.err.contains("--token-file"), "{}", ran.err);
+    assert!(!ran.err.contains("Bearer"), "{}", ran.err);
+}
+
+#[test]
+fn a_time_that_is_none_is_told_with_every_form_before_anybody_is_asked() {
+    let desk = Desk::saying(|_| error(500, "internal_error", "nobody is to be asked"));
+    for (command, option) in [("requests list", "--since"), ("requests list", "--until"), ("audit", "--since")] {
+        let words: Vec<&str> = command.split(' ').chain([option, "yesterday"]).collect();
+        let ran = desk.run(&words);
+        assert_eq!(ran.code, 2, "{}", ran.err);
+        for form in [option, "2h", "2026-11-30", "2026-11-30T12:00:00Z"] {
+            assert!(ran.err.contains(form), "{form}: {}", ran.err);
+        }
+    }
     assert!(desk.asked().is_empty());
 }
 
