@@ -283,8 +283,7 @@ fn unavailable(why: impl Into<String>) -> Error {
 
 fn route(desk: &Desk, name: &str) -> Result<Arc<Route>, Error> {
     let running = desk.live.running();
-    let known = running.snapshot.routes.iter().find(|route| *route.name == *name);
-    known.cloned().ok_or_else(|| Error::NotFound(format!("there is no route `{name}`")))
+    running.snapshot.route_named(name).cloned().ok_or_else(|| Error::NotFound(format!("there is no route `{name}`")))
 }
 
 /// Removes one cached answer, by its `x-mai-cache-id`.

@@ -51,6 +51,8 @@ pub struct Snapshot {
     pub not_in_force: Vec<String>,
     /// Endpoint and model name to the index of a route.
     pub(crate) by_model: HashMap<Endpoint, HashMap<String, usize>>,
+    /// Routes by name.
+    pub(crate) by_name: HashMap<Box<str>, usize>,
 }
 
 impl Snapshot {
@@ -58,6 +60,12 @@ impl Snapshot {
     #[must_use]
     pub fn route(&self, endpoint: Endpoint, model: &str) -> Option<&Arc<Route>> {
         self.by_model.get(&endpoint)?.get(model).and_then(|at| self.routes.get(*at))
+    }
+
+    /// The route of that name.
+    #[must_use]
+    pub fn route_named(&self, name: &str) -> Option<&Arc<Route>> {
+        self.by_name.get(name).and_then(|at| self.routes.get(*at))
     }
 
     /// The client behind a key of the configuration, as presented.

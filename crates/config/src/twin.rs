@@ -34,6 +34,7 @@ impl Snapshot {
             currency: name(&self.currency),
             not_in_force: self.not_in_force.clone(),
             by_model: self.by_model.clone(),
+            by_name: self.by_name.clone(),
             providers,
         }
     }

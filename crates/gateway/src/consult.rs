@@ -227,7 +227,7 @@ impl Consult<'_> {
     }
 
     fn route(&self, name: &str) -> Result<&Arc<Route>, Refusal> {
-        self.running.snapshot.routes.iter().find(|route| &*route.name == name).ok_or_else(unfit)
+        self.running.snapshot.route_named(name).ok_or_else(unfit)
     }
 
     /// One call of the gateway's own.

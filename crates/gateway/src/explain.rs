@@ -61,7 +61,7 @@ fn story(
     client: &str,
     (endpoint, body): (Endpoint, Bytes),
 ) -> Result<Value, String> {
-    let Some(client) = snapshot.clients.iter().find(|known| &*known.name == client) else {
+    let Some(client) = snapshot.client_named(client) else {
         let known: Vec<&str> = snapshot.clients.iter().map(|client| &*client.name).collect();
         return Err(format!("no client `{client}` in this configuration; it has: {}", known.join(", ")));
     };

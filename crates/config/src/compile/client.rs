@@ -33,6 +33,7 @@ pub(super) fn compile(
     let routes: BTreeMap<&str, &Route> = routes.iter().map(|route| (&*route.name, &**route)).collect();
     // Of the pairs that may be limited those that are left; none, too, once there were too many.
     let mut left = Some(MOST_LIMITED);
+    let mut useful = HashMap::new();
     for view in list.items() {
         for key in keys(compiler, &view.at("keys")) {
             let Some(id) = compiler.key_id(&key) else { continue };
@@ -46,7 +47,7 @@ pub(super) fn compile(
             seen.insert(id, key.place().clone());
             by_id.insert(id, clients.len());
         }
-        let globs = globs(compiler, &view, &routes);
+        let globs = globs(compiler, &view, &routes, &mut useful);
         let name = view.at("name").text().unwrap_or_default();
         if !name.is_empty() {
             names.take(compiler, &view.at("name"), name);
@@ -93,13 +94,19 @@ fn keys<'a>(compiler: &mut Compiler<'_>, list: &View<'a>) -> Vec<View<'a>> {
     keys
 }
 
-fn globs(compiler: &mut Compiler<'_>, client: &View<'_>, routes: &BTreeMap<&str, &Route>) -> Vec<Glob> {
+/// The patterns of a client; whether one fits anything is found out once for all clients that have it.
+fn globs<'a>(
+    compiler: &mut Compiler<'_>,
+    client: &View<'a>,
+    routes: &BTreeMap<&str, &Route>,
+    useful: &mut HashMap<&'a str, bool>,
+) -> Vec<Glob> {
     let mut globs = Vec::new();
     for item in client.at("routes").items() {
         let Some(text) = item.text().or_else(|| item.at("name").text()) else { continue };
         let glob = Glob::new(text);
         // Not an error: routes also come and go through the admin API.
-        if glob.among(routes).next().is_none() {
+        if !*useful.entry(text).or_insert_with(|| glob.among(routes).next().is_some()) {
             compiler.warn(&item, "fits no route of this configuration");
         }
         globs.push(glob);

@@ -216,9 +216,11 @@ pub(crate) fn compile(compiler: &mut Compiler<'_>, root: &View<'_>) -> Snapshot 
     let (clients, by_id) = client::compile(compiler, &root.at("clients"), &table.routes.all, &general.admin_tokens);
     check_whole(compiler, root, &table.routes);
     quota::check_costs(compiler, &root.at("routes").items(), &table.routes, &clients);
+    let names = table.routes.all.iter().map(|route| Box::from(&*route.name));
     Snapshot {
         general,
         providers: providers.all,
+        by_name: names.zip(0..).collect(),
         routes: table.routes.all,
         keys: KeyTable::new(compiler.hasher.clone(), by_id, &clients),
         clients,

@@ -12,7 +12,8 @@ const CLIENT: &[Key] = &[
         "routes",
         Kind::List(&Kind::Either(&[Kind::Glob, Kind::Table])),
         Nothing,
-        "The routes that it may use, `*` for any run of characters; none, no access.",
+        "The routes that it may use, `*` for any run of characters; none, no access. Reading a configuration, a pattern that \
+         begins with `*` is held against every route, others against those alone that begin as they do.",
     ),
     needed("routes[].name", Kind::Glob, "The route, or a pattern of routes."),
     key("deadline", Kind::Duration, Words("the route's"), "The whole call; the shorter of this and the route's holds."),

@@ -46,7 +46,7 @@ fn partition(
     question: &chat::Question,
     wish: &Wish,
 ) -> Option<Partition> {
-    let embedding = snapshot.routes.iter().find(|route| route.name == terms.route)?;
+    let embedding = snapshot.route_named(&terms.route)?;
     let models: smallvec::SmallVec<[&[u8]; 4]> =
         embedding.upstreams.iter().map(|upstream| upstream.label.as_bytes()).collect();
     // Vectors of two spaces are not to be compared, nor those of questions that are put in two ways: what the route
