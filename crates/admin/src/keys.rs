@@ -124,7 +124,8 @@ pub(crate) async fn list(
 /// Whether it is a key's place in the list: a number of one that is written in the client, else when it was made, and
 /// its id.
 fn is_place(after: &str) -> bool {
-    let is_number = |text: &str, digits: usize| text.len() == digits && text.bytes().all(|digit| digit.is_ascii_digit());
+    let is_number =
+        |text: &str, digits: usize| text.len() == digits && text.bytes().all(|digit| digit.is_ascii_digit());
     match after.split_once('.') {
         None => is_number(after, 5),
         Some((created, id)) => is_number(created, 13) && !id.is_empty(),

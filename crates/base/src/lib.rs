@@ -36,6 +36,6 @@ pub use period::Period;
 pub use record::{Attempt, AttemptOutcome, CALLER_GONE, Outcome, Record, Spending, Spent};
 pub use refusal::{Code, Refusal, Row, TYPES};
 pub use secret::{KeyHasher, KeyId, Secret};
-pub use trace::{SpanContext, SpanId, Trace, TraceId};
+pub use trace::{AttemptSpan, SpanContext, SpanId, Trace, TraceId};
 pub use truncated::Truncated;
 pub use usage::{Usage, estimate};

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::{Cached, Cost, Endpoint, Kind, Matched, Noted, Saved, SpanContext, Trace, Truncated, Usage};
+use crate::{AttemptSpan, Cached, Cost, Endpoint, Kind, Matched, Noted, Saved, Trace, Truncated, Usage};
 
 /// How a request ended. A closed set; the first word names the domain at fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -216,7 +216,7 @@ pub struct Attempt {
     /// A drill has harmed it: an operator injects faults into the upstream.
     pub is_drill: bool,
     /// Its span, where its trace is recorded.
-    pub span: Option<Box<SpanContext>>,
+    pub span: Option<Box<AttemptSpan>>,
 }
 
 /// What one upstream used for a request.

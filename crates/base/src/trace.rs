@@ -67,6 +67,15 @@ pub struct SpanContext {
     flags: u8,
 }
 
+/// The span of one try.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AttemptSpan {
+    /// Which it is.
+    pub context: SpanContext,
+    /// The model that has answered, as the answer names it.
+    pub model: Option<Box<str>>,
+}
+
 /// Whoever began the trace records it.
 const SAMPLED: u8 = 1;
 /// The trace id is random (Trace Context, level 2).

@@ -7,6 +7,7 @@
 //!
 //! A provider is one file in [`protocols`], one line in [`dialect`] and one folder of golden files.
 
+mod answerer;
 pub mod ask;
 pub mod canonical;
 pub mod chat;
@@ -25,6 +26,7 @@ mod tokens;
 use base::{Endpoint, Fault, Refusal, Usage};
 use bytes::Bytes;
 
+pub use answerer::model_in;
 pub use ask::{Ask, View};
 pub use spent::usage_in;
 pub use tokens::{Encoding, Tokenizer, load_vocabulary};

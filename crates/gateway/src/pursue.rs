@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use base::decision::Trouble;
 use base::{AttemptOutcome, Class, Code, Decision, Fault, Kind, Line, Refusal, Skip};
 use config::{Client, Route, Upstream};
+use dialect::Protocol;
 use http::HeaderValue;
 use rules::pursuit::{Bar, LEAST, Next, Pause, Pursuit, Step, Target, Terms, deadline_exceeded};
 use rules::queue::Full;
@@ -97,6 +98,7 @@ pub async fn pursue(
         match tried.and_then(|landed| guard_dimension(call, (upstream, known), landed)) {
             Ok(landed) => {
                 learn(known, &step);
+                tries.answered_by(|| model_of(upstream, &landed));
                 known.keys.worked(step.target.key);
                 let visit = arrived(visit, &landed, clock.now());
                 let (upstream, shown) = (upstream.clone(), known.shown.clone());
@@ -332,6 +334,18 @@ async fn wait(call: &Call<'_>, pursuit: &mut Pursuit<'_>, pause: &Pause, tries: 
     // Boxed, for few calls ever wait, and each holds the room for it.
     Box::pin(tokio::time::sleep_until(wakes.into())).await;
     tries.wait_ends();
+}
+
+/// The model that has answered, where the upstream itself names it: in answers of those that do not, the name that was
+/// asked for has been put.
+fn model_of(upstream: &Upstream, landed: &Landed) -> Option<Box<str>> {
+    if matches!(upstream.provider.protocol, Protocol::Cohere | Protocol::Tei) {
+        return None;
+    }
+    match landed {
+        Landed::Whole(answer, _) => dialect::model_in(&answer.body),
+        Landed::Stream(opened) => opened.raw.is_none().then(|| dialect::model_in(&opened.first))?,
+    }
 }
 
 /// The route's own clock for one try.

@@ -320,7 +320,7 @@ mod tests {
             took: Duration::ZERO,
             is_anothers: false,
             is_drill: false,
-            span: Some(Box::new(parent.child(&dice))),
+            span: Some(Box::new(base::AttemptSpan { context: parent.child(&dice), model: None })),
         };
         for _ in 0..MOST_WAITING / 2 + 3 {
             let own = Own {

@@ -244,7 +244,8 @@ mod tests {
             let refused = held.clone().make(put_as(Expected::Absent, "a", same), &filed(), now);
             assert!(matches!(refused, Err(NotChanged::Unexpected(Expected::Absent))), "{refused:?}");
         }
-        for other in [r#"{"keys": ["sk-other"], "routes": ["*"]}"#, r#"{"keys": ["sk-secret"], "routes": ["*", "*"]}"#] {
+        for other in [r#"{"keys": ["sk-other"], "routes": ["*"]}"#, r#"{"keys": ["sk-secret"], "routes": ["*", "*"]}"#]
+        {
             assert_eq!(held.clone().make(put_as(Expected::Whatever, "a", other), &filed(), now).unwrap().len(), 1);
         }
     }

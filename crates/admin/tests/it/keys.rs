@@ -98,7 +98,8 @@ async fn a_list_of_keys_is_given_out_page_by_page() {
         after = format!("&after={next}");
     }
     for wrong in ["anything", "1", "key_1", "0000000000001", "0000000000001.", "00001."] {
-        let told = port.ask(VIEWER, get(&format!("/clients/app/keys?after={wrong}"))).await.refused(400, "invalid_request");
+        let told =
+            port.ask(VIEWER, get(&format!("/clients/app/keys?after={wrong}"))).await.refused(400, "invalid_request");
         assert_eq!(told.json["error"]["param"], "after", "{wrong}");
     }
     assert_eq!(seen, ids(&whole));

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use base::{Attempt, AttemptOutcome, Endpoint, Record, SpanContext, SpanId, Spending, Trace, Usage};
+use base::{Attempt, AttemptOutcome, AttemptSpan, Endpoint, Record, SpanContext, SpanId, Spending, Trace, Usage};
 use smallvec::SmallVec;
 
 use super::conventions::{self, nanos};
@@ -132,7 +132,7 @@ impl Call {
     /// Tries that another request has made, for this one too: they are spans of that one's trace.
     fn links(&self) -> Vec<Link> {
         let others = self.record.attempts.iter().filter(|attempt| attempt.is_anothers);
-        let link = |span: &SpanContext| Link {
+        let link = |AttemptSpan { context: span, .. }: &AttemptSpan| Link {
             trace_id: span.trace.bytes().to_vec(),
             span_id: span.span.bytes().to_vec(),
             attributes: Vec::new(),
@@ -169,19 +169,19 @@ impl Tries<'_> {
         let own = || self.attempts.iter().enumerate().filter(|(_, attempt)| !attempt.is_anothers);
         let winner = conventions::winner(self.attempts);
         for (at, attempt) in own() {
-            let Some(context) = attempt.span.as_deref() else { continue };
+            let Some(span) = attempt.span.as_deref() else { continue };
             let first = first_content.filter(|_| winner.is_some_and(|winner| std::ptr::eq(winner, attempt)));
             // What an upstream used is known of all its tries together: the last one tells it.
             let is_last = !own().any(|(later, other)| later > at && other.upstream == attempt.upstream);
             let used = usage.iter().find(|(upstream, _)| is_last && **upstream == *attempt.upstream);
             let facts = (first.map(|first| first.saturating_sub(attempt.at)), used.map(|(_, usage)| *usage));
-            spans.push(self.client((attempt, *context), self.peers.get(at).and_then(Option::as_deref), facts));
+            spans.push(self.client((attempt, span), self.peers.get(at).and_then(Option::as_deref), facts));
         }
     }
 
     fn client(
         &self,
-        (attempt, context): (&Attempt, SpanContext),
+        (attempt, own): (&Attempt, &AttemptSpan),
         peer: Option<&Peer>,
         (first_chunk, used): (Option<Duration>, Option<Usage>),
     ) -> Span {
@@ -191,6 +191,7 @@ impl Tries<'_> {
         attributes.text("gen_ai.operation.name", operation);
         conventions::put_peer(&mut attributes, peer);
         attributes
+            .text("gen_ai.response.model", own.model.as_deref())
             .flag("gen_ai.request.stream", first_chunk.is_some())
             .number("gen_ai.response.time_to_first_chunk", first_chunk.map(|first| first.as_secs_f64()))
             .integer("gen_ai.usage.input_tokens", used.map(|used| used.prompt))
@@ -212,8 +213,8 @@ impl Tries<'_> {
             kind: CLIENT,
             attributes: attributes.0,
             status: error.map(|_| Status { code: ERROR }),
-            flags: u32::from(context.flags()) | HAS_IS_REMOTE,
-            ..span((context, Some(self.parent.span)), name, (self.began + attempt.at, attempt.took))
+            flags: u32::from(own.context.flags()) | HAS_IS_REMOTE,
+            ..span((own.context, Some(self.parent.span)), name, (self.began + attempt.at, attempt.took))
         }
     }
 }

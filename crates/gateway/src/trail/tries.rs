@@ -3,7 +3,9 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use base::{Attempt, AttemptOutcome, Clock, Decision, Dice, Line, Noted, SpanContext, Spending, Spent, Usage};
+use base::{
+    Attempt, AttemptOutcome, AttemptSpan, Clock, Decision, Dice, Line, Noted, SpanContext, Spending, Spent, Usage,
+};
 use config::Upstream;
 use http::HeaderValue;
 use smallvec::SmallVec;
@@ -38,7 +40,7 @@ struct Trying {
     upstream: Arc<str>,
     began: Instant,
     /// Its span, and that as it is sent upstream.
-    span: Option<Box<(SpanContext, HeaderValue)>>,
+    span: Option<Box<(AttemptSpan, HeaderValue)>>,
 }
 
 /// Decisions noted of one request at most: a call in many parts has many. The first are kept, and one says how many
@@ -116,7 +118,10 @@ impl Tries {
     pub fn begin(&mut self, upstream: &Arc<str>, dice: &Dice) {
         let now = self.clock.now();
         let span = self.parent.as_ref().map(|parent| parent.child(dice));
-        let span = span.and_then(|span| Some(Box::new((span, HeaderValue::from_bytes(&span.traceparent()).ok()?))));
+        let span = span.and_then(|context| {
+            let header = HeaderValue::from_bytes(&context.traceparent()).ok()?;
+            Some(Box::new((AttemptSpan { context, model: None }, header)))
+        });
         self.trying = Some(Trying { upstream: upstream.clone(), began: now, span });
         self.waiting_since = Some(now);
     }
@@ -125,6 +130,14 @@ impl Tries {
     #[must_use]
     pub fn traceparent(&self) -> Option<&HeaderValue> {
         Some(&self.trying.as_ref()?.span.as_ref()?.1)
+    }
+
+    /// The try that runs was answered by this model, which is asked for where its trace is recorded.
+    pub fn answered_by(&mut self, model: impl FnOnce() -> Option<Box<str>>) {
+        let span = self.trying.as_mut().and_then(|trying| trying.span.as_mut());
+        if let Some(span) = span.filter(|span| span.0.context.is_sampled()) {
+            span.0.model = model();
+        }
     }
 
     /// The try that has begun is harmed by this drill, if by any.
@@ -193,7 +206,7 @@ impl Tries {
         self.queue_ended(now);
         if let Some(Trying { upstream, began, span }) = self.trying.take() {
             let (at, took) = (began.saturating_duration_since(self.arrived), now.duration_since(began));
-            let span = span.filter(|span| span.0.is_sampled()).map(|span| Box::new(span.0));
+            let span = span.filter(|span| span.0.context.is_sampled()).map(|span| Box::new(span.0));
             let is_drill = self.drill.take().is_some();
             self.done.push(Attempt { upstream, outcome, status, at, took, is_anothers: false, is_drill, span });
         }

@@ -156,6 +156,38 @@ fn a_call_is_a_span_and_each_of_its_tries_is_a_child_of_it() {
 }
 
 #[test]
+fn a_try_says_which_model_has_answered_where_the_answer_names_one() {
+    story(async {
+        let (stage, collector, [a, _]) = stage();
+        let delta = |model: &str| {
+            format!(
+                r#"{{"id":"c","object":"chat.completion.chunk","created":1,{model}"choices":[{{"index":0,"delta":{{"content":"Hi"}},"finish_reason":"stop"}}]}}"#
+            )
+        };
+        let whole = |model: &str| {
+            Reply::pieces([format!(r#"{{"id":"c","object":"chat.completion","created":1,{model}"choices":[{{"index":0,"message":{{"role":"assistant","content":"Hi"}},"finish_reason":"stop"}}]}}"#)])
+                .header("content-type", "application/json")
+        };
+        let dated = r#""model":"model-a-2026-11","#;
+        for (reply, ask) in [
+            (Reply::sse([delta(dated), "[DONE]".to_owned()]), question().stream()),
+            (whole(dated), question()),
+            (whole(""), question()),
+        ] {
+            a.play(reply);
+            assert_eq!(stage.ask(ask).await.status, 200);
+        }
+        seconds(2).await;
+        let spans = spans(&collector);
+        let tries = of_kind(&spans, SpanKind::Client);
+        let told: Vec<String> =
+            tries.iter().map(|span| value(&span.attributes, "gen_ai.response.model").unwrap_or_default()).collect();
+        assert_eq!(told, ["model-a-2026-11", "model-a-2026-11", ""]);
+        tries.iter().for_each(|span| says(&span.attributes, &[("gen_ai.request.model", "model-a")]));
+    });
+}
+
+#[test]
 fn who_sends_and_how_is_what_the_protocol_asks_for() {
     story(async {
         let stage =

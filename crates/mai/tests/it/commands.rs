@@ -138,7 +138,12 @@ fn a_route_that_is_put_as_it_was_is_told_to_be_unchanged() {
     let dir = Dir::new();
     let file = dir.write("chat.yaml", "name: chat\nlimit: { qps: 5 }\n");
     let ran = desk.run(&["routes", "put", file.to_str().unwrap()]);
-    assert_eq!((ran.code, ran.out.as_str()), (0, "routes/chat: nothing changes\nroutes/chat unchanged\n"), "{}", ran.err);
+    assert_eq!(
+        (ran.code, ran.out.as_str()),
+        (0, "routes/chat: nothing changes\nroutes/chat unchanged\n"),
+        "{}",
+        ran.err
+    );
     let (ran, _) = edit(&desk, "sed -i '$a # a remark'");
     assert!(ran.out.ends_with("routes/chat unchanged\n"), "{} {}", ran.out, ran.err);
 }
@@ -431,12 +436,19 @@ fn requests_are_looked_for_and_one_is_told() {
 
 #[test]
 fn an_import_takes_what_it_can_and_names_the_rest() {
-    let desk = Desk::saying(|_| ok(json!({ "created": ["routes/a"], "replaced": ["clients/b"], "unchanged": ["clients/c"], "warnings": [] })));
+    let desk = Desk::saying(|_| {
+        ok(json!({ "created": ["routes/a"], "replaced": ["clients/b"], "unchanged": ["clients/c"], "warnings": [] }))
+    });
     let dir = Dir::new();
     let file = dir.write("all.yaml", "data_dir: x\nclients: [{ name: b }]\nroutes: [{ name: a }]\n");
     let file = file.to_str().unwrap();
     let ran = desk.run(&["import", file, "--replace"]);
-    assert_eq!((ran.code, ran.out.as_str()), (0, "routes/a created\nclients/b replaced\nclients/c left unchanged\n"), "{}", ran.err);
+    assert_eq!(
+        (ran.code, ran.out.as_str()),
+        (0, "routes/a created\nclients/b replaced\nclients/c left unchanged\n"),
+        "{}",
+        ran.err
+    );
     assert_eq!(ran.err, "left out: data_dir\n");
     assert_eq!(desk.asked()[0].line, "POST /admin/v1/import?replace=true");
     assert_eq!(desk.asked()[0].json(), json!({ "routes": [{ "name": "a" }], "clients": [{ "name": "b" }] }));
