@@ -11,7 +11,7 @@ const LOCK: &str = "gateway.lock";
 /// A data folder that is this process's own until this is dropped or the process ends, however that comes.
 #[derive(Debug)]
 pub struct DataFolder {
-    _lock: Option<File>,
+    _locks: Vec<File>,
     unlocked: Option<String>,
 }
 
@@ -26,21 +26,21 @@ impl DataFolder {
         // What cannot be made is told by the opening.
         let _ = std::fs::create_dir_all(folder);
         let path = folder.join(LOCK);
-        let unlocked =
-            |error: io::Error| Ok(Self { _lock: None, unlocked: Some(format!("{}: {error}", path.display())) });
-        let file = match open(&path) {
-            Ok(file) => file,
-            Err(error) => return unlocked(error),
-        };
-        match file.try_lock() {
-            Ok(()) => Ok(Self { _lock: Some(file), unlocked: None }),
-            Err(TryLockError::Error(error)) => unlocked(error),
-            Err(TryLockError::WouldBlock) => Err(format!(
+        // The folder itself is locked too, since anybody may remove the file; and the file, since older versions lock
+        // that alone, and not every file system locks a folder.
+        let (file, whole) = (lock(open(&path)), lock(File::open(folder)));
+        if let (Err(TryLockError::WouldBlock), _) | (_, Err(TryLockError::WouldBlock)) = (&file, &whole) {
+            return Err(format!(
                 "the data folder {} is another gateway's, which runs: each would overwrite what the other keeps there. \
                  Stop that one, or give this one a folder of its own with `data_dir`, --data-dir or MAI_DATA_DIR",
                 folder.display()
-            )),
+            ));
         }
+        let unlocked = match &file {
+            Err(TryLockError::Error(error)) => Some(format!("{}: {error}", path.display())),
+            _ => None,
+        };
+        Ok(Self { _locks: file.into_iter().chain(whole).collect(), unlocked })
     }
 
     /// Why others are not kept out; `None` where they are.
@@ -48,6 +48,12 @@ impl DataFolder {
     pub fn unlocked(&self) -> Option<&str> {
         self.unlocked.as_deref()
     }
+}
+
+fn lock(opened: io::Result<File>) -> Result<File, TryLockError> {
+    let file = opened.map_err(TryLockError::Error)?;
+    file.try_lock()?;
+    Ok(file)
 }
 
 /// A lock needs no file that may be written; some network file systems want one.
@@ -67,6 +73,8 @@ mod tests {
         assert_eq!(one.unlocked(), None);
         let told = DataFolder::take(&folder).unwrap_err();
         assert!(told.contains(&folder.display().to_string()) && told.contains("--data-dir"), "{told}");
+        std::fs::remove_file(folder.join(LOCK)).unwrap();
+        assert!(DataFolder::take(&folder).is_err(), "also where somebody has removed the file");
         drop(one);
         drop(DataFolder::take(&folder).unwrap());
         std::fs::remove_dir_all(&folder).unwrap();
