@@ -29,6 +29,8 @@ const FIRST_PAUSE: Duration = Duration::from_secs(1);
 const LONGEST_PAUSE: Duration = Duration::from_secs(30);
 /// A batch that could not be sent for so long is given up.
 const GIVE_UP: Duration = Duration::from_secs(300);
+/// A collector that asks for more time is left alone so long at most; meanwhile what ends waits, within its bound.
+const LONGEST_ASKED: Duration = GIVE_UP;
 /// Characters that the log shows of what a collector says.
 const LONGEST_WORD: usize = 200;
 
@@ -150,23 +152,33 @@ impl Exporter<'_> {
             };
             let Some(after) = untaken.again else { return dropped("refused", spans) };
             let wait = after.unwrap_or_else(|| pause.mul_f64(0.75 + self.live.dice.unit() / 2.0));
-            if *phase.borrow() == Phase::Stopping || is_over(began, now(), wait) {
+            // A batch that the collector itself has put off is tried once more after that, however long it was.
+            let is_over = is_over(began, now(), if after.is_some() { Duration::ZERO } else { wait });
+            if *phase.borrow() == Phase::Stopping || (is_over && after.is_none()) {
                 return dropped("given_up", spans);
+            }
+            if is_over {
+                dropped("given_up", spans);
             }
             tokio::select! {
                 () = stopping(phase) => {}
                 () = tokio::time::sleep(wait) => {}
+            }
+            if is_over {
+                return;
             }
             pause = (pause * 2).min(LONGEST_PAUSE);
         }
     }
 
     async fn keep_sending_metrics(&self, mut phase: watch::Receiver<Phase>) {
+        let mut wait = METRICS_EVERY;
         loop {
             tokio::select! {
                 () = stopping(&mut phase) => {}
-                () = tokio::time::sleep(METRICS_EVERY) => {}
+                () = tokio::time::sleep(wait) => {}
             }
+            wait = METRICS_EVERY;
             let is_last = *phase.borrow() == Phase::Stopping;
             let running = self.live.running();
             if let Some(to) = configured(&running) {
@@ -174,7 +186,9 @@ impl Exporter<'_> {
                 if let Some(body) = self.live.telemetry.metrics(&running.snapshot, self.live.clock.wall()) {
                     // What is not taken is told again: sums only grow.
                     let body = Body::of(&to, body).await;
-                    let _ = self.send(&to.metrics, body).await;
+                    if let Err(Untaken { again: Some(Some(asked)), .. }) = self.send(&to.metrics, body).await {
+                        wait = asked.max(METRICS_EVERY);
+                    }
                 }
             }
             if is_last {
@@ -234,6 +248,6 @@ fn judge(answer: Result<Response<Bytes>, Fault>, wall: Duration) -> Result<(usiz
             | StatusCode::SERVICE_UNAVAILABLE
             | StatusCode::GATEWAY_TIMEOUT
     );
-    let after = dialect::errors::retry_after(answer.headers(), wall);
+    let after = dialect::errors::retry_after(answer.headers(), wall).map(|asked| asked.min(LONGEST_ASKED));
     Err(Untaken { why: format!("status {}", answer.status().as_u16()), again: may_help.then_some(after) })
 }

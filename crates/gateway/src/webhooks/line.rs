@@ -9,16 +9,13 @@ use config::Webhook;
 use tokio::sync::Notify;
 
 use super::event::Message;
-use super::verdict::Verdict;
+use super::verdict::{LONGEST_ASKED, Verdict};
 
 /// Messages that wait for one webhook at most; the oldest go first.
 const BOUND: usize = 1000;
 
 /// A receiver that failed is left alone so long, whichever message is due.
 const REST: Duration = Duration::from_secs(1);
-
-/// A receiver that asks to be left alone is left so long at most: none is lost to one mistaken header.
-const LONGEST_REST: Duration = Duration::from_secs(60 * 60);
 
 /// One webhook as it is kept through reloads: what waits for it, and how it does.
 #[derive(Debug)]
@@ -132,10 +129,10 @@ impl Line {
         !was_in_trouble && state.trouble.is_some()
     }
 
-    /// The receiver asks to be left alone so long: an hour at most is kept to.
+    /// The receiver asks to be left alone so long: [`LONGEST_ASKED`] at most is kept to.
     pub fn rest(&self, wait: Duration, now: Instant) {
         let mut state = self.state();
-        state.rests_until = state.rests_until.max(Some(now + wait.min(LONGEST_REST)));
+        state.rests_until = state.rests_until.max(Some(now + wait.min(LONGEST_ASKED)));
     }
 
     /// Nothing waits any more: what did.

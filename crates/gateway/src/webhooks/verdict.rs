@@ -12,6 +12,10 @@ const GROWTH: f64 = 2.5;
 /// Nothing is tried later after its first try, whatever the receiver asks for.
 const LONGEST: Duration = Duration::from_secs(3600);
 
+/// A receiver that asks for more time is given so much, about our own longest wait: one that asks for hours loses no
+/// event by that.
+pub const LONGEST_ASKED: Duration = Duration::from_secs(1200);
+
 /// What becomes of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
@@ -51,7 +55,8 @@ pub fn verdict((status, asked): Ended, tries: u32, age: Duration, chance: f64) -
     let exponent = i32::try_from(tries).unwrap_or(i32::MAX).saturating_sub(1);
     // A fifth more or less, so that the messages of many gateways do not come together.
     let wait = FIRST_WAIT.as_secs_f64() * GROWTH.powi(exponent) * (0.8 + 0.4 * chance);
-    let wait = Duration::try_from_secs_f64(wait).unwrap_or(LONGEST).max(asked.unwrap_or_default());
+    let asked = asked.unwrap_or_default().min(LONGEST_ASKED).min(LONGEST.saturating_sub(age));
+    let wait = Duration::try_from_secs_f64(wait).unwrap_or(LONGEST).max(asked);
     if tries >= TRIES || age.saturating_add(wait) > LONGEST { Verdict::Expired } else { Verdict::Again(wait) }
 }
 
@@ -106,7 +111,11 @@ mod tests {
         let asks = |seconds| verdict((Some(429), Some(Duration::from_secs(seconds))), 1, Duration::from_secs(60), 0.5);
         assert_eq!(asks(1), Verdict::Again(Duration::from_secs(5)));
         assert_eq!(asks(600), Verdict::Again(Duration::from_secs(600)));
-        assert_eq!(asks(3600), Verdict::Expired);
-        assert_eq!(asks(u64::MAX), Verdict::Expired);
+        for hours in [3600, 86_400, u64::MAX] {
+            assert_eq!(asks(hours), Verdict::Again(LONGEST_ASKED), "it is tried again within its life");
+        }
+        let late = |age, tries| verdict((Some(503), Some(Duration::MAX)), tries, Duration::from_secs(age), 0.5);
+        assert_eq!(late(3000, 4), Verdict::Again(Duration::from_secs(600)), "at its end");
+        assert_eq!((late(3600, 4), late(60, TRIES)), (Verdict::Expired, Verdict::Expired));
     }
 }

@@ -435,6 +435,42 @@ fn a_collector_that_is_out_is_asked_again_and_costs_no_call_anything() {
 }
 
 #[test]
+fn a_collector_that_asks_for_hours_is_left_alone_for_minutes_and_costs_nothing() {
+    story(async {
+        let (stage, collector, _) = stage();
+        collector.play(Reply::status(429).header("retry-after", "7200"));
+        stage.ask(question()).await;
+        seconds(20).await;
+        let posts = collector.calls().len();
+        assert_eq!(spans(&collector).len(), 2);
+        for _ in 0..5 {
+            stage.ask(question()).await;
+            seconds(50).await;
+        }
+        assert_eq!(collector.calls().len(), posts, "neither spans nor metrics are posted meanwhile");
+        assert_eq!((dropped(&stage, "given_up"), dropped(&stage, "queue_full")), (0.0, 0.0));
+        collector.play(taken());
+        seconds(60).await;
+        assert_eq!((stage.metric("mai_telemetry_sent_total"), dropped(&stage, "given_up")), (12.0, 0.0));
+    });
+}
+
+#[test]
+fn a_collector_that_asks_for_hours_again_and_again_costs_what_has_waited_too_long_and_is_not_stormed() {
+    story(async {
+        let (stage, collector, _) = stage();
+        collector.play(Reply::status(503).header("retry-after", "7200"));
+        stage.ask(question()).await;
+        seconds(5).await;
+        stage.ask(question()).await;
+        seconds(3_600).await;
+        let posts = spans(&collector).len() / 2;
+        assert!((4..=7).contains(&posts), "{posts} posts within an hour");
+        assert_eq!((dropped(&stage, "given_up"), stage.metric("mai_telemetry_sent_total")), (4.0, 0.0));
+    });
+}
+
+#[test]
 fn a_collector_that_stays_away_costs_spans_which_are_counted() {
     story(async {
         let stage = Stage::set(&told(""));

@@ -266,6 +266,23 @@ fn a_receiver_that_asks_to_be_left_alone_is_told_of_nothing_else_meanwhile() {
 }
 
 #[test]
+fn a_receiver_that_asks_for_hours_is_told_within_the_life_of_the_event() {
+    story(async {
+        let stage = stage(&alone());
+        let a = stage.host("a", pleasant());
+        let asks = Reply::status(503).header("retry-after", "86400");
+        let hook = stage.host("hook", Script::replies([asks, takes()]));
+        open(&stage, &a).await;
+        hook.has_calls(1).await;
+        seconds(1_190).await;
+        assert_eq!((hook.calls().len(), waiting(&stage)), (1, 1.0), "it is left alone for a while");
+        seconds(30).await;
+        let of = |result| deliveries(&stage, "breaker.opened", result);
+        assert_eq!((of("delivered"), of("expired"), waiting(&stage)), (1.0, 0.0, 0.0));
+    });
+}
+
+#[test]
 fn a_receiver_that_never_answers_is_given_up_within_the_hour() {
     story(async {
         let stage = stage(&alone());
