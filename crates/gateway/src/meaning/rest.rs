@@ -104,6 +104,7 @@ mod tests {
         assert!(rest.enter(at(5)).is_none(), "one at a time");
         trial.failed(at(5));
         assert!(rest.enter(at(14)).is_none(), "twice as long");
+        assert!(rest.enter(at(15)).unwrap().is_probe());
         drop(rest.enter(at(15)).unwrap());
         rest.enter(at(15)).unwrap().succeeded();
         rest.enter(at(15)).unwrap().failed(at(15));
@@ -122,8 +123,10 @@ mod tests {
         drop(late);
         well.succeeded();
         assert!(rest.enter(at(5)).is_none(), "who began before the rest does not end the trial");
+        assert!(probe.is_probe());
         probe.succeeded();
-        assert!(rest.enter(at(5)).is_some());
+        let both = [rest.enter(at(5)).unwrap(), rest.enter(at(5)).unwrap()];
+        assert!(both.iter().all(|trial| !trial.is_probe()), "all look up again, not one alone");
     }
 
     #[test]

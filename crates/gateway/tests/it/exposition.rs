@@ -1,9 +1,14 @@
 //! `/metrics` as Prometheus reads it: its text format, version 0.0.4.
 
 use std::collections::{BTreeMap, HashSet};
+use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
 
+use base::Record;
+use gateway::books::Stores;
 use gateway::metrics::METRICS;
+use state::requests::{Bounds, Content, Health, Page, Request, Search};
+use state::{Answer, InProcessRequests, Requests, Unreadable};
 use testkit::{Reply, chat, embeddings, rerank, story};
 
 use crate::stage::{KEY, Stage, USUAL, pleasant, usual_but, without_waits};
@@ -191,6 +196,67 @@ fn series_of_routes_upstreams_and_providers_that_are_gone_are_dropped_too() {
         tokio::time::sleep(Duration::from_secs(601)).await;
         assert_eq!((of("\"chat\""), of("a/model-a")), (0, 0), "{}", stage.metrics());
         assert!(of("b/model-b") > 0, "an upstream that stays has its series");
+    });
+}
+
+/// Records that have lost three, and that notice whether two ask at a time how they do.
+#[derive(Debug, Default)]
+struct Noticing(InProcessRequests, Mutex<(usize, usize)>, Condvar);
+
+impl Requests for Noticing {
+    fn note(&self, records: &[Record]) {
+        self.0.note(records);
+    }
+
+    fn keep(&self, contents: Vec<Content>) {
+        self.0.keep(contents);
+    }
+
+    fn find(&self, request_id: &str) -> Answer<Result<Option<Box<Request>>, Unreadable>> {
+        self.0.find(request_id)
+    }
+
+    fn content(&self, request_id: &str) -> Answer<Result<Option<Content>, Unreadable>> {
+        self.0.content(request_id)
+    }
+
+    fn search(&self, search: Search) -> Answer<Result<Page, Unreadable>> {
+        self.0.search(search)
+    }
+
+    fn bound(&self, bounds: Bounds) {
+        self.0.bound(bounds);
+    }
+
+    fn health(&self) -> Health {
+        let mut inside = self.1.lock().unwrap();
+        inside.0 += 1;
+        inside.1 = inside.1.max(inside.0);
+        self.2.notify_all();
+        // Whoever could come in meanwhile does within this time.
+        let alone = |inside: &mut (usize, usize)| inside.1 < 2;
+        let mut inside = self.2.wait_timeout_while(inside, Duration::from_millis(200), alone).unwrap().0;
+        inside.0 -= 1;
+        Health { lost: 3, ..Health::default() }
+    }
+
+    fn flush(&self, patience: Duration) -> bool {
+        self.0.flush(patience)
+    }
+}
+
+#[test]
+fn losses_are_read_by_one_at_a_time_so_that_none_is_counted_twice() {
+    story(async {
+        let records = Arc::<Noticing>::default();
+        let stores = Stores { records: records.clone(), ..Stores::default() };
+        let stage = Stage::keeping(USUAL, stores);
+        let live = &stage.live;
+        std::thread::scope(|scope| {
+            (0..2).for_each(|_| drop(scope.spawn(|| live.metrics_text())));
+        });
+        assert_eq!(records.1.lock().unwrap().1, 1, "two at a time were told of the same losses");
+        assert_eq!(stage.metric("mai_request_records_lost_total{kind=\"record\"}"), 3.0);
     });
 }
 

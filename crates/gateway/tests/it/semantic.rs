@@ -1046,6 +1046,26 @@ fn a_trial_that_waits_for_anothers_call_in_vain_has_failed() {
 }
 
 #[test]
+fn a_trial_has_failed_also_where_another_route_has_told_of_the_call_that_failed_it() {
+    story(async {
+        let talk = "  - { name: talk, upstreams: [{ provider: a, model: model-a }], cache: { mode: semantic, semantic: { route: emb, threshold: 0.9 } } }\nclients:";
+        let stage = Stage::set(&sharing().replace("clients:", talk));
+        stage.host("a", pleasant());
+        let e = stage.host("e", Reply::hang());
+        for round in 0..3 {
+            stage.ask(ask(&format!("How do I reset password {round}?"))).await;
+        }
+        millis(5_000).await;
+        let mut told = begun(&stage, [chat("talk").system("Be brief.").user(ASKED)]).await;
+        e.has_calls(4).await;
+        assert_eq!(stage.ask(ask(ASKED)).await.status, 200);
+        assert_eq!(told.remove(0).answer().await.unwrap().status, 200);
+        assert_eq!(stage.ask(ask(AGAIN)).await.status, 200);
+        assert_eq!((e.calls().len(), looked_up(&stage, "error")), (4, 5.0), "look-ups of `chat` rest on");
+    });
+}
+
+#[test]
 fn clients_who_do_not_share_vectors_wait_for_none_of_each_other() {
     story(async {
         let (stage, _, e) = stage("");

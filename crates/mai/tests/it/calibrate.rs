@@ -66,6 +66,23 @@ async fn what_stands_in_its_way_is_said() {
     }
 }
 
+#[tokio::test]
+async fn reading_of_requests_ends_after_so_many_pages_and_says_how_far_back_it_came() {
+    // A list that never ends.
+    let endless = r#"
+rules:
+  - when: { path: /admin/v1/requests }
+    reply: { json: { data: [{ request_id: one, time: "2026-11-01T10:00:00Z", decisions: [] }], next: "on" } }
+"#;
+    let up = upstream(endless).await;
+    let args = ["--route", "embedding", "--url", &up.url(), "--admin", &up.url(), "--from-requests"];
+    let ran = calibrated(args.map(str::to_owned).to_vec()).await;
+    assert_eq!(ran.code, 1, "{}{}", ran.out, ran.err);
+    let told = "400 pages of requests are read, back to 2026-11-01T10:00:00Z; older ones are left out";
+    assert!(ran.err.contains(told), "{}", ran.err);
+    assert_eq!(up.log().total(), 400);
+}
+
 /// Answers that tell one question from another.
 const ANSWERS: &str = r#"
 rules:
