@@ -8,6 +8,7 @@ use serde::Serialize;
 use serde_json::{Value, json};
 use utoipa::ToSchema;
 
+use crate::damage::shown;
 use crate::desk::Desk;
 use crate::error::{Body, Error};
 use crate::{cache, requests};
@@ -46,6 +47,9 @@ pub(crate) struct Ready {
     /// The request records.
     #[schema(value_type = Object)]
     requests: Value,
+    /// Versions of knowledge bases that operators have set.
+    #[schema(value_type = Object)]
+    kb_versions: Value,
     /// Who is told of events, in the order of the configuration.
     webhooks: Vec<Webhook>,
 }
@@ -79,6 +83,7 @@ pub(crate) async fn readyz(State(desk): State<Desk>) -> Response {
         cache: cache::health(&desk),
         webhooks: webhooks(&desk),
         requests: requests::health(&desk),
+        kb_versions: kb_versions(&desk),
     };
     let status = if draining { StatusCode::SERVICE_UNAVAILABLE } else { StatusCode::OK };
     (status, Json(body)).into_response()
@@ -94,6 +99,16 @@ fn ledger(desk: &Desk) -> Value {
         "entries_waiting": health.waiting,
         "requests_lost": health.lost,
         "quotas_unread": desk.live.books.unopened(),
+        "damage": shown(health.damage),
+    })
+}
+
+/// Whether it is known which versions are set; nothing stored before is served until it is.
+fn kb_versions(desk: &Desk) -> Value {
+    let versions = &desk.live.kb_versions;
+    json!({
+        "status": if versions.all().is_some() { "ok" } else { "unread" },
+        "damage": shown(versions.damage()),
     })
 }
 

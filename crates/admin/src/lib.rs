@@ -40,6 +40,7 @@ mod breakers;
 mod cache;
 mod caller;
 mod configuring;
+mod damage;
 mod deeds;
 mod desk;
 mod document;

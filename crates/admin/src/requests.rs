@@ -12,6 +12,7 @@ use state::{Answer, Unreadable};
 use utoipa::{IntoParams, ToSchema};
 
 use crate::caller::{Admin, Caller, Viewer};
+use crate::damage;
 use crate::desk::Desk;
 use crate::error::{Body, Error, Store};
 use crate::extract::{Path, Query};
@@ -372,7 +373,7 @@ async fn told<T: Unpin>(desk: &Desk, answer: Answer<Result<T, Unreadable>>) -> R
 
 /// How they do; the gateway is ready all the same.
 pub(crate) fn health(desk: &Desk) -> Value {
-    let Health { trouble, waiting, lost, contents_lost } = desk.live.records.health();
+    let Health { trouble, waiting, lost, contents_lost, damage: befell, contents_damage } = desk.live.records.health();
     json!({
         "status": if trouble.is_some() { "behind" } else { "ok" },
         "since": trouble.as_ref().map(|trouble| trouble.since.as_secs()),
@@ -380,5 +381,7 @@ pub(crate) fn health(desk: &Desk) -> Value {
         "waiting": waiting,
         "lost": lost,
         "contents_lost": contents_lost + desk.live.contents.lost(),
+        "damage": damage::shown(befell),
+        "contents_damage": damage::shown(contents_damage),
     })
 }

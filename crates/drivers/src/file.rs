@@ -4,10 +4,12 @@
 use std::fs::Permissions;
 use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use base::Clock;
 use rusqlite::{Connection, ErrorCode, OpenFlags, TransactionBehavior};
+
+use crate::failure::Failure as Known;
 
 /// How long SQLite itself tries again where another process holds a lock.
 const BUSY: Duration = Duration::from_millis(20);
@@ -29,11 +31,18 @@ pub(crate) enum Failure {
 
 impl From<rusqlite::Error> for Failure {
     fn from(error: rusqlite::Error) -> Self {
-        use crate::failure::Failure as Known;
         let is_full = error.sqlite_error_code() == Some(ErrorCode::DiskFull);
         match Known::from(error) {
+            other @ (Known::Unwritable(_) | Known::Trouble(_)) if is_full => Self::Full(other.what()),
+            other => other.into(),
+        }
+    }
+}
+
+impl From<Known> for Failure {
+    fn from(failure: Known) -> Self {
+        match failure {
             Known::Damaged(what) => Self::Damaged(what),
-            other if is_full => Self::Full(other.what()),
             other => Self::Trouble(other.what()),
         }
     }
@@ -126,6 +135,73 @@ pub(crate) fn open(path: &Path, form: &Form) -> Result<Connection, Failure> {
 
 pub(crate) fn identity(path: &Path) -> Option<(u64, u64)> {
     std::fs::metadata(path).ok().map(|file| (file.dev(), file.ino()))
+}
+
+/// What shows that somebody else has written into a file: how large it is, and when it was changed last. SQLite changes it
+/// when it takes its log up, and at no other time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Shape {
+    size: u64,
+    changed: Option<SystemTime>,
+}
+
+impl Shape {
+    /// That of the file at a path; `None` where there is none. It is never opened: closing it would give up the locks
+    /// that others of this process hold.
+    pub fn of(path: &Path) -> Option<Self> {
+        let file = std::fs::metadata(path).ok()?;
+        Some(Self { size: file.len(), changed: file.modified().ok() })
+    }
+
+    /// Whether nothing is left of it. SQLite takes such a file for a new one, and removes its log.
+    pub const fn is_empty(self) -> bool {
+        self.size == 0
+    }
+}
+
+/// Whether a file that holds something, into which somebody else has written, is one of ours with this table still, in all
+/// its parts. Its log goes before it, as always.
+pub(crate) fn is_sound(path: &Path, table: &str) -> Result<bool, Known> {
+    let look = || -> Result<bool, Known> {
+        let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+        let connection = Connection::open_with_flags(path, flags)?;
+        connection.busy_timeout(BUSY)?;
+        let said: String = connection.query_row("PRAGMA quick_check(1)", [], |row| row.get(0))?;
+        Ok(said == "ok" && connection.table_exists(None, table)?)
+    };
+    match look() {
+        Err(Known::Damaged(_)) => Ok(false),
+        looked => looked,
+    }
+}
+
+/// Writes everything that a connection can read into a new file, which has its name once it is whole and on the disk: what
+/// is left of one that was removed, emptied or overwritten stands in its log, and in the connection's memory. Nothing
+/// has changed where not all of it is left, which is [`Known::Damaged`]; at least this table must be.
+pub(crate) fn write_anew(connection: &Connection, path: &Path, table: &str) -> Result<(), Known> {
+    let trouble = |error: std::io::Error| Known::Trouble(error.to_string());
+    let beside = with_suffix(path, "-anew");
+    // What an earlier try has left.
+    let _ = std::fs::remove_file(&beside);
+    make(&beside);
+    let name = beside.to_str().ok_or_else(|| Known::Trouble("its name is not UTF-8".to_owned()))?;
+    if let Err(error) = connection.execute("VACUUM INTO ?1", [name]) {
+        let _ = std::fs::remove_file(&beside);
+        return Err(error.into());
+    }
+    // Where the log is empty too, what is left may be taken for a file that never held anything.
+    if !is_sound(&beside, table)? {
+        let _ = std::fs::remove_file(&beside);
+        return Err(Known::Damaged("nothing of it is left".to_owned()));
+    }
+    std::fs::File::open(&beside).and_then(|file| file.sync_all()).map_err(trouble)?;
+    // The old log, left behind, is none of the new file's.
+    for part in PARTS.into_iter().skip(1) {
+        let _ = std::fs::remove_file(with_suffix(path, part));
+    }
+    std::fs::rename(&beside, path).map_err(trouble)?;
+    let folder = path.parent().map_or(Ok(()), |folder| std::fs::File::open(folder)?.sync_all());
+    folder.map_err(trouble)
 }
 
 pub(crate) fn identities(path: &Path) -> [Option<(u64, u64)>; PARTS.len()] {

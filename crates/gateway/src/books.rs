@@ -1,6 +1,7 @@
 //! What is written down of use: every call's in the ledger, and what the ledger knows of quotas that this
 //! process has just come to count.
 
+use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -14,6 +15,7 @@ use tokio::sync::watch;
 
 use crate::purse::Unknown;
 
+mod making_up;
 mod opening;
 
 use opening::Opening;
@@ -63,6 +65,8 @@ pub struct Books {
     openings: Mutex<Openings>,
     /// How many there are.
     outstanding: watch::Sender<usize>,
+    /// The change of the ledger's file after which it was last given what it lacked.
+    made_up: AtomicU64,
 }
 
 /// Locked while entries are booked and questions put, so that of two of them it is known which came first.
@@ -79,7 +83,7 @@ const AGAIN: (Duration, Duration) = (Duration::from_millis(100), Duration::from_
 
 impl Books {
     pub(crate) fn new(ledger: Arc<dyn Ledger>) -> Self {
-        Self { ledger, openings: Mutex::default(), outstanding: watch::Sender::new(0) }
+        Self { ledger, openings: Mutex::default(), outstanding: watch::Sender::new(0), made_up: AtomicU64::new(0) }
     }
 
     fn openings(&self) -> MutexGuard<'_, Openings> {

@@ -1,11 +1,11 @@
 //! The versions of knowledge bases that operators have set, which go before those of the configuration.
 
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
-use base::Dice;
-use state::{Answer, Unreadable, Versioned, Versions};
+use base::{Clock, Dice};
+use state::{Answer, Damage, Unreadable, Versioned, Versions};
 use tokio::sync::Mutex;
 use tokio::task::JoinSet;
 
@@ -19,8 +19,12 @@ pub struct KbVersions {
     setting: Mutex<JoinSet<Result<(), Unreadable>>>,
     /// Stands for every version while the store has not told: what was stored under another is not served then.
     unknown: Arc<str>,
+    /// What befell the store last.
+    damage: std::sync::Mutex<Option<Damage>>,
 }
 
+/// How often it is looked whether the store still has what is set.
+const LOOK: Duration = Duration::from_secs(15);
 /// How often a store that is out is asked again.
 const AGAIN: Duration = Duration::from_secs(1);
 
@@ -32,7 +36,13 @@ impl KbVersions {
             Answer::Later(_) => None,
         };
         let unknown = format!("not known yet {:016x}{:016x}", dice.bits(), dice.bits()).into();
-        Self { store, set: ArcSwap::from_pointee(set), setting: Mutex::default(), unknown }
+        Self {
+            store,
+            set: ArcSwap::from_pointee(set),
+            setting: Mutex::default(),
+            unknown,
+            damage: std::sync::Mutex::default(),
+        }
     }
 
     /// What is set for a route; `None` where its configuration decides.
@@ -61,12 +71,56 @@ impl KbVersions {
         while setting.join_next().await.is_some() {}
         let this = self.clone();
         setting.spawn(async move {
+            // What the store has lost would be missing in its answer.
+            this.make_good().await?;
             let set = this.store.set(route, version).await?;
             this.set.store(Arc::new(Some(set)));
             Ok(())
         });
         let lost = || Err(Unreadable("the setting was lost; please report this".to_owned()));
         setting.join_next().await.and_then(Result::ok).unwrap_or_else(lost)
+    }
+
+    /// What befell the store last, where something has since the start.
+    #[must_use]
+    pub fn damage(&self) -> Option<Damage> {
+        self.damage.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Has the store write anew what it has lost. Held up by nobody who sets something, since whoever calls this holds
+    /// `setting`.
+    async fn make_good(&self) -> Result<(), Unreadable> {
+        let Some(known) = self.all() else { return Ok(()) };
+        if let Some(what) = self.store.keep(known).await? {
+            tracing::warn!("the file of versions of knowledge bases has come to harm: {what}");
+            Damage::note(&mut self.damage.lock().unwrap_or_else(PoisonError::into_inner), Clock.wall(), what);
+        }
+        Ok(())
+    }
+
+    /// Looks whether the store still has what is set, and has it written anew where it has not.
+    ///
+    /// # Errors
+    /// What keeps the store from it.
+    pub async fn look(&self) -> Result<(), Unreadable> {
+        let mut setting = self.setting.lock().await;
+        while setting.join_next().await.is_some() {}
+        self.make_good().await
+    }
+
+    /// The same every now and then, for ever.
+    pub async fn keep_looking(&self) {
+        let mut is_told = false;
+        loop {
+            tokio::time::sleep(LOOK).await;
+            match self.look().await {
+                Ok(()) => is_told = false,
+                Err(error) if !std::mem::replace(&mut is_told, true) => {
+                    tracing::warn!("it is not known whether the `kb_version` that is set is written down: {error}");
+                }
+                Err(_) => {}
+            }
+        }
     }
 
     /// Asks the store for what is set until it tells.
@@ -129,6 +183,45 @@ mod tests {
         let (first, second) = tokio::join!(set("1"), set("2"));
         assert_eq!((first, second), (Ok(()), Ok(())));
         assert_eq!(versions.of("chat").as_deref(), Some("2"));
+    }
+
+    /// Forgets everything when it is told to.
+    #[derive(Debug, Default)]
+    struct Forgetful(std::sync::Mutex<InProcessVersions>);
+
+    impl Versions for Forgetful {
+        fn all(&self) -> Answer<Result<Versioned, Unreadable>> {
+            self.0.lock().unwrap().all()
+        }
+
+        fn set(&self, route: Arc<str>, version: Option<Arc<str>>) -> Answer<Result<Versioned, Unreadable>> {
+            self.0.lock().unwrap().set(route, version)
+        }
+
+        fn keep(&self, known: Versioned) -> Answer<Result<Option<String>, Unreadable>> {
+            let store = self.0.lock().unwrap();
+            for (route, version) in known {
+                drop(store.set(route, Some(version)));
+            }
+            Answer::Ready(Ok(Some("it was emptied".to_owned())))
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_store_that_has_forgotten_is_told_again_before_anything_else_is_set() {
+        let store = Arc::<Forgetful>::default();
+        let versions = Arc::new(KbVersions::new(store.clone(), &Dice::fair()));
+        versions.set("chat".into(), Some("1".into())).await.unwrap();
+        *store.0.lock().unwrap() = InProcessVersions::default();
+        versions.set("other".into(), Some("2".into())).await.unwrap();
+        assert_eq!((versions.of("chat").as_deref(), versions.of("other").as_deref()), (Some("1"), Some("2")));
+        let looking = versions.clone();
+        *store.0.lock().unwrap() = InProcessVersions::default();
+        let task = tokio::spawn(async move { looking.keep_looking().await });
+        tokio::time::sleep(LOOK * 2).await;
+        assert_eq!(store.all().await.unwrap().len(), 2, "also while nothing is set");
+        assert!(versions.damage().is_some_and(|damage| damage.times >= 2 && damage.what == "it was emptied"));
+        task.abort();
     }
 
     #[tokio::test(start_paused = true)]

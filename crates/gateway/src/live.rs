@@ -1,5 +1,6 @@
 //! What outlives requests and reloads.
 
+mod making_up;
 mod reload;
 
 use std::collections::BTreeMap;
@@ -407,7 +408,7 @@ impl Live {
         let questions =
             running.snapshot.routes.iter().filter_map(|route| Some((&*route.name, self.meanings.count(&route.name)?)));
         self.metrics.caches.show_questions(questions, self.meanings.lost());
-        self.metrics.show_records(&self.records.health(), self.contents.lost());
+        self.show_stores();
         self.metrics.text(&sums, self.log.lost())
     }
 
@@ -438,9 +439,6 @@ impl Live {
         });
         self.metrics.show_quotas(shares);
         self.metrics.show_unread_quotas(self.books.unopened());
-        self.metrics.show_objects(self.objects.health().is_some());
-        let health = self.books.ledger.health();
-        self.metrics.show_ledger(health.waiting, health.lost);
     }
 
     /// Brings the gauges of the upstreams up to date. An upstream that several routes share under one

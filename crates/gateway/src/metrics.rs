@@ -109,6 +109,7 @@ pub struct Metrics {
     /// Levers that were pulled and are missing in the audit log.
     pub audit_rows_lost: IntCounter,
     records_lost: IntCounterVec,
+    pub(crate) store_damages: IntCounterVec,
     /// Those of telemetry.
     pub telemetry: telemetry::Telemetry,
     /// Open connections of callers.
@@ -168,6 +169,7 @@ impl Metrics {
             objects_out: of.gauge(&OBJECTS_OUT)?.with_label_values::<&str>(&[]),
             audit_rows_lost: of.counter(&AUDIT_LOST)?.with_label_values::<&str>(&[]),
             records_lost: of.counter(&RECORDS_LOST)?,
+            store_damages: of.counter(&STORE_DAMAGES)?,
             telemetry: telemetry::Telemetry::new(of.registry())?,
             log_lost: of.gauge(&LOG_LOST)?.with_label_values::<&str>(&[]),
             pairs: Mutex::default(),

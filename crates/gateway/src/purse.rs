@@ -167,6 +167,16 @@ pub(crate) struct Owner {
     pub fund: Arc<Fund>,
 }
 
+/// What a quota has counted in the period that runs.
+#[derive(Debug)]
+pub(crate) struct Counted {
+    pub client: Arc<str>,
+    /// Of its money.
+    pub currency: Arc<str>,
+    pub period: Period,
+    pub spent: Amounts,
+}
+
 /// Such funds by the period that they ask about.
 pub(crate) type Unknown = HashMap<Period, Vec<Owner>>;
 
@@ -225,6 +235,15 @@ impl KeptPurses {
         let fund = Arc::new(Fund::new(self.count, client.clone(), terms.clone(), account, self.alerts.clone()));
         self.known.insert(client.clone(), fund.clone());
         fund
+    }
+
+    /// What quotas have counted in the periods that run, where they have counted anything.
+    pub fn counted(&self, now: Duration) -> Vec<Counted> {
+        let counted = self.known.iter().map(|(client, fund)| {
+            let (period, currency, spent) = fund.counted(now);
+            Counted { client: client.clone(), currency, period, spent }
+        });
+        counted.filter(|counted| counted.spent != Amounts::default()).collect()
     }
 
     /// Warns of what quotas have come to by a change of their bounds.

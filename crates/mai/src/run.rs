@@ -292,6 +292,10 @@ impl Gateway {
         }
         let gathering = self.live.clone();
         background(async move { gathering.keep_gathering().await });
+        let books = self.live.clone();
+        background(async move { books.keep_books_whole().await });
+        let versions = self.live.kb_versions.clone();
+        background(async move { versions.keep_looking().await });
         let questions = self.live.clone();
         background(async move { questions.meanings.keep_taking_up().await });
         let issued = self.live.issued.clone();
@@ -307,9 +311,13 @@ impl Gateway {
         background(async move { watching.watch(hangup).await });
         stop.asked().await;
         drain(&self.live, general.shutdown_grace, &mut stop).await;
+        tracing::info!("stopped");
         CLEAN.into()
     }
 }
+
+/// A file that is closed at the end is waited for so long.
+const CLOSING: Duration = Duration::from_secs(1);
 
 /// Refuses new calls, lets running ones end, tells the last ones, flushes.
 async fn drain(live: &Live, grace: Duration, again: &mut Stop) {
@@ -339,13 +347,24 @@ async fn drain(live: &Live, grace: Duration, again: &mut Stop) {
     }
     // Answers are with hyper; a moment lets the workers write them out.
     tokio::time::sleep(Duration::from_millis(50)).await;
+    write_out(live).await;
+}
+
+/// Sends and writes all that is in memory alone, and closes what it is written into. Each has its own patience.
+async fn write_out(live: &Live) {
     live.gather();
     if !live.telemetry.flush(Duration::from_secs(3)).await {
         tracing::warn!("stopping without having sent all telemetry");
     }
     live.log.flush(Duration::from_secs(2));
     let ledger = &live.books.ledger;
-    if !ledger.flush(Duration::from_secs(3)) {
+    let mut is_written = ledger.flush(Duration::from_secs(3));
+    if live.books.is_changed() {
+        // Its file has come to harm just now.
+        let _ = tokio::time::timeout(Duration::from_secs(3), live.books_are_whole()).await;
+        is_written = ledger.flush(Duration::from_secs(3));
+    }
+    if !is_written {
         let health = ledger.health();
         let why = health.trouble.map_or_else(|| "it is slow".to_owned(), |trouble| trouble.what);
         tracing::error!(entries = health.waiting, "stopping without having written these entries of usage: {why}");
@@ -354,6 +373,10 @@ async fn drain(live: &Live, grace: Duration, again: &mut Stop) {
         Ok(Ok(())) => {}
         Ok(Err(error)) => tracing::warn!("stopping without having written down when keys were used last: {error}"),
         Err(_) => tracing::warn!("stopping without having written down when keys were used last"),
+    }
+    let versions = tokio::time::timeout(Duration::from_secs(2), live.kb_versions.look()).await;
+    if !matches!(versions, Ok(Ok(()))) {
+        tracing::warn!("stopping without knowing whether the `kb_version` that is set is written down");
     }
     if !live.answers.flush(Duration::from_secs(2)) {
         tracing::warn!("stopping without having written all that is cached");
@@ -367,7 +390,12 @@ async fn drain(live: &Live, grace: Duration, again: &mut Stop) {
         let records = live.records.health().waiting;
         tracing::warn!(records, "stopping without having written these request records");
     }
-    tracing::info!("stopped");
+    // Each takes its log up, so that a folder that is copied now holds all in whole files.
+    let closed =
+        [ledger.close(CLOSING), live.answers.close(CLOSING), live.records.close(CLOSING)].into_iter().all(|done| done);
+    if !closed {
+        tracing::warn!("stopping before all files were closed: the next start takes up their logs (`-wal`)");
+    }
 }
 
 /// SIGTERM and SIGINT, none of which is missed once they are watched for.

@@ -15,6 +15,29 @@ pub struct Health {
     pub waiting: u64,
     /// Calls whose use was lost since the start, because memory for entries was full too.
     pub lost: u64,
+    /// What befell its file last, where something has.
+    pub damage: Option<Damage>,
+    /// How often it came to hold something else than what was booked: less of it, or what somebody else has put there.
+    pub changes: u64,
+}
+
+/// What befell the file of a store: it was removed, replaced, emptied, overwritten or found broken.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Damage {
+    /// When that was found last, from the Unix epoch.
+    pub at: Duration,
+    /// What it was, and what became of what was in the file, for operators.
+    pub what: String,
+    /// How often something was found since the start.
+    pub times: u64,
+}
+
+impl Damage {
+    /// Something was found, once more.
+    pub fn note(known: &mut Option<Self>, at: Duration, what: String) {
+        let times = known.as_ref().map_or(0, |known| known.times) + 1;
+        *known = Some(Self { at, what, times });
+    }
 }
 
 /// Why nothing is written.
@@ -60,6 +83,12 @@ pub trait Ledger: std::fmt::Debug + Send + Sync {
     /// Writes everything booked so far, and returns when that is done or `patience` is over. Blocks: not
     /// for workers. True when nothing is left in memory alone.
     fn flush(&self, patience: Duration) -> bool;
+
+    /// The same, and lets go of everything it holds, such as files, which are whole then: what comes afterwards is lost. True
+    /// when that is done within `patience`.
+    fn close(&self, patience: Duration) -> bool {
+        self.flush(patience)
+    }
 }
 
 /// A ledger in this process's memory alone: it forgets with the process.
@@ -83,7 +112,7 @@ impl Ledger for InProcessLedger {
     }
 
     fn health(&self) -> Health {
-        Health { trouble: None, waiting: 0, lost: self.lost.load(Ordering::Relaxed) }
+        Health { lost: self.lost.load(Ordering::Relaxed), ..Health::default() }
     }
 
     fn flush(&self, _: Duration) -> bool {

@@ -22,7 +22,7 @@ pub use answer::{Answer, Coming};
 pub use answers::{Answers, InProcessAnswers};
 pub use book::{Book, joined};
 pub use counters::{Counters, InProcessCounters, Meter, Scope, Settled};
-pub use ledger::{Health, InProcessLedger, Ledger, Trouble, Unreadable};
+pub use ledger::{Damage, Health, InProcessLedger, Ledger, Trouble, Unreadable};
 pub use objects::{InProcessObjects, Objects};
 pub use requests::{InProcessRequests, Requests};
 pub use usage::{Columns, Entry, QUARTER, Question, Row, Sums};

@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use base::{Record, TraceId, Truncated};
 
-use crate::{Answer, Trouble, Unreadable};
+use crate::{Answer, Damage, Trouble, Unreadable};
 
 pub use memory::InProcessRequests;
 pub use writing::Writing;
@@ -216,6 +216,10 @@ pub struct Health {
     pub lost: u64,
     /// The same of contents.
     pub contents_lost: u64,
+    /// What befell the file of records last, where something has.
+    pub damage: Option<Damage>,
+    /// The same of contents.
+    pub contents_damage: Option<Damage>,
 }
 
 /// Where records are kept. While the store is out they wait in bounded memory; what no longer fits is lost, and
@@ -245,4 +249,10 @@ pub trait Requests: std::fmt::Debug + Send + Sync {
     /// Writes everything noted so far, and returns when that is done or `patience` is over. Blocks: not for
     /// workers. True when nothing is left in memory alone.
     fn flush(&self, patience: Duration) -> bool;
+
+    /// The same, and lets go of everything it holds, such as files, which are whole then: what comes afterwards is lost. True
+    /// when that is done within `patience`.
+    fn close(&self, patience: Duration) -> bool {
+        self.flush(patience)
+    }
 }

@@ -16,6 +16,12 @@ pub trait Versions: std::fmt::Debug + Send + Sync {
     /// Sets a route's, or with `None` forgets it, and gives all that are set then. When the answer is here it is
     /// kept; an error says that nothing has changed. A question that is dropped may still be carried out.
     fn set(&self, route: Arc<str>, version: Option<Arc<str>>) -> Answer<Result<Versioned, Unreadable>>;
+
+    /// Sees to it that the store holds these, which it was the last to tell, and no others: what it has lost is written
+    /// anew. Says what was wrong, where something was. A store that loses nothing has nothing to do.
+    fn keep(&self, _: Versioned) -> Answer<Result<Option<String>, Unreadable>> {
+        Answer::Ready(Ok(None))
+    }
 }
 
 /// In this process's memory alone: forgotten with it.

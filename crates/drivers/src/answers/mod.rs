@@ -70,7 +70,10 @@ impl TieredAnswers {
         let (reading, writing, read_from) = (desk.clone(), desk.clone(), path.clone());
         let thread = |name: &str| std::thread::Builder::new().name(name.to_owned());
         thread("answers-reader").spawn(move || reader::read_out(&reading, &read_from, &asked))?;
-        thread("answers").spawn(move || writer::write_out(&writing, path))?;
+        thread("answers").spawn(move || {
+            writer::write_out(&writing, path);
+            writing.ended();
+        })?;
         Ok(Self { desk, lookups })
     }
 
@@ -255,6 +258,11 @@ impl Answers for TieredAnswers {
 
     fn flush(&self, patience: Duration) -> bool {
         self.desk.flush(patience)
+    }
+
+    fn close(&self, patience: Duration) -> bool {
+        self.desk.close();
+        self.desk.is_ended(patience)
     }
 }
 

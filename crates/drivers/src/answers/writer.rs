@@ -53,6 +53,10 @@ pub(super) fn write_out(desk: &Desk, path: PathBuf) {
         }
         desk.counts.held.store(writer.held.len(), Relaxed);
         if work.closed {
+            // The reader has it open too: closing it alone would leave its log.
+            if let Some(file) = &writer.file {
+                file.fold_log();
+            }
             return;
         }
     }

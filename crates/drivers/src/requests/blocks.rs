@@ -6,7 +6,7 @@ use std::time::Duration;
 use rusqlite::{Connection, OpenFlags, OptionalExtension as _, Transaction, TransactionBehavior};
 use state::requests::block::Block;
 
-use crate::file::{self, Failure, Form, PARTS, connect, identities, identity, number};
+use crate::file::{self, Failure, Form, PARTS, Shape, connect, identities, identity, number};
 
 /// The version of the tables and of what stands in them. A file of another one is replaced.
 const VERSION: i64 = 1;
@@ -92,6 +92,8 @@ pub(super) struct File {
     path: PathBuf,
     /// Device and inode, of each part.
     identities: [Option<(u64, u64)>; PARTS.len()],
+    /// As it was left here.
+    shape: Option<Shape>,
 }
 
 impl File {
@@ -99,13 +101,37 @@ impl File {
     pub fn open(path: &Path) -> Result<Self, Failure> {
         let form = Form { application: APPLICATION, version: VERSION, tables: TABLES, page: PAGE };
         let connection = file::open(path, &form)?;
-        Ok(Self { connection, path: path.to_owned(), identities: identities(path) })
+        Ok(Self { connection, path: path.to_owned(), identities: identities(path), shape: Shape::of(path) })
     }
 
     /// Whether it still is the file of that name.
     pub fn is_there(&self) -> bool {
         let [own, ..] = self.identities;
         own.is_some() && own == identity(&self.path)
+    }
+
+    /// Remembers what it looks like: whoever changes it from now on is somebody else.
+    pub fn leave(&mut self) {
+        self.shape = Shape::of(&self.path);
+    }
+
+    /// Whether nobody else has written into it, or SQLite finds it sound still. Each body has a checksum of its own
+    /// besides.
+    pub fn is_whole(&mut self) -> Result<bool, Failure> {
+        let now = Shape::of(&self.path);
+        if self.shape == now {
+            return Ok(true);
+        }
+        let is_whole = now.is_some_and(|now| !now.is_empty()) && file::is_sound(&self.path, "blocks")?;
+        if is_whole {
+            self.shape = now;
+        }
+        Ok(is_whole)
+    }
+
+    /// Writes all anew that was in it, as [`file::write_anew`] does.
+    pub fn write_anew(&self) -> Result<(), Failure> {
+        Ok(file::write_anew(&self.connection, &self.path, "blocks")?)
     }
 
     /// The file has so many pages at most, and writes its log back when that has so many.

@@ -5,9 +5,9 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use base::{Clock, Record};
-use state::Trouble;
 use state::requests::block::Block;
 use state::requests::{Bounds, Content, Health, Writing};
+use state::{Damage, Trouble};
 
 /// Blocks wait until they are full, or for so long.
 pub(super) const GATHER: Duration = Duration::from_millis(500);
@@ -73,6 +73,8 @@ struct Shelf {
     bytes: usize,
     lost: u64,
     trouble: Option<Trouble>,
+    /// What befell the file last.
+    befell: Option<Damage>,
     /// What the reader has found damaged, and why.
     damage: Option<String>,
     /// How often blocks were numbered anew. None before it is known what numbers the file has.
@@ -86,7 +88,7 @@ impl Shelf {
         let open = Writing::new(now_as_id());
         let sealed = VecDeque::new();
         let (since, numbering, is_to_go) = (Clock.now(), None, false);
-        Self { open, since, sealed, bytes: 0, lost: 0, trouble: None, damage: None, numbering, is_to_go }
+        Self { open, since, sealed, bytes: 0, lost: 0, trouble: None, befell: None, damage: None, numbering, is_to_go }
     }
 
     /// Adds something, where there is room; true where the thread must hear of it.
@@ -110,7 +112,8 @@ impl Shelf {
     /// Forgets what is not written, and has what is written removed; what comes after it is numbered on.
     fn clear(&mut self) {
         let open = Writing::new(now_as_id().max(self.open.id() + 1));
-        *self = Self { open, lost: self.lost, numbering: self.numbering, is_to_go: true, ..Self::new() };
+        let befell = self.befell.take();
+        *self = Self { open, lost: self.lost, befell, numbering: self.numbering, is_to_go: true, ..Self::new() };
     }
 
     fn seal(&mut self) {
@@ -164,6 +167,8 @@ struct State {
     is_urgent: bool,
     at_work: bool,
     closed: bool,
+    /// The thread is no more.
+    has_ended: bool,
 }
 
 #[derive(Debug)]
@@ -184,7 +189,7 @@ pub(super) struct Work {
 impl Desk {
     pub fn new(bounds: Bounds) -> Self {
         let shelves = [Shelf::new(), Shelf::new()];
-        let state = State { shelves, bounds, is_urgent: true, at_work: false, closed: false };
+        let state = State { shelves, bounds, is_urgent: true, at_work: false, closed: false, has_ended: false };
         Self {
             state: Mutex::new(state),
             changed: Condvar::new(),
@@ -339,6 +344,13 @@ impl Desk {
         self.state().shelves.get_mut(which.at())?.damage.take()
     }
 
+    /// Something has befallen the file.
+    pub fn befell(&self, which: Which, what: String) {
+        if let Some(shelf) = self.state().shelves.get_mut(which.at()) {
+            Damage::note(&mut shelf.befell, Clock.wall(), what);
+        }
+    }
+
     pub fn set_trouble(&self, which: Which, trouble: Option<Trouble>) {
         if let Some(shelf) = self.state().shelves.get_mut(which.at()) {
             shelf.trouble = trouble;
@@ -357,6 +369,8 @@ impl Desk {
             waiting: records.waiting(),
             lost: records.lost,
             contents_lost: contents.lost,
+            damage: records.befell.clone(),
+            contents_damage: contents.befell.clone(),
         }
     }
 
@@ -368,6 +382,18 @@ impl Desk {
             state.is_urgent || state.at_work || state.shelves.iter().any(|shelf| shelf.waiting() > 0)
         };
         let waited = self.changed.wait_timeout_while(state, patience, is_unwritten);
+        !waited.unwrap_or_else(PoisonError::into_inner).1.timed_out()
+    }
+
+    /// The thread has ended, and let go of what it held.
+    pub fn ended(&self) {
+        self.state().has_ended = true;
+        self.changed.notify_all();
+    }
+
+    /// Waits until it has; true where that is so in time.
+    pub fn is_ended(&self, patience: Duration) -> bool {
+        let waited = self.changed.wait_timeout_while(self.state(), patience, |state| !state.has_ended);
         !waited.unwrap_or_else(PoisonError::into_inner).1.timed_out()
     }
 

@@ -55,7 +55,10 @@ impl SqliteRequests {
         let (reading, writing, read_from) = (desk.clone(), desk.clone(), paths.clone());
         let thread = |name: &str| std::thread::Builder::new().name(name.to_owned());
         thread("requests-reader").spawn(move || reader::read_out(&reading, &read_from, &asked))?;
-        thread("requests").spawn(move || writer::write_out(&writing, paths))?;
+        thread("requests").spawn(move || {
+            writer::write_out(&writing, paths);
+            writing.ended();
+        })?;
         Ok(Self { desk, questions })
     }
 
@@ -103,6 +106,11 @@ impl Requests for SqliteRequests {
 
     fn flush(&self, patience: Duration) -> bool {
         self.desk.flush(patience)
+    }
+
+    fn close(&self, patience: Duration) -> bool {
+        self.desk.close();
+        self.desk.is_ended(patience)
     }
 }
 

@@ -492,3 +492,28 @@ async fn texts_that_cannot_be_written_hold_no_record_up() {
     assert!(requests.flush(PATIENCE));
     assert_eq!(requests.health().trouble, None);
 }
+
+#[tokio::test]
+async fn records_of_a_file_that_is_emptied_or_overwritten_are_written_anew_or_begin_anew_and_that_is_told() {
+    // Of a small file all is left in its log and in memory, of a large one it is not.
+    for (count, garbage) in [(3, 0), (3, 50_000), (20_000, 0)] {
+        let folder = Folder::new();
+        let first = folder.open();
+        first.note(&many("old", count));
+        assert!(first.close(PATIENCE));
+        assert_eq!(folder.names(), ["requests.db"], "a clean end leaves one whole file");
+        let second = folder.open();
+        second.note(&[record("kept")]);
+        assert!(second.flush(PATIENCE));
+        assert_eq!(second.health().damage, None);
+        std::fs::write(folder.records(), vec![b'x'; garbage]).unwrap();
+        second.note(&[record("new")]);
+        assert!(second.flush(PATIENCE));
+        let damage = second.health().damage.map(|damage| damage.what).unwrap_or_default();
+        assert!(find(&second, "new").await.is_some());
+        let is_left =
+            find(&second, "kept").await.is_some() && find(&second, &many("old", 1)[0].request_id).await.is_some();
+        let told = if count == 3 { "with all that was in it" } else { "set aside" };
+        assert_eq!((is_left, damage.contains(told)), (count == 3, true), "{count} {garbage}: {damage:?}");
+    }
+}

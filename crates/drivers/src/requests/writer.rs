@@ -38,6 +38,8 @@ pub(super) fn write_out(desk: &Desk, paths: [PathBuf; 2]) {
             }
         }
         if work.closed {
+            // A search may have it open too: closing it alone would leave its log.
+            keepers.iter().filter_map(|keeper| keeper.file.as_ref()).for_each(File::fold_log);
             return;
         }
     }
@@ -118,8 +120,10 @@ impl Keeper<'_> {
             Ok(()) => self.succeeded(),
             Err(Failure::Damaged(why)) => {
                 self.file = None;
-                let began = set_aside(&self.path, APPLICATION, self.which.name(), &why)
-                    .and_then(|()| self.work(bounds, is_urgent));
+                let began = set_aside(&self.path, APPLICATION, self.which.name(), &why).and_then(|()| {
+                    self.desk.befell(self.which, format!("it was damaged ({why}): it is set aside and begins anew"));
+                    self.work(bounds, is_urgent)
+                });
                 match began {
                     Ok(()) => self.succeeded(),
                     Err(failure) => self.failed(failure),
@@ -133,10 +137,7 @@ impl Keeper<'_> {
         if let Some(why) = self.desk.take_damage(self.which) {
             return Err(Failure::Damaged(why));
         }
-        if self.file.as_ref().is_some_and(|file| !file.is_there()) {
-            tracing::warn!(file = %self.path.display(), "{} was removed or replaced while in use: it begins anew", self.which.name());
-            self.file = None;
-        }
+        self.look()?;
         let mut due = self.desk.due(self.which, is_urgent);
         if due.is_empty() && self.file.is_none() && !self.path.exists() {
             return Ok(());
@@ -156,7 +157,34 @@ impl Keeper<'_> {
             due = self.write(&due, room)?;
         }
         self.make_room(0, room)?;
-        self.shrink(room)
+        self.shrink(room)?;
+        if let Some(file) = &mut self.file {
+            file.leave();
+        }
+        Ok(())
+    }
+
+    /// Whether the file is what it was left as. One that is removed or replaced begins anew; of one that was emptied or
+    /// overwritten all is written anew that was in it, if that can still be read.
+    fn look(&mut self) -> Result<(), Failure> {
+        let Some(file) = &mut self.file else { return Ok(()) };
+        let what = if !file.is_there() {
+            "was removed or replaced while in use: it begins anew"
+        } else if file.is_whole()? {
+            return Ok(());
+        } else {
+            match file.write_anew() {
+                Ok(()) => "was overwritten while in use: it is written anew, with all that was in it",
+                Err(Failure::Damaged(why)) => {
+                    return Err(Failure::Damaged(format!("it was overwritten while in use: {why}")));
+                }
+                Err(failure) => return Err(failure),
+            }
+        };
+        tracing::warn!(file = %self.path.display(), "{} {what}", self.which.name());
+        self.desk.befell(self.which, format!("it {what}"));
+        self.file = None;
+        Ok(())
     }
 
     /// Writes blocks, a few in one commit: as many as its log should hold, or one. Gives those that are left, where they

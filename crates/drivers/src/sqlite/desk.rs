@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use state::{Book, Entry, Health, Question, Row, Trouble, Unreadable};
+use state::{Book, Damage, Entry, Health, Question, Row, Trouble, Unreadable};
 use tokio::sync::oneshot;
 
 /// Different entries that the thread holds at most, some 30 MB: those of a day when a hundred teams use
@@ -42,6 +42,8 @@ struct Queue {
     /// The thread is at work on what it took.
     at_work: bool,
     closed: bool,
+    /// The thread is no more.
+    has_ended: bool,
 }
 
 /// What the writing thread shares with everybody else.
@@ -55,6 +57,7 @@ pub(super) struct Desk {
     unanswered: AtomicUsize,
     lost: AtomicU64,
     trouble: Mutex<Option<Trouble>>,
+    damage: Mutex<(Option<Damage>, u64)>,
 }
 
 /// Why the thread wakes.
@@ -114,7 +117,10 @@ impl Desk {
         let queue = self.queue();
         let waiting = queue.entries + self.held.load(Ordering::Relaxed);
         drop(queue);
+        let (damage, changes) = self.damage.lock().unwrap_or_else(PoisonError::into_inner).clone();
         Health {
+            damage,
+            changes,
             trouble: self.trouble.lock().unwrap_or_else(PoisonError::into_inner).clone(),
             waiting: waiting as u64,
             lost: self.lost.load(Ordering::Relaxed),
@@ -128,6 +134,18 @@ impl Desk {
         let is_unwritten =
             |queue: &mut Queue| !queue.items.is_empty() || queue.at_work || self.held.load(Ordering::Relaxed) > 0;
         let waited = self.changed.wait_timeout_while(queue, patience, is_unwritten);
+        !waited.unwrap_or_else(PoisonError::into_inner).1.timed_out()
+    }
+
+    /// The thread has ended, and let go of what it held.
+    pub fn ended(&self) {
+        self.queue().has_ended = true;
+        self.changed.notify_all();
+    }
+
+    /// Waits until it has; true where that is so in time.
+    pub fn is_ended(&self, patience: Duration) -> bool {
+        let waited = self.changed.wait_timeout_while(self.queue(), patience, |queue| !queue.has_ended);
         !waited.unwrap_or_else(PoisonError::into_inner).1.timed_out()
     }
 
@@ -182,6 +200,14 @@ impl Desk {
 
     pub fn lost(&self) -> u64 {
         self.lost.load(Ordering::Relaxed)
+    }
+
+    /// What befell the file, and how often it has changed.
+    pub fn set_damage(&self, damage: Option<&Damage>, changes: u64) {
+        let mut known = self.damage.lock().unwrap_or_else(PoisonError::into_inner);
+        if known.1 != changes || known.0.as_ref() != damage {
+            *known = (damage.cloned(), changes);
+        }
     }
 
     pub fn set_trouble(&self, trouble: Option<Trouble>) {

@@ -62,7 +62,10 @@ impl SqliteLedger {
         let (writing, reading) = (desk.clone(), desk.clone());
         let thread = |name: &str| std::thread::Builder::new().name(name.to_owned());
         thread("ledger-reader").spawn(move || reader::read_out(&reading, &sittings))?;
-        thread("ledger").spawn(move || writer::write_out(&writing, store, readers))?;
+        thread("ledger").spawn(move || {
+            writer::write_out(&writing, store, readers);
+            writing.ended();
+        })?;
         Ok(Self { desk })
     }
 }
@@ -89,6 +92,11 @@ impl Ledger for SqliteLedger {
 
     fn flush(&self, patience: Duration) -> bool {
         self.desk.flush(patience)
+    }
+
+    fn close(&self, patience: Duration) -> bool {
+        self.desk.close();
+        self.desk.is_ended(patience)
     }
 }
 

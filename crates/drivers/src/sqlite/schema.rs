@@ -74,6 +74,11 @@ pub(crate) fn is_own(table: &str, connection: &Connection, else_: &str) -> Resul
     Ok(())
 }
 
+/// What a file says of its version.
+pub(super) fn version(connection: &Connection) -> rusqlite::Result<i64> {
+    connection.pragma_query_value(None, "user_version", |row| row.get(0))
+}
+
 /// Which version a file of ours is of; 0 is an empty one.
 pub(crate) fn known_version(
     migrations: &[&str],
@@ -82,7 +87,7 @@ pub(crate) fn known_version(
     else_: &str,
 ) -> Result<usize, Failure> {
     is_own(table, connection, else_)?;
-    let version = connection.pragma_query_value(None, "user_version", |row| row.get::<_, i64>(0))?;
+    let version = version(connection)?;
     let known = usize::try_from(version).ok().filter(|version| *version <= migrations.len());
     known.ok_or_else(|| {
         Failure::Trouble(format!(
@@ -100,8 +105,6 @@ pub(crate) fn migrate_by(
     else_: &str,
 ) -> Result<(), Failure> {
     known_version(migrations, table, connection, else_)?;
-    let version =
-        |connection: &Connection| connection.pragma_query_value(None, "user_version", |row| row.get::<_, i64>(0));
     for (at, migration) in (0_i64..).zip(migrations) {
         if version(connection)? > at {
             continue;

@@ -6,19 +6,23 @@ use std::time::Duration;
 
 use base::Clock;
 use rusqlite::{Connection, ErrorCode, OpenFlags, Statement, TransactionBehavior};
-use state::{Book, Entry, QUARTER, Question, Row, Sums};
+use state::{Book, Damage, Entry, QUARTER, Question, Row, Sums};
 
 use super::desk::File;
 use super::schema::{ADD_TO_KNOWN, whole};
 use super::{fold, read, reading, schema};
 use crate::failure::Failure;
-use crate::file::{PARTS, close_to_others, identity, make, with_suffix};
+use crate::file::{PARTS, Shape, close_to_others, identity, is_sound, make, with_suffix, write_anew};
 
 /// A database file; opened when it is first needed, and again after every failure if that can be.
 #[derive(Debug)]
 pub(super) struct Store {
     path: PathBuf,
     open: Option<Open>,
+    /// What befell the file last.
+    pub damage: Option<Damage>,
+    /// How often it came to hold something else than what was booked.
+    pub changes: u64,
     /// The disk is full when the file has so many pages; 0 is no bound.
     #[cfg(test)]
     pub room: std::sync::Arc<std::sync::atomic::AtomicU32>,
@@ -28,6 +32,8 @@ pub(super) struct Store {
 struct Open {
     connection: Connection,
     file: File,
+    /// As it was left here.
+    shape: Option<Shape>,
 }
 
 /// How long SQLite itself tries again where another process holds a lock.
@@ -38,6 +44,8 @@ impl Store {
         Self {
             path,
             open: None,
+            damage: None,
+            changes: 0,
             #[cfg(test)]
             room: std::sync::Arc::default(),
         }
@@ -96,6 +104,14 @@ impl Store {
         .is_ok()
     }
 
+    /// Whether the file is what it was left as. It is only looked at where it was opened before.
+    pub fn look(&mut self) -> Result<(), Failure> {
+        if self.open.is_none() {
+            return Ok(());
+        }
+        self.with(|_| Ok(()))
+    }
+
     /// Adds up a little of what lies long past; see [`fold::step`].
     pub fn fold(&mut self, now: Duration, from: u64) -> Result<Option<u64>, Failure> {
         self.with(|connection| fold::step(connection, now, from))
@@ -116,8 +132,11 @@ impl Store {
     /// A connection may be at fault itself, as when a file system has come back. But where no new one can be
     /// had, as on a full disk, the old one can still be read from.
     fn try_anew(&mut self) {
-        if self.open.as_ref().is_some_and(|open| open.file.is_some()) && identity(&self.path).is_none() {
-            // It was removed: what is open is all that is left of it.
+        let is_other = |open: &Open| {
+            open.file.is_some() && (open.file, open.shape) != (identity(&self.path), Shape::of(&self.path))
+        };
+        if self.open.as_ref().is_some_and(is_other) {
+            // It was removed, replaced or overwritten: what is open may be all that is left of it.
             return;
         }
         if let Ok(fresh) = open(&self.path) {
@@ -130,49 +149,88 @@ impl Store {
         if self.open.as_ref().is_some_and(|open| open.file.is_none() || open.file != identity(&self.path)) {
             self.leave_the_old()?;
         }
+        self.see_to_changes()?;
         let open = match self.open.take() {
             Some(open) => open,
             None => open(&self.path)?,
         };
-        let connection = &mut self.open.insert(open).connection;
+        let open = self.open.insert(open);
+        let connection = &mut open.connection;
         #[cfg(test)]
         {
             let room = self.room.load(std::sync::atomic::Ordering::Relaxed);
             let most = if room == 0 { u32::MAX - 1 } else { room };
             connection.pragma_update_and_check(None, "max_page_count", most, |_| Ok(()))?;
         }
-        act(connection)
+        let done = act(connection);
+        open.shape = Shape::of(&self.path);
+        done
+    }
+
+    fn tell(&mut self, what: &str) {
+        tracing::warn!(file = %self.path.display(), "{what}");
+        Damage::note(&mut self.damage, Clock.wall(), what.to_owned());
+    }
+
+    /// Where somebody else has written into the file that is open: what SQLite finds sound is taken as it is. Of another
+    /// one, emptied or overwritten, all is written anew that was in it, if that can still be read; else it is set aside.
+    fn see_to_changes(&mut self) -> Result<(), Failure> {
+        let now = Shape::of(&self.path);
+        let Some(open) = self.open.as_mut().filter(|open| open.file.is_some() && open.shape != now) else {
+            return Ok(());
+        };
+        if now.is_some_and(|now| !now.is_empty()) && is_sound(&self.path, schema::TABLE)? {
+            open.shape = now;
+            self.changes += 1;
+            return Ok(());
+        }
+        match write_anew(&open.connection, &self.path, schema::TABLE) {
+            Ok(()) => {
+                self.open = None;
+                self.changes += 1;
+                self.tell("the usage ledger was overwritten while in use: it is written anew, with all that was in it");
+                Ok(())
+            }
+            Err(Failure::Damaged(why)) => {
+                self.is_damaged(identity(&self.path), &format!("it was overwritten while in use: {why}"))
+            }
+            Err(failure) => {
+                let (file, what) = (self.path.display(), failure.what());
+                Err(Failure::Trouble(format!("{file} was overwritten, and cannot be written anew: {what}")))
+            }
+        }
     }
 
     /// What was open is not the file of this name any more. Where there is none, what was in it is written anew: quotas
     /// count by it after a restart. One that somebody has put in its place is taken as it is.
     fn leave_the_old(&mut self) -> Result<(), Failure> {
         let Some(old) = self.open.take() else { return Ok(()) };
-        let file = self.path.display();
         if old.file.is_none() {
             return Ok(());
         }
         if identity(&self.path).is_some() {
-            tracing::warn!(
-                %file,
+            self.changes += 1;
+            self.tell(
                 "the usage ledger was replaced while in use: what is used from now on is written to the one that is \
-                 there now; quotas go on as they stand until a restart, and then count by that one"
+                 there now, and so is what quotas have counted in the periods that run and it lacks",
             );
             return Ok(());
         }
-        match write_anew(&old.connection, &self.path) {
-            Ok(()) => tracing::warn!(
-                %file,
+        match write_anew(&old.connection, &self.path, schema::TABLE) {
+            Ok(()) => self.tell(
                 "the usage ledger was removed while in use: it is written anew, with all that was in it. To begin with \
-                 an empty one, stop the gateway before the file is removed"
+                 an empty one, stop the gateway before the file is removed",
             ),
-            Err(Failure::Damaged(why)) => tracing::warn!(
-                %file, why,
-                "the usage ledger was removed while in use: it begins anew; quotas go on as they stand until a restart"
-            ),
+            Err(Failure::Damaged(why)) => {
+                self.changes += 1;
+                self.tell(&format!(
+                    "the usage ledger was removed while in use, and not all of it is left ({why}): it begins anew with \
+                     what quotas have counted in the periods that run"
+                ));
+            }
             Err(failure) => {
                 self.open = Some(old);
-                let what = failure.what();
+                let (file, what) = (self.path.display(), failure.what());
                 return Err(Failure::Trouble(format!("{file} was removed, and cannot be written anew: {what}")));
             }
         }
@@ -194,7 +252,7 @@ impl Store {
         self.set_aside(why)
     }
 
-    fn set_aside(&self, why: &str) -> Result<(), Failure> {
+    fn set_aside(&mut self, why: &str) -> Result<(), Failure> {
         let suffix = format!(".damaged-{}", Clock.wall().as_secs());
         for part in PARTS {
             let (from, to) = (with_suffix(&self.path, part), with_suffix(&self.path, &format!("{suffix}{part}")));
@@ -208,10 +266,12 @@ impl Store {
             }
         }
         let kept = with_suffix(&self.path, &suffix);
-        tracing::warn!(
-            file = %self.path.display(), kept = %kept.display(), why,
-            "the database was damaged: it is set aside and a new one begun; what was used before is not in it"
-        );
+        self.changes += 1;
+        self.tell(&format!(
+            "the database was damaged ({why}): it is set aside as {} and a new one begun; of what was used before it \
+             holds what this process has counted for quotas",
+            kept.display()
+        ));
         Ok(())
     }
 }
@@ -240,25 +300,6 @@ impl View {
     }
 }
 
-/// Writes everything that a connection can read into a new file, which has its name once it is whole and on the disk.
-fn write_anew(connection: &Connection, path: &Path) -> Result<(), Failure> {
-    let trouble = |error: std::io::Error| Failure::Trouble(error.to_string());
-    let beside = with_suffix(path, "-anew");
-    // What an earlier try has left.
-    let _ = fs::remove_file(&beside);
-    make(&beside);
-    let name = beside.to_str().ok_or_else(|| Failure::Trouble("its name is not UTF-8".to_owned()))?;
-    connection.execute("VACUUM INTO ?1", [name])?;
-    fs::File::open(&beside).and_then(|file| file.sync_all()).map_err(trouble)?;
-    // The old log, left behind, is none of the new file's.
-    for part in PARTS.into_iter().skip(1) {
-        let _ = fs::remove_file(with_suffix(path, part));
-    }
-    fs::rename(&beside, path).map_err(trouble)?;
-    let folder = path.parent().map_or(Ok(()), |folder| fs::File::open(folder)?.sync_all());
-    folder.map_err(trouble)
-}
-
 /// Reads as little as a reading can.
 const ANY: &str = "SELECT EXISTS (SELECT 1 FROM usage)";
 
@@ -266,7 +307,23 @@ fn open(path: &Path) -> Result<Open, Failure> {
     let mut connection = connect(path, BUSY)?;
     schema::migrate(&mut connection)?;
     close_to_others(path);
-    Ok(Open { connection, file: identity(path) })
+    remember(&connection);
+    Ok(Open { connection, file: identity(path), shape: Shape::of(path) })
+}
+
+/// Reads all of a small file: what is in the connection's memory is left where the file comes to harm.
+fn remember(connection: &Connection) {
+    /// Fewer than a connection remembers.
+    const MOST_PAGES: i64 = 400;
+    let pages = connection.pragma_query_value(None, "page_count", |row| row.get::<_, i64>(0));
+    if pages.is_ok_and(|pages| pages <= MOST_PAGES) {
+        for table in [schema::TABLE, "kb_versions"] {
+            // Damage is found, and told, by whoever needs what is damaged.
+            let _ = connection.query_row(&format!("SELECT COUNT(*) FROM {table}"), [], |_| Ok(()));
+        }
+        // The log says how large the file is, once there is something in it: this says what the file said before.
+        let _ = schema::version(connection).and_then(|version| connection.pragma_update(None, "user_version", version));
+    }
 }
 
 /// A connection to the file, which is made where it is missing, for nobody else to read. SQLite itself tries again for `busy` where another

@@ -169,6 +169,95 @@ async fn a_file_that_is_removed_while_it_is_used_is_written_anew_with_all_that_w
 }
 
 #[tokio::test]
+async fn what_is_left_of_a_file_that_is_emptied_or_overwritten_while_it_is_used_is_written_anew() {
+    for garbage in [0, 20_000] {
+        let folder = Folder::new();
+        let first = ledger(&folder.at("gateway.db"));
+        first.book(vec![entry("a"), entry("b")]);
+        assert!(first.close(PATIENCE));
+        let second = ledger(&folder.at("gateway.db"));
+        // Nothing is written before it comes to harm.
+        assert_eq!(requests(&second).await, 2);
+        std::fs::write(folder.at("gateway.db"), vec![b'x'; garbage]).unwrap();
+        second.book(vec![entry("a"), entry("a")]);
+        assert!(second.flush(PATIENCE));
+        assert_eq!(requests(&second).await, 4);
+        comes_to(&second, |health| health.damage.is_some()).await;
+        let damage = second.health().damage.unwrap();
+        assert!(damage.times == 1 && damage.what.contains("with all that was in it"), "{damage:?}");
+        drop(second);
+        assert_eq!(requests(&ledger(&folder.at("gateway.db"))).await, 4, "also for whoever opens it next");
+    }
+}
+
+#[tokio::test]
+async fn a_file_of_which_not_all_is_left_is_set_aside_and_that_is_told_while_nobody_calls() {
+    let folder = Folder::new();
+    let first = ledger(&folder.at("gateway.db"));
+    // More than a connection remembers.
+    first.book((0..9_000).map(|number| entry(&format!("client-{number:0>200}"))).collect());
+    assert!(first.close(PATIENCE));
+    let second = ledger(&folder.at("gateway.db"));
+    second.book(vec![entry("a")]);
+    assert!(second.flush(PATIENCE));
+    assert_eq!(second.health(), state::Health::default());
+    std::fs::write(folder.at("gateway.db"), "").unwrap();
+    comes_to(&second, |health| health.damage.is_some()).await;
+    let health = second.health();
+    assert!(health.damage.unwrap().what.contains("set aside"));
+    assert_eq!(health.changes, 1);
+    assert_eq!(requests(&second).await, 0, "it says what it has");
+    assert!(folder.names().iter().any(|name| name.starts_with("gateway.db.damaged-")), "{:?}", folder.names());
+}
+
+#[tokio::test]
+async fn what_another_program_writes_as_it_should_is_no_damage() {
+    let folder = Folder::new();
+    let ledger = ledger(&folder.at("gateway.db"));
+    ledger.book(vec![entry("a")]);
+    assert!(ledger.flush(PATIENCE));
+    let other = Connection::open(folder.at("gateway.db")).unwrap();
+    other.execute("UPDATE usage SET requests = 5", []).unwrap();
+    other.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(())).unwrap();
+    assert_eq!(requests(&ledger).await, 5);
+    // Quotas are compared with it.
+    comes_to(&ledger, |health| health.changes == 1).await;
+    assert_eq!(ledger.health().damage, None);
+}
+
+#[tokio::test]
+async fn a_ledger_that_is_closed_leaves_one_whole_file() {
+    let folder = Folder::new();
+    let ledger = ledger(&folder.at("gateway.db"));
+    ledger.book(vec![entry("a")]);
+    assert_eq!(requests(&ledger).await, 1);
+    assert!(ledger.close(PATIENCE));
+    assert_eq!(folder.names(), ["gateway.db"]);
+}
+
+#[tokio::test]
+async fn versions_that_are_set_are_written_anew_where_their_file_is_removed_emptied_or_overwritten() {
+    let folder = Folder::new();
+    let file = folder.0.join("kb-versions.db");
+    let versions = SqliteVersions::at(file.clone());
+    assert_eq!(versions.keep(Versioned::new()).await.unwrap(), None);
+    assert!(!file.exists(), "nothing was ever set");
+    let set = versions.set("chat".into(), Some("2026-11".into())).await.unwrap();
+    assert_eq!(versions.keep(set.clone()).await.unwrap(), None);
+    for (harm, told) in [(None, "removed"), (Some(0), "emptied"), (Some(9_000), "damaged")] {
+        match harm {
+            None => std::fs::remove_file(&file).unwrap(),
+            Some(garbage) => std::fs::write(&file, vec![b'x'; garbage]).unwrap(),
+        }
+        let what = versions.keep(set.clone()).await.unwrap().unwrap();
+        assert!(what.contains(told), "{what}");
+        assert_eq!(versions.all().await.unwrap(), set, "{told}");
+        assert_eq!(versions.keep(set.clone()).await.unwrap(), None, "{told}");
+    }
+    assert!(folder.names().iter().any(|name| name == "kb-versions.db.damaged"), "{:?}", folder.names());
+}
+
+#[tokio::test]
 async fn a_file_that_is_replaced_while_it_is_used_is_taken_as_it_is() {
     let folder = Folder::new();
     let other = ledger(&folder.0.join("other.db"));

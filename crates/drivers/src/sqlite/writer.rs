@@ -19,6 +19,8 @@ const RETRY: (Duration, Duration) = (Duration::from_millis(50), Duration::from_s
 const WORTH_TELLING: Duration = Duration::from_millis(500);
 /// A question that cannot be read an answer to keeps entries from being written so long at most.
 const GIVE_UP: Duration = Duration::from_secs(2);
+/// The file is looked at so often while nothing is written.
+const LOOK: Duration = Duration::from_secs(5);
 /// Entries that the file refuses are tried again after so long.
 const REFUSED_AGAIN: Duration = Duration::from_secs(60);
 /// What lies long past is added up in small steps so far apart, the first one a minute after the start; and
@@ -38,6 +40,7 @@ pub(super) fn write_out(desk: &Desk, store: Store, readers: SyncSender<Sitting>)
         failing: None,
         lost_told: 0,
         folding: (Clock.now() + FOLDING.0, 0),
+        look: (Clock.now() + LOOK, false),
     };
     loop {
         let retry = (!writer.is_idle()).then(|| writer.failing.as_ref().map_or(GATHER, |failing| failing.wait));
@@ -48,11 +51,12 @@ pub(super) fn write_out(desk: &Desk, store: Store, readers: SyncSender<Sitting>)
             writer.take(item, may_try);
         }
         writer.take_up_refused(work.is_urgent);
+        writer.look(work.is_urgent || work.closed);
         if may_try || work.closed {
             writer.answer_all();
             writer.write();
         }
-        if writer.is_idle() {
+        if writer.is_idle() && !writer.look.1 {
             // Of what could not be done nothing is left, also where nothing had to be written.
             writer.succeeded();
             if is_quiet {
@@ -80,6 +84,8 @@ struct Writer<'a> {
     lost_told: u64,
     /// When to add up what lies long past, and from which quarter on.
     folding: (Instant, u64),
+    /// When to look at the file, and whether something was wrong with it.
+    look: (Instant, bool),
 }
 
 struct Held {
@@ -115,7 +121,7 @@ impl Writer<'_> {
 
     /// How long there is nothing to do unless somebody comes.
     fn rest(&self) -> Duration {
-        let folding = self.folding.0;
+        let folding = self.folding.0.min(self.look.0);
         let next = if self.refused.book.is_empty() { folding } else { folding.min(self.refused.again) };
         next.saturating_duration_since(Clock.now())
     }
@@ -247,6 +253,19 @@ impl Writer<'_> {
         }
     }
 
+    /// Looks at the file, where it is time: what befell it is told also while nobody calls.
+    fn look(&mut self, is_urgent: bool) {
+        let now = Clock.now();
+        if !is_urgent && now < self.look.0 {
+            return;
+        }
+        let looked = self.store.look();
+        self.look = (now + LOOK, looked.is_err());
+        if let Err(failure) = looked {
+            self.failed(failure);
+        }
+    }
+
     fn fold(&mut self) {
         let (due, from) = self.folding;
         let now = Clock.now();
@@ -289,6 +308,7 @@ impl Writer<'_> {
     }
 
     fn tell_of_health(&mut self) {
+        self.desk.set_damage(self.store.damage.as_ref(), self.store.changes);
         let waiting = self.unwritten.len() + self.refused.book.len();
         self.desk.hold(waiting);
         let of_all = self.failing.as_ref().and_then(|failing| Some((failing.since_wall, failing.told.clone()?)));

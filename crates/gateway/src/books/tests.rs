@@ -180,3 +180,83 @@ fn records_are_gathered_while_a_reload_binds_a_large_configuration() {
     assert!(!accounts.was_held_up.load(Ordering::Relaxed));
     assert!(live.running().purses.named("a").is_some() && seat.running().purses.named("b").is_some());
 }
+
+/// A ledger whose file comes to harm.
+#[derive(Debug, Default)]
+struct Forgetful(Mutex<(InProcessLedger, u64)>);
+
+impl Forgetful {
+    fn now(&self) -> MutexGuard<'_, (InProcessLedger, u64)> {
+        self.0.lock().unwrap()
+    }
+
+    /// Begins anew with these.
+    fn forget(&self, entries: Vec<Entry>) {
+        let mut now = self.now();
+        *now = (InProcessLedger::default(), now.1 + 1);
+        now.0.book(entries);
+    }
+}
+
+impl Ledger for Forgetful {
+    fn book(&self, entries: Vec<Entry>) {
+        self.now().0.book(entries);
+    }
+
+    fn report(&self, question: Question) -> Answer<Result<Vec<Row>, Unreadable>> {
+        self.now().0.report(question)
+    }
+
+    fn health(&self) -> Health {
+        Health { changes: self.now().1, ..Health::default() }
+    }
+
+    fn flush(&self, _: Duration) -> bool {
+        true
+    }
+}
+
+/// What a start would take for what these two clients have used: tokens of `a`, billionths of `b`.
+fn after_a_restart(ledger: &Arc<Forgetful>) -> (u64, u64) {
+    let (snapshot, mut kept) = (snapshot(QUOTAS), KeptPurses::default());
+    let books = Books::new(ledger.clone());
+    let purses = kept.bind(&snapshot);
+    books.open(kept.unknown(&snapshot, Clock.wall()));
+    let spent = |client: &str| purses.named(client).unwrap().spent(Clock.wall());
+    (spent("a").tokens, spent("b").cost)
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_the_ledger_has_lost_of_what_quotas_have_counted_is_entered_again_and_once() {
+    let ledger = Arc::<Forgetful>::default();
+    let (snapshot, mut kept) = (snapshot(QUOTAS), KeptPurses::default());
+    let books = Books::new(ledger.clone());
+    let purses = kept.bind(&snapshot);
+    books.open(kept.unknown(&snapshot, Clock.wall()));
+    let call = |client: &str, tokens, cost, currency: &str| {
+        let purse = purses.named(client).unwrap();
+        let counted = if currency == "CNY" { cost } else { 0 };
+        purse.settle(purse.period(Clock.wall()), Amounts::default(), Amounts { tokens, cost: counted });
+        books.book(vec![used(client, tokens, cost, currency)]);
+    };
+    let make_up = async || books.make_up(kept.counted(Clock.wall()), Clock.wall()).await.unwrap();
+    call("a", 300, 30, "USD");
+    call("b", 5, 40, "CNY");
+    call("b", 5, 7, "USD");
+    assert!(!books.is_changed());
+    ledger.forget(Vec::new());
+    call("a", 50, 5, "USD");
+    assert_eq!((books.is_changed(), after_a_restart(&ledger)), (true, (50, 0)));
+    make_up().await;
+    assert_eq!((books.is_changed(), after_a_restart(&ledger)), (false, (350, 40)));
+    make_up().await;
+    call("a", 1, 1, "USD");
+    assert_eq!(after_a_restart(&ledger), (351, 40), "nothing is entered twice");
+    // Somebody puts an older ledger in its place, and then one that has more.
+    ledger.forget(vec![used("a", 100, 0, "USD"), used("b", 1, 2, "CNY")]);
+    make_up().await;
+    assert_eq!(after_a_restart(&ledger), (351, 40));
+    ledger.forget(vec![used("a", 900, 0, "USD"), used("b", 20, 80, "CNY")]);
+    make_up().await;
+    assert_eq!(after_a_restart(&ledger), (900, 80));
+}

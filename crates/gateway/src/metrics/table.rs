@@ -117,13 +117,15 @@ metrics! {
     OBJECTS_OUT: "gauge" "mai_objects_out" []
         "1 while what is made through the admin API cannot be kept, else 0; what is in force stays so.";
     AUDIT_LOST: "counter" "mai_audit_rows_lost_total" []
-        "Levers of the admin API that were pulled while their row in the audit log could not be written.";
+        "Levers of the admin API that were pulled, and whose row in the audit log could not be written within ten minutes.";
     WEBHOOKS: "counter" "mai_webhook_deliveries_total" ["hook", "event", "result"]
         "Tries to tell webhooks of events, by what they came to, and events that were dropped untold.";
     WEBHOOKS_WAITING: "gauge" "mai_webhook_deliveries_waiting" ["hook"]
         "Events that wait for a webhook's next try; more than a few, and its receiver is out of reach.";
     RECORDS_LOST: "counter" "mai_request_records_lost_total" ["kind"]
         "Request records that were lost since memory for them was full while the disk could not take them, by kind: record, content (recorded texts).";
+    STORE_DAMAGES: "counter" "mai_store_damages_total" ["store"]
+        "How often the file of a store was found removed, replaced, emptied, overwritten or damaged, by store: ledger, records, contents, kb_versions.";
     TELEMETRY_SENT: "counter" "mai_telemetry_sent_total" []
         "Spans that the collector has taken.";
     TELEMETRY_DROPPED: "counter" "mai_telemetry_dropped_total" ["reason"]

@@ -85,6 +85,13 @@ impl Fund {
         }
     }
 
+    /// What has been used in the period that runs, and in which currency its money is.
+    pub fn counted(&self, now: Duration) -> (Period, Arc<str>, Amounts) {
+        let terms = self.watch().terms.clone();
+        let period = terms.period(now);
+        (period, terms.currency.clone(), self.account.standing(period).spent)
+    }
+
     /// Books what was used, gives back what was put aside for it, and warns where a share is come to.
     pub fn settle(&self, period: Period, reserved: Amounts, used: Amounts) {
         let change = self.account.settle(period, reserved, used);

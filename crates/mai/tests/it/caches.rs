@@ -1,5 +1,6 @@
 //! Levers over what is cached, and what of them a restart keeps.
 
+use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
@@ -38,6 +39,28 @@ async fn stopped(mut gateway: Gateway) -> Dir {
     gateway.process.signal("TERM");
     assert_eq!(gateway.process.exit().await, Some(0));
     gateway.dir
+}
+
+#[tokio::test]
+async fn a_version_that_is_set_outlives_what_befalls_its_file_while_the_gateway_runs() {
+    let up = upstream("").await;
+    let file = usual(&up.url()).replace("{ name: chat,", "{ name: chat, cache: { mode: exact, kb_version: \"1\" },");
+    let mut gateway = Gateway::serve(&file).await;
+    assert_eq!(gateway.ask_admin(&kb_version("chat", ADMIN, &json!("2026-12"))).await.status, 204);
+    let harms: [fn(PathBuf) -> std::io::Result<()>; 2] = [std::fs::remove_file, |path| std::fs::write(path, "")];
+    for harm in harms {
+        harm(gateway.dir.path("data/kb-versions.db")).unwrap();
+        // What else is set leaves it in force,
+        assert_eq!(gateway.ask_admin(&kb_version("rerank", ADMIN, &json!("7"))).await.status, 204);
+        assert_eq!(version_of(&gateway, "chat").await, (json!("2026-12"), json!("admin")));
+        let damage = gateway.ask_admin(&get("/readyz")).await.json()["kb_versions"]["damage"].clone();
+        assert!(damage["times"] == 1 && damage["what"].as_str().unwrap().contains("written anew"), "{damage}");
+        harm(gateway.dir.path("data/kb-versions.db")).unwrap();
+        // and so does a restart.
+        gateway = Gateway::serve_in(stopped(gateway).await, "gateway.yaml").await;
+        assert_eq!(version_of(&gateway, "chat").await, (json!("2026-12"), json!("admin")));
+        assert_eq!(version_of(&gateway, "rerank").await, (json!("7"), json!("admin")));
+    }
 }
 
 #[tokio::test]

@@ -257,7 +257,7 @@ async fn a_limit_on_the_size_of_files_makes_records_wait_and_ends_no_process() {
     assert_eq!(gateway.ask(&get("/readyz")).await.status, 200, "the gateway is ready all the same");
     room("unlimited");
     requests_are(&gateway, "ok", 0).await;
-    assert!(gateway.process.err.has("the file of request records is written again"), "{}", gateway.process.err.text());
+    until("the log says so", || gateway.process.err.has("the file of request records is written again")).await;
     let gateway = Gateway::serve_in(stopped(gateway).await, "gateway.yaml").await;
     assert_eq!(found(&gateway, "?limit=500").await.len(), 21);
 }

@@ -88,6 +88,48 @@ async fn a_ledger_that_is_removed_while_in_use_resets_no_quota_not_even_by_a_res
     assert_eq!(gateway.ask(&chat().with("max_tokens", 50)).await.status, 429);
 }
 
+/// What the admin port says has befallen a store's file, once something has.
+async fn damage(gateway: &Gateway, store: &str) -> Value {
+    for _ in 0..1000 {
+        let told = gateway.ask_admin(&get("/readyz")).await.json()[store]["damage"].clone();
+        if !told.is_null() {
+            return told;
+        }
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    panic!("nothing has befallen the {store}: {}", gateway.process.err.text());
+}
+
+#[tokio::test]
+async fn a_ledger_that_is_emptied_or_overwritten_while_in_use_resets_no_quota_not_even_by_a_restart() {
+    let up = upstream(SCENARIO).await;
+    // Of a small one everything is left in its log and in memory; of a large one it is not.
+    for (others, garbage) in [(0, 0), (0, 16_384), (60_000, 0), (60_000, 8_000_000)] {
+        let gateway = Gateway::serve(&with_quota(&up.url(), "{ tokens: 100 }")).await;
+        let ask = || chat().with("max_tokens", 10);
+        assert_eq!(gateway.ask(&ask()).await.status, 200);
+        let dir = stopped(gateway).await;
+        assert!(!dir.path("data/gateway.db-wal").exists(), "a clean stop leaves whole files");
+        let rows = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < ?1)
+            INSERT INTO usage SELECT 900 * i, 'other' || i, 'r', 'u', 'm', '', 1, 1, 1, 0, 0, 0, 0, 0, 0, 0 FROM n WHERE ?1 > 0";
+        Connection::open(dir.path("data/gateway.db")).unwrap().execute(rows, [others]).unwrap();
+        let gateway = Gateway::serve_in(dir, "gateway.yaml").await;
+        assert_eq!(gateway.ask(&ask()).await.status, 200);
+        gateway.metric_is("mai_quota_used_ratio", "\"tokens\"", 0.6).await;
+        // In place: it stays the same file.
+        std::fs::write(gateway.dir.path("data/gateway.db"), "no database. ".repeat(garbage / 13)).unwrap();
+        // Whoever reads it finds out sooner than the look that is taken every few seconds.
+        totals(&gateway).await;
+        let told = damage(&gateway, "ledger").await;
+        gateway.metric_is("mai_store_damages_total", "\"ledger\"", 1.0).await;
+        let is_set_aside = told["what"].as_str().unwrap().contains("set aside");
+        assert_eq!(is_set_aside, others > 0, "{told}");
+        let gateway = Gateway::serve_in(stopped(gateway).await, "gateway.yaml").await;
+        gateway.metric_is("mai_quota_used_ratio", "\"tokens\"", 0.6).await;
+        assert_eq!(gateway.ask(&chat().with("max_tokens", 50)).await.status, 429, "{others} {garbage}");
+    }
+}
+
 #[tokio::test]
 async fn killed_it_has_lost_nothing_that_ended_a_tenth_of_a_second_before() {
     let up = upstream(SCENARIO).await;

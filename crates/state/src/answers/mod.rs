@@ -273,4 +273,10 @@ pub trait Answers: fmt::Debug + Send + Sync {
     /// Writes what waits to be written, and returns when that is done or `patience` is over. Blocks: not for
     /// workers. True when nothing waits any more.
     fn flush(&self, patience: Duration) -> bool;
+
+    /// The same, and lets go of everything it holds, such as files, which are whole then: what comes afterwards is lost. True
+    /// when that is done within `patience`.
+    fn close(&self, patience: Duration) -> bool {
+        self.flush(patience)
+    }
 }

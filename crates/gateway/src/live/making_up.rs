@@ -1,0 +1,56 @@
+//! The ledger's file may come to harm while quotas count: what they have counted goes on.
+
+use std::sync::PoisonError;
+use std::time::Duration;
+
+use super::Live;
+
+/// How soon it is looked for.
+const SOON: Duration = Duration::from_millis(500);
+
+impl Live {
+    /// Gives the ledger what it has lost of what quotas have counted, for ever.
+    pub async fn keep_books_whole(&self) {
+        let mut is_told = false;
+        loop {
+            tokio::time::sleep(SOON).await;
+            if !self.books.is_changed() {
+                continue;
+            }
+            self.gather();
+            let now = self.clock.wall();
+            let counted = self.kept.lock().unwrap_or_else(PoisonError::into_inner).purses.counted(now);
+            match self.books.make_up(counted, now).await {
+                Ok(()) => is_told = false,
+                Err(error) if !std::mem::replace(&mut is_told, true) => {
+                    tracing::warn!("the usage ledger may lack what quotas have counted, until it can be read: {error}");
+                }
+                Err(_) => {}
+            }
+        }
+    }
+
+    /// Waits until that is done, where there is something to do.
+    pub async fn books_are_whole(&self) {
+        while self.books.is_changed() {
+            tokio::time::sleep(SOON / 20).await;
+        }
+    }
+
+    /// Brings up to date what metrics tell of the stores.
+    pub(super) fn show_stores(&self) {
+        self.metrics.show_objects(self.objects.health().is_some());
+        let (ledger, records) = (self.books.ledger.health(), self.records.health());
+        self.metrics.show_ledger(ledger.waiting, ledger.lost);
+        self.metrics.show_records(&records, self.contents.lost());
+        for (store, damage) in [
+            ("ledger", ledger.damage),
+            ("records", records.damage),
+            ("contents", records.contents_damage),
+            ("kb_versions", self.kb_versions.damage()),
+        ] {
+            let counter = self.metrics.store_damages.with_label_values(&[store]);
+            counter.inc_by(damage.map_or(0, |damage| damage.times).saturating_sub(counter.get()));
+        }
+    }
+}
