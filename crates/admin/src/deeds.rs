@@ -9,8 +9,8 @@ use state::objects::{Deed, MOST_DEED};
 use crate::caller::{Caller, role};
 use crate::desk::Desk;
 
-/// A lever waits so long for its row to be written.
-const PATIENCE: Duration = Duration::from_secs(5);
+/// A lever waits so long for its row to be written; after that it is written down behind it.
+const PATIENCE: Duration = Duration::from_secs(1);
 
 /// Something that a caller does.
 #[derive(Clone, Debug)]
@@ -76,20 +76,22 @@ pub fn bounded(text: String, most: usize) -> String {
 }
 
 /// Writes down that a lever was pulled. Call it once that is done: a lever works also while the store is out, since
-/// that may be the very reason to pull it. Then the process's log has the deed, and a metric counts it.
+/// that may be the very reason to pull it. Then the process's log has the deed, and its row is written as soon as the store
+/// takes it; a metric counts those that never were.
 pub async fn audited<L>(desk: &Desk, caller: &Caller<L>, done: Done) {
     let (who, action, object) = (caller.name.clone(), done.action, done.object.clone());
     let deed = done.by(caller);
     let after = deed.after.clone();
     tracing::info!(by = who, action, object, after = after.as_deref(), "done over the admin API");
-    let writing = tokio::time::timeout(PATIENCE, desk.objects.change(Vec::new(), vec![deed]).into_future());
-    let error = match writing.await {
-        Ok(Ok(())) => return,
-        Ok(Err(error)) => error.0,
-        Err(_) => "the database does not answer".to_owned(),
+    let Some(writing) = desk.late_rows.write(desk.live.clone(), desk.objects.clone(), deed) else {
+        desk.live.metrics.audit_rows_lost.inc();
+        let (after, why) = (after.as_deref(), "too many rows wait for the store");
+        return tracing::warn!(by = who, action, object, after, "this is missing in the audit log: {why}");
     };
-    desk.live.metrics.audit_rows_lost.inc();
-    tracing::warn!(by = who, action, object, after = after.as_deref(), "this is missing in the audit log: {error}");
+    // Dropped, it goes on.
+    if tokio::time::timeout(PATIENCE, writing).await.is_err() {
+        tracing::warn!(by = who, action, object, "this is written into the audit log once its store takes it");
+    }
 }
 
 #[cfg(test)]

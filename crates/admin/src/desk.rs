@@ -12,6 +12,7 @@ use crate::aside::Aside;
 use crate::attempts::Attempts;
 use crate::configuring::Configuring;
 use crate::error::Told;
+use crate::late::LateRows;
 
 /// What the last reload came to, for `/readyz`.
 #[derive(Clone, Debug, Default)]
@@ -50,6 +51,8 @@ pub struct Desk {
     pub configuring: Arc<dyn Configuring>,
     /// Objects made here, keys issued here, and who has done what.
     pub objects: Arc<dyn Objects>,
+    /// What of that its store has not taken yet.
+    pub late_rows: LateRows,
     /// Who has sent wrong tokens lately.
     pub attempts: Attempts,
     /// Does what takes long.

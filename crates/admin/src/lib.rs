@@ -51,6 +51,7 @@ mod explain;
 mod extract;
 mod health;
 mod keys;
+mod late;
 mod length;
 mod listing;
 mod objects;
@@ -76,6 +77,7 @@ pub use configuring::{Changed, Configuring, Doing, Expected, NotChanged, Wish};
 pub use deeds::bounded;
 pub use desk::{Desk, LastReload, Reloaded, Reloading};
 pub use error::Told;
+pub use late::LateRows;
 
 use error::Error;
 

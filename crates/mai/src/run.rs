@@ -263,6 +263,7 @@ fn workers(live: &Arc<Live>, shared: &Arc<Shared>, count: usize) -> Result<Vec<D
 impl Gateway {
     async fn run(self) -> ExitCode {
         let general = self.live.running().snapshot.general.clone();
+        let late_rows = admin::LateRows::default();
         let desk = admin::Desk {
             live: self.live.clone(),
             hasher: self.hasher.clone(),
@@ -273,6 +274,7 @@ impl Gateway {
             },
             configuring: Arc::new(self.configuration.clone()),
             objects: self.live.objects.clone(),
+            late_rows: late_rows.clone(),
             attempts: admin::Attempts::default(),
             aside: admin::Aside::default(),
         };
@@ -311,6 +313,10 @@ impl Gateway {
         background(async move { watching.watch(hangup).await });
         stop.asked().await;
         drain(&self.live, general.shutdown_grace, &mut stop).await;
+        late_rows.written(CLOSING).await;
+        if late_rows.count() > 0 {
+            tracing::warn!(rows = late_rows.count(), "stopping without these rows of the audit log: this log has them");
+        }
         tracing::info!("stopped");
         CLEAN.into()
     }

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use admin::{Aside, Attempts, Changed, Configuring, Desk, Doing, Expected, LastReload, NotChanged, Wish};
+use admin::{Aside, Attempts, Changed, Configuring, Desk, Doing, Expected, LastReload, LateRows, NotChanged, Wish};
 use axum::Router;
 use axum::body::Body;
 use axum::extract::ConnectInfo;
@@ -76,6 +76,7 @@ impl Port {
             last_reload: LastReload::default(),
             reload: Arc::new(|| Box::pin(async { Ok("sound: 1 provider, 1 route, 1 client".to_owned()) })),
             configuring: Arc::new(holder),
+            late_rows: LateRows::default(),
             attempts: Attempts::default(),
             aside: Aside::default(),
         };

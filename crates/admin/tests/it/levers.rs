@@ -1,10 +1,12 @@
 //! Levers: what they do, and the rows that they leave.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use serde_json::json;
 use state::answers::{Key, Kind, Stored};
-use state::{Answer, Unreadable, Versioned, Versions};
+use state::objects::{Change, Deed, Deeds, Kept};
+use state::{Answer, InProcessObjects, Objects, Unreadable, Versioned, Versions};
 
 use crate::desk::{OPERATOR, Out, Port, VIEWER, delete, get, post, put};
 
@@ -51,12 +53,76 @@ async fn an_entry_goes_with_what_idempotency_keys_of_its_route_are_answered_with
     port.ask(OPERATOR, delete(&format!("/cache/entries/{answer}"))).await.refused(404, "not_found");
 }
 
-#[tokio::test]
-async fn a_lever_works_while_its_row_cannot_be_written_and_that_is_counted() {
+/// Nobody has lost a row for good.
+fn rows_lost(port: &Port) -> bool {
+    let metrics = String::from_utf8_lossy(&port.desk.live.metrics_text()).into_owned();
+    !metrics.contains("\nmai_audit_rows_lost_total 0\n")
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lever_works_while_its_row_cannot_be_written_and_a_row_that_never_is_is_counted() {
     let port = Port::with(gateway::books::Stores { objects: std::sync::Arc::new(Out), ..Default::default() });
+    let began = base::Clock.now();
     port.ask(OPERATOR, post("/cache/purge", "")).await.is(200);
+    let took = base::Clock.now() - began;
+    assert!(took <= Duration::from_secs(1), "{took:?}");
+    assert_eq!((port.desk.late_rows.count(), rows_lost(&port)), (1, false));
+    tokio::time::sleep(Duration::from_secs(660)).await;
     let metrics = String::from_utf8(port.desk.live.metrics_text()).unwrap();
     assert!(metrics.contains("\nmai_audit_rows_lost_total 1\n"), "{metrics}");
+    assert_eq!(port.desk.late_rows.count(), 0);
+}
+
+/// A store that another process holds locked until then: whoever asks is told so after five seconds.
+#[derive(Debug)]
+struct Locked(Arc<InProcessObjects>, std::time::Instant);
+
+impl Objects for Locked {
+    fn all(&self) -> Answer<Result<Kept, Unreadable>> {
+        self.0.all()
+    }
+
+    fn change(&self, changes: Vec<Change>, deeds: Vec<Deed>) -> Answer<Result<(), Unreadable>> {
+        let (store, left) = (self.0.clone(), self.1.saturating_duration_since(base::Clock.now()));
+        Answer::Later(Box::pin(async move {
+            let patience = Duration::from_secs(5);
+            tokio::time::sleep(left.min(patience)).await;
+            if left > patience {
+                Err(Unreadable("it is locked".to_owned()))
+            } else {
+                store.change(changes, deeds).await
+            }
+        }))
+    }
+
+    fn used(&self, keys: Vec<(Arc<str>, Duration)>) -> Answer<Result<(), Unreadable>> {
+        self.0.used(keys)
+    }
+
+    fn deeds(&self, which: Deeds) -> Answer<Result<Vec<Deed>, Unreadable>> {
+        self.0.deeds(which)
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lever_answers_at_once_while_the_store_is_locked_and_its_row_is_written_once_it_is_not() {
+    for locked in [3, 60] {
+        let began = base::Clock.now();
+        let store = Locked(Arc::default(), began + Duration::from_secs(locked));
+        let port = Port::with(gateway::books::Stores { objects: Arc::new(store), ..Default::default() });
+        port.ask(OPERATOR, post("/breakers/cloud%2Fm/open", "")).await.is(200);
+        let took = base::Clock.now() - began;
+        assert!(took <= Duration::from_secs(1), "{took:?}");
+        let rows = async || {
+            let told = port.ask(VIEWER, get("/audit")).await.is(200);
+            let rows = told.json["data"].as_array().unwrap().clone();
+            rows.iter().map(|row| row["action"].as_str().unwrap().to_owned()).collect::<Vec<_>>()
+        };
+        assert_eq!((rows().await, port.desk.late_rows.count()), (Vec::new(), 1), "{locked} s");
+        tokio::time::sleep(Duration::from_secs(locked + 30)).await;
+        assert_eq!((rows().await, port.desk.late_rows.count()), (vec!["open".to_owned()], 0), "once, {locked} s");
+        assert!(!rows_lost(&port));
+    }
 }
 
 #[tokio::test]
