@@ -1,5 +1,7 @@
 //! A block being written. It is on the way of every request, off the workers: some tens of numbers each.
 
+use std::borrow::Borrow;
+use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -20,20 +22,42 @@ pub struct Writing {
     statuses: Vec<u16>,
 }
 
-/// The words and names of a block, by where they lie in memory: they are few, and each stands in thousands of records.
+/// The words and names of a block, by where they lie in memory: mostly they are few, and each stands in thousands of
+/// records. What is new there is looked for by its letters: each of many clients may come but once in a block.
 #[derive(Debug, Default)]
 struct Names {
     by_place: HashMap<(usize, usize), u32>,
+    by_letters: HashMap<Name, u32>,
     /// Each with its roles.
     all: Vec<(u8, Name)>,
     /// What holds the memory of names that lie at several places.
     held: Vec<Arc<str>>,
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 enum Name {
     Word(&'static str),
     Name(Arc<str>),
+}
+
+impl PartialEq for Name {
+    fn eq(&self, other: &Self) -> bool {
+        self.as_str() == other.as_str()
+    }
+}
+
+impl Eq for Name {}
+
+impl Hash for Name {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.as_str().hash(state);
+    }
+}
+
+impl Borrow<str> for Name {
+    fn borrow(&self) -> &str {
+        self.as_str()
+    }
 }
 
 impl Name {
@@ -71,16 +95,18 @@ impl Names {
     }
 
     fn add(&mut self, text: &str, role: u8, new: impl FnOnce() -> Name) -> u64 {
-        let known = self.all.iter_mut().position(|(_, name)| name.as_str() == text);
+        let known = self.by_letters.get(text).copied();
         let at = known.unwrap_or_else(|| {
-            self.all.push((0, new()));
-            self.all.len() - 1
+            let (at, name) = (u32::try_from(self.all.len()).unwrap_or(u32::MAX), new());
+            self.by_letters.insert(name.clone(), at);
+            self.all.push((0, name));
+            at
         });
-        if let Some((roles, _)) = self.all.get_mut(at) {
+        if let Some((roles, _)) = self.all.get_mut(at as usize) {
             *roles |= role;
         }
-        self.by_place.insert(place(text), u32::try_from(at).unwrap_or(u32::MAX));
-        at as u64
+        self.by_place.insert(place(text), at);
+        at.into()
     }
 }
 
@@ -337,4 +363,22 @@ fn step(out: &mut Vec<u8>, names: &mut Names, Noted { at, decision }: &Noted) {
 
 fn bounded(text: &str) -> &str {
     text.get(..text.floor_char_boundary(LONGEST)).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_is_written_once_wherever_it_lies_and_with_all_its_roles() {
+        let mut names = Names::default();
+        let client: Arc<str> = "one".into();
+        let first = names.name(&client, role::CLIENT);
+        assert_eq!(names.name(&client, 0), first);
+        assert_eq!(names.name(&Arc::from("one"), role::ROUTE), first, "a reload lays it elsewhere");
+        assert_eq!(names.word("one", 0), first);
+        assert_ne!(names.name(&Arc::from("two"), 0), first);
+        let all: Vec<_> = names.all.iter().map(|(roles, name)| (*roles, name.as_str())).collect();
+        assert_eq!(all, [(role::CLIENT | role::ROUTE, "one"), (0, "two")]);
+    }
 }
