@@ -22,7 +22,7 @@ const UNITS: [(&str, &str); 12] = [
 /// Chinese phrases of time that are one word each.
 pub fn chinese_phrases() -> impl Iterator<Item = String> {
     let named = RELATIVE.iter().flat_map(|(phrase, _)| phrase.chars().next().map(|_| (*phrase).to_owned()));
-    let parts = DAY_PARTS.iter().flat_map(|(names, _)| names.split(' ').map(str::to_owned));
+    let parts = DAY_PARTS.iter().flat_map(|(names, _)| names.iter().map(|name| (*name).to_owned()));
     let weekdays = ["周", "星期", "礼拜"]
         .into_iter()
         .flat_map(|head| "一二三四五六日天".chars().map(move |day| format!("{head}{day}")));
@@ -100,12 +100,12 @@ const RELATIVE: [(&str, (&str, i8)); 60] = [
     ("tonight", ("night", 0)),
 ];
 
-const DAY_PARTS: [(&str, f64); 5] = [
-    ("早上 早晨 清晨 上午 凌晨 morning", 1.0),
-    ("中午 正午 noon midday", 2.0),
-    ("下午 午后 afternoon", 3.0),
-    ("晚上 傍晚 夜间 夜里 夜晚 evening night nighttime", 4.0),
-    ("午夜 半夜 midnight", 5.0),
+const DAY_PARTS: [(&[&str], f64); 5] = [
+    (&["早上", "早晨", "清晨", "上午", "凌晨", "morning"], 1.0),
+    (&["中午", "正午", "noon", "midday"], 2.0),
+    (&["下午", "午后", "afternoon"], 3.0),
+    (&["晚上", "傍晚", "夜间", "夜里", "夜晚", "evening", "night", "nighttime"], 4.0),
+    (&["午夜", "半夜", "midnight"], 5.0),
 ];
 
 /// So much a day; 单周 and 单月 are the odd ones, and no rates.
@@ -348,7 +348,7 @@ fn weekday(word: &str) -> Option<f64> {
 }
 
 fn day_part(word: &str) -> Option<f64> {
-    let found = DAY_PARTS.iter().find(|(names, _)| names.split(' ').any(|name| name == word));
+    let found = DAY_PARTS.iter().find(|(names, _)| names.contains(&word));
     found.map(|(_, part)| *part)
 }
 
