@@ -280,6 +280,12 @@ impl Desk {
         self.state().shelves.get(which.at()).is_some_and(|shelf| shelf.is_to_go)
     }
 
+    /// Whether what is in the file may be told: it is kept, and is not to be removed.
+    pub fn may_tell(&self, which: Which) -> bool {
+        let state = self.state();
+        which.is_kept(state.bounds) && state.shelves.get(which.at()).is_some_and(|shelf| !shelf.is_to_go)
+    }
+
     /// What was written is removed.
     pub fn has_gone(&self, which: Which) {
         if let Some(shelf) = self.state().shelves.get_mut(which.at()) {

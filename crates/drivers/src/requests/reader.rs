@@ -58,14 +58,21 @@ pub(super) fn read_out(desk: &Desk, [records, contents]: &[PathBuf; 2], asked: &
     }
 }
 
-fn told<T>(desk: &Desk, which: Which, done: Result<T, Failure>) -> Result<T, Unreadable> {
-    done.map_err(|failure| match failure {
+fn told<T: Default>(desk: &Desk, which: Which, done: Result<T, Failure>) -> Result<T, Unreadable> {
+    done.or_else(|failure| match failure {
+        // It was removed under the reading.
+        _ if !desk.may_tell(which) => Ok(T::default()),
         Failure::Damaged(why) => {
             desk.report_damage(which, why.clone());
-            Unreadable(format!("{} is damaged ({why})", which.name()))
+            Err(Unreadable(format!("{} is damaged ({why})", which.name())))
         }
-        Failure::Full(what) | Failure::Trouble(what) => Unreadable(what),
+        Failure::Full(what) | Failure::Trouble(what) => Err(Unreadable(what)),
     })
+}
+
+/// The file. What is kept no more is told nobody from that moment, whenever it is removed.
+fn open(desk: &Desk, which: Which, path: &Path) -> Result<Option<Reading>, Failure> {
+    if desk.may_tell(which) { Reading::open(path) } else { Ok(None) }
 }
 
 /// Looks for one request by its id.
@@ -99,7 +106,7 @@ impl Finding<'_> {
         if let Some(found) = unwritten.iter().find_map(|block| in_memory(block)) {
             return Ok(Some(found));
         }
-        let Some(reading) = Reading::open(self.path)? else { return Ok(None) };
+        let Some(reading) = open(self.desk, self.which, self.path)? else { return Ok(None) };
         let (wanted, until) = (print(id), Clock.now() + FIND_TIME);
         let mut found = None;
         reading.walk_prints(|block, prints| {
@@ -145,7 +152,7 @@ fn view(desk: &Desk, path: &Path) -> Result<View, Failure> {
     loop {
         // Before the file: what is written meanwhile is still there, and is passed over in the file.
         let (numbering, unwritten) = desk.unwritten(which);
-        let reading = Reading::open(path)?;
+        let reading = open(desk, which, path)?;
         tries += 1;
         if numbering.is_some() && numbering == desk.numbering(which) || tries == TRIES {
             return Ok((unwritten, reading));

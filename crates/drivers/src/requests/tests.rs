@@ -9,8 +9,9 @@ use rusqlite::Connection;
 use state::conformance::{self, record};
 use state::requests::{Bounds, Content, Request, Requests, Search};
 
-use super::SqliteRequests;
 use super::desk::{Desk, Which};
+use super::reader::Question;
+use super::{SqliteRequests, reader};
 use crate::file::Failure;
 use crate::scratch::Folder;
 
@@ -177,6 +178,39 @@ async fn what_is_past_its_time_goes() {
 }
 
 const NONE: Bounds = Bounds { keep: Duration::ZERO, size: 64 << 20, contents: false };
+
+#[tokio::test]
+async fn what_is_kept_no_more_is_found_by_nobody_while_its_file_is_being_removed() {
+    let folder = Folder::new();
+    let requests = folder.open();
+    requests.note(&[record("one")]);
+    assert!(requests.close(PATIENCE));
+    for harm in [None, Some("half of it is removed already")] {
+        if let Some(harm) = harm {
+            std::fs::write(folder.records(), harm.repeat(400)).unwrap();
+        }
+        // Nobody writes: the file stays where it is.
+        let desk = Desk::new(Bounds { keep: DAY, ..NONE });
+        for (bounds, is_kept) in [(Bounds { keep: DAY, ..NONE }, true), (NONE, false)] {
+            desk.bound(bounds);
+            let (asks, asked) = std::sync::mpsc::sync_channel(2);
+            let ((tells, told), (lists, listed)) = (tokio::sync::oneshot::channel(), tokio::sync::oneshot::channel());
+            asks.send(Question::Find("one".into(), tells)).unwrap();
+            asks.send(Question::Search(Box::new(Search { limit: 10, ..Search::default() }), lists)).unwrap();
+            drop(asks);
+            reader::read_out(&desk, &[folder.records(), folder.0.join("contents.db")], &asked);
+            let found = told.await.unwrap().map(|found| found.is_some());
+            let listed = listed.await.unwrap().map(|page| page.requests.len());
+            match (is_kept, harm) {
+                (true, None) => assert_eq!((found, listed), (Ok(true), Ok(1))),
+                (true, Some(_)) => {
+                    assert!(found.is_err() && listed.is_err() && desk.take_damage(Which::Records).is_some())
+                }
+                (false, _) => assert_eq!((found, listed, desk.take_damage(Which::Records)), (Ok(false), Ok(0), None)),
+            }
+        }
+    }
+}
 
 #[tokio::test]
 async fn where_no_record_is_kept_the_file_goes_and_what_was_set_aside_of_it() {
