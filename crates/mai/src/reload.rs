@@ -64,12 +64,41 @@ async fn watch<L: PartialEq, Looking: Future<Output = Option<(bool, L)>>, Reload
 
 #[cfg(test)]
 mod tests {
+    use std::cell::{Cell, RefCell};
     use std::sync::atomic::AtomicU32;
     use std::sync::atomic::Ordering::Relaxed;
 
     use tokio::sync::mpsc;
 
     use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_change_is_read_once_it_has_been_still_however_many_have_come_before_it() {
+        let (written, read) = (Cell::new(0), RefCell::new(vec![0]));
+        let look = || std::future::ready(Some((read.borrow().last() == Some(&written.get()), written.get())));
+        let reload = || {
+            read.borrow_mut().push(written.get());
+            std::future::ready(())
+        };
+        let writing = async {
+            // Half of a file, and a moment later all of it.
+            written.set(1);
+            tokio::time::sleep(Duration::from_millis(250)).await;
+            written.set(2);
+            tokio::time::sleep(Duration::from_secs(1)).await;
+            // A hundred changes in a second are one.
+            for change in 3..=102 {
+                written.set(change);
+                tokio::time::sleep(Duration::from_millis(10)).await;
+            }
+            tokio::time::sleep(Duration::from_secs(1)).await;
+        };
+        tokio::select! {
+            () = watch(|_| Poll::Pending, look, reload) => {}
+            () = writing => {}
+        }
+        assert_eq!(*read.borrow(), [0, 2, 102]);
+    }
 
     #[tokio::test(start_paused = true)]
     async fn a_disk_that_does_not_answer_keeps_nobody_from_asking_for_a_reload() {
