@@ -262,10 +262,10 @@ fn written(desk: &Desk, name: &str) -> Vec<Shown> {
 fn is_written(desk: &Desk, name: &str, key: &Shown) -> Error {
     let written = desk.configuring.written();
     match written.object(ObjectKind::Client, name).map(|object| &object.home) {
-        Some(Home::File(place)) => Error::ManagedByFile(format!(
-            "the key `{}` is one of the `keys` of the client `{name}`, which is written at {place}; take it out there",
-            key.id
-        )),
+        Some(Home::File(place)) => {
+            let what = format!("the key `{}` is one of the `keys` of the client `{name}`, which", key.id);
+            Error::ManagedByFile(config::not_changed_here(&what, place, "take it out there"))
+        }
         _ => Error::of(
             "id",
             format!("the key `{}` is one of the `keys` of the client `{name}`; PUT the client without it", key.id),

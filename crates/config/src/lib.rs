@@ -62,7 +62,7 @@ pub use files::Files;
 pub use list::{List, Walk};
 pub use objects::says_the_same;
 pub use pieces::{Piece, Pieces, pieces};
-pub use problem::{BUILT_IN, ConfigErrors, Place, Problem, place_of};
+pub use problem::{BUILT_IN, ConfigErrors, Place, Problem, not_changed_here, place_of};
 pub use reference::reference_markdown;
 pub use schema::schema;
 pub use snapshot::*;

@@ -130,6 +130,20 @@ impl std::error::Error for ConfigErrors {}
 /// The source's name of a configuration that the program itself has made.
 pub const BUILT_IN: &str = "the built-in configuration";
 
+/// Why the admin API leaves alone what stands at this place of the files, and what to do about it: `there` where that is a
+/// file, which nobody has of the built-in configuration.
+#[must_use]
+pub fn not_changed_here(what: &str, place: &str, there: &str) -> String {
+    if place == BUILT_IN {
+        format!(
+            "{what} is part of {BUILT_IN}, which cannot be changed: make one of another name, or serve with a configuration \
+             of your own (`--config`; `mai-gateway export` writes one to begin with)"
+        )
+    } else {
+        format!("{what} is written at {place}; {there}")
+    }
+}
+
 /// What messages call where objects of the admin API stand.
 pub(crate) const ADMIN_API: &str = "admin API";
 

@@ -8,7 +8,7 @@ use axum::extract::{Request, State};
 use axum::http::header;
 use axum::response::{IntoResponse, Response};
 use base::{Object, ObjectKind, Secret};
-use config::{Home, Pieces, Role, Written};
+use config::{Home, Pieces, Role, Written, not_changed_here};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use state::objects::Change;
@@ -148,7 +148,9 @@ pub(crate) async fn import(
         NotChanged::Unexpected(_) => Error::AlreadyExists(
             "one of the objects was made meanwhile, and nothing was imported; `replace=true` replaces it".to_owned(),
         ),
-        NotChanged::InFile(place) => Error::ManagedByFile(format!("one of the objects is written at {place}")),
+        NotChanged::InFile(place) => {
+            Error::ManagedByFile(not_changed_here("one of the objects", &place, "change it there"))
+        }
         why => refused(why, ObjectKind::Route, ""),
     })?;
     let warnings = warnings.into_iter().chain(changed.warnings.iter().map(Told::from)).collect();

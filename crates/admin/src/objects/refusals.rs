@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use base::ObjectKind;
-use config::Problem;
+use config::{Problem, not_changed_here};
 
 use super::path;
 use crate::configuring::{Expected, NotChanged};
@@ -17,7 +17,7 @@ pub(crate) fn refused(why: NotChanged, kind: ObjectKind, name: &str) -> Error {
     let word = kind.word();
     match why {
         NotChanged::InFile(place) => {
-            Error::ManagedByFile(format!("the {word} `{name}` is written at {place}; change it there"))
+            Error::ManagedByFile(not_changed_here(&format!("the {word} `{name}`"), &place, "change it there"))
         }
         NotChanged::Unexpected(Expected::Absent) => {
             Error::AlreadyExists(format!("there is a {word} `{name}` already; PUT replaces it"))

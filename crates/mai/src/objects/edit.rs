@@ -26,7 +26,7 @@ pub(super) fn edit(kind: ObjectKind, at: &AdminAt, name: &str) -> Result<(), Tro
     let shown = format!("{}/{}", kind.list(), clean(name));
     if text(&object, "managed_by") == "file" {
         let place = text(&object, "file");
-        return Err(Trouble::of(format!("{shown} is written at {}; change it there", clean(&place))));
+        return Err(Trouble::of(config::not_changed_here(&shown, &clean(&place), "change it there")));
     }
     let before = format!(
         "# {shown}. `[secret]` keeps the secret that stands there; a text that is left as it is changes nothing.\n{}\n",

@@ -229,6 +229,9 @@ fn what_stands_in_a_file_is_opened_in_no_editor() {
     let (ran, left) = edit(&desk, "false");
     assert!(ran.code == 1 && ran.err.contains("routes/chat is written at g.yaml:7:5; change it there"), "{}", ran.err);
     assert!(left.is_empty());
+    let built_in = |_: &Asked| ok(json!({ "name": "chat", "managed_by": "file", "file": config::BUILT_IN }));
+    let (ran, _) = edit(&Desk::saying(built_in), "false");
+    assert!(ran.code == 1 && ran.err.contains("serve with a configuration of your own (`--config`"), "{}", ran.err);
 }
 
 #[test]

@@ -34,6 +34,15 @@ async fn in_an_empty_folder_it_serves_and_says_once_how_to_call_it() {
     assert_eq!(gateway.ask(&get("/v1/models").key(&key)).await.json()["data"].as_array().unwrap().len(), 3);
     assert_eq!(gateway.ask_admin(&reload(&token)).await.status, 200);
     assert_eq!(gateway.ask(&shown).await.status, 200, "a reload keeps key and upstreams");
+
+    // Nobody can change it, and what can be done is said.
+    for path in ["routes/chat", "clients/default/keys/written_1"] {
+        let told = gateway.ask_admin(&get(&format!("/admin/v1/{path}")).method("DELETE").key(&token)).await;
+        assert_eq!((told.status, told.code().as_deref()), (409, Some("managed_by_file")));
+        let said = told.text();
+        assert!(said.contains("is part of the built-in configuration, which cannot be changed"), "{said}");
+        assert!(said.contains("`--config`; `mai-gateway export`") && !said.contains("there"), "{said}");
+    }
 }
 
 #[tokio::test]
