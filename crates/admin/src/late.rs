@@ -1,5 +1,6 @@
 //! Rows of the audit log that their store has not taken yet.
 
+use std::future::IntoFuture as _;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -70,7 +71,13 @@ impl LateRows {
 async fn write_down(live: &Live, objects: &dyn Objects, deed: Deed) {
     let (began, mut wait) = (Clock.now(), AGAIN.0);
     loop {
-        let Err(error) = objects.change(Vec::new(), vec![deed.clone()]).await else { return };
+        let left = GIVE_UP.saturating_sub(Clock.now().saturating_duration_since(began));
+        let writing = tokio::time::timeout(left, objects.change(Vec::new(), vec![deed.clone()]).into_future());
+        let error = match writing.await {
+            Ok(Ok(())) => return,
+            Ok(Err(error)) => error.0,
+            Err(_) => "the database does not answer".to_owned(),
+        };
         if Clock.now().saturating_duration_since(began) + wait > GIVE_UP {
             live.metrics.audit_rows_lost.inc();
             let (by, action, object, after) = (&*deed.who, &*deed.action, &*deed.object, deed.after.as_deref());

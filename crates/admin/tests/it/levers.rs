@@ -73,19 +73,29 @@ async fn a_lever_works_while_its_row_cannot_be_written_and_a_row_that_never_is_i
     assert_eq!(port.desk.late_rows.count(), 0);
 }
 
-/// A store that another process holds locked until then: whoever asks is told so after five seconds.
+/// A store that another process holds locked until then: whoever asks is told so after its patience.
 #[derive(Debug)]
-struct Locked(Arc<InProcessObjects>, std::time::Instant);
+struct Locked {
+    store: Arc<InProcessObjects>,
+    until: std::time::Instant,
+    patience: Duration,
+}
+
+impl Locked {
+    fn until(until: std::time::Instant) -> Self {
+        Self { store: Arc::default(), until, patience: Duration::from_secs(5) }
+    }
+}
 
 impl Objects for Locked {
     fn all(&self) -> Answer<Result<Kept, Unreadable>> {
-        self.0.all()
+        self.store.all()
     }
 
     fn change(&self, changes: Vec<Change>, deeds: Vec<Deed>) -> Answer<Result<(), Unreadable>> {
-        let (store, left) = (self.0.clone(), self.1.saturating_duration_since(base::Clock.now()));
+        let (store, left) = (self.store.clone(), self.until.saturating_duration_since(base::Clock.now()));
+        let patience = self.patience;
         Answer::Later(Box::pin(async move {
-            let patience = Duration::from_secs(5);
             tokio::time::sleep(left.min(patience)).await;
             if left > patience {
                 Err(Unreadable("it is locked".to_owned()))
@@ -96,19 +106,31 @@ impl Objects for Locked {
     }
 
     fn used(&self, keys: Vec<(Arc<str>, Duration)>) -> Answer<Result<(), Unreadable>> {
-        self.0.used(keys)
+        self.store.used(keys)
     }
 
     fn deeds(&self, which: Deeds) -> Answer<Result<Vec<Deed>, Unreadable>> {
-        self.0.deeds(which)
+        self.store.deeds(which)
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_row_that_a_disk_keeps_waiting_without_end_is_given_up_and_counted() {
+    let locked = base::Clock.now() + Duration::from_secs(86_400);
+    let store = Locked { patience: Duration::MAX, ..Locked::until(locked) };
+    let port = Port::with(gateway::books::Stores { objects: Arc::new(store), ..Default::default() });
+    port.ask(OPERATOR, post("/breakers/cloud%2Fm/open", "")).await.is(200);
+    tokio::time::sleep(Duration::from_secs(590)).await;
+    assert_eq!((port.desk.late_rows.count(), rows_lost(&port)), (1, false));
+    tokio::time::sleep(Duration::from_secs(30)).await;
+    assert_eq!((port.desk.late_rows.count(), rows_lost(&port)), (0, true));
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_lever_answers_at_once_while_the_store_is_locked_and_its_row_is_written_once_it_is_not() {
     for locked in [3, 60] {
         let began = base::Clock.now();
-        let store = Locked(Arc::default(), began + Duration::from_secs(locked));
+        let store = Locked::until(began + Duration::from_secs(locked));
         let port = Port::with(gateway::books::Stores { objects: Arc::new(store), ..Default::default() });
         port.ask(OPERATOR, post("/breakers/cloud%2Fm/open", "")).await.is(200);
         let took = base::Clock.now() - began;
