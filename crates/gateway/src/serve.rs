@@ -277,8 +277,9 @@ async fn read(
     }
 }
 
-/// By what a repeat of this call will be known; a look-up is none of the call that it comes before. An id that the caller gave to several calls, as one
-/// question's embedding, rerank and chat, is another one on each endpoint and route.
+/// By what a repeat of this call will be known. An id that the caller gave to several calls, as one question's embedding,
+/// rerank and chat, is another one on each endpoint and route; a look-up has none, for the call that it comes before would be
+/// taken for its repeat.
 fn fingerprints(live: &crate::live::Live, headers: &HeaderMap, ask: &Ask) -> [u64; 2] {
     let of = |bytes: &[u8]| live.fingerprints.of(ask.endpoint, &ask.model, bytes);
     [headers.get(head::REQUEST_ID).map_or(0, |id| of(id.as_bytes())), of(&ask.body)]
