@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
 use base::Clock;
-use rusqlite::{Connection, ErrorCode, OpenFlags, TransactionBehavior};
+use rusqlite::{Connection, ErrorCode, OpenFlags, TransactionBehavior, ffi};
 
 use crate::failure::Failure as Known;
 
@@ -159,6 +159,68 @@ impl Shape {
     }
 }
 
+/// A file as it was left here, with its log.
+#[derive(Debug)]
+pub(crate) struct Left {
+    shape: Option<Shape>,
+    log: Option<Log>,
+    /// What SQLite says whenever another connection has written, or has taken the log up and cut it off.
+    version: Option<i64>,
+}
+
+/// Which file the log is, and how long.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Log {
+    identity: (u64, u64),
+    size: u64,
+}
+
+impl Log {
+    fn of(path: &Path) -> Option<Self> {
+        let file = std::fs::metadata(with_suffix(path, "-wal")).ok()?;
+        Some(Self { identity: (file.dev(), file.ino()), size: file.len() })
+    }
+}
+
+fn version(connection: &Connection) -> rusqlite::Result<i64> {
+    connection.pragma_query_value(None, "data_version", |row| row.get(0))
+}
+
+impl Left {
+    /// As it is now.
+    pub fn now(path: &Path, connection: &Connection) -> Self {
+        Self { version: version(connection).ok(), shape: Shape::of(path), log: Log::of(path) }
+    }
+
+    /// The shape that it was left in.
+    pub const fn shape(&self) -> Option<Shape> {
+        self.shape
+    }
+
+    /// Whether it looks otherwise now, by its shape or because its log is shorter or another file.
+    pub fn is_changed(&self, path: &Path) -> bool {
+        self.shape != Shape::of(path) || self.is_log_less(Log::of(path))
+    }
+
+    /// Whether its log was removed, replaced or emptied by somebody who is not SQLite: what stands in it alone is
+    /// lost with the connection. SQLite goes on without noticing, and writes into a log that nobody will ever find, or
+    /// behind a hole.
+    pub fn has_lost_its_log(&self, path: &Path, connection: &Connection) -> Result<bool, Known> {
+        let now = Log::of(path);
+        if !self.is_log_less(now) {
+            return Ok(false);
+        }
+        // Nobody but an outsider removes the log of an open file.
+        let is_same_file = now.map(|now| now.identity) == self.log.map(|was| was.identity);
+        Ok(!is_same_file || self.version.is_some_and(|known| version(connection).is_ok_and(|now| now == known)))
+    }
+
+    fn is_log_less(&self, now: Option<Log>) -> bool {
+        let is_less = |was: Log| now.is_none_or(|now| now.identity != was.identity || now.size < was.size);
+        self.log.is_some_and(is_less)
+    }
+}
+
 /// Whether a file that holds something, into which somebody else has written, is one of ours with this table still, in all
 /// its parts. Its log goes before it, as always.
 pub(crate) fn is_sound(path: &Path, table: &str) -> Result<bool, Known> {
@@ -187,7 +249,9 @@ pub(crate) fn write_anew(connection: &Connection, path: &Path, table: &str) -> R
     let name = beside.to_str().ok_or_else(|| Known::Trouble("its name is not UTF-8".to_owned()))?;
     if let Err(error) = connection.execute("VACUUM INTO ?1", [name]) {
         let _ = std::fs::remove_file(&beside);
-        return Err(error.into());
+        // What its log is to hold is not there.
+        let is_cut = error.sqlite_error().is_some_and(|error| error.extended_code == ffi::SQLITE_IOERR_SHORT_READ);
+        return Err(if is_cut { Known::Damaged("its log was cut off".to_owned()) } else { error.into() });
     }
     // Where the log is empty too, what is left may be taken for a file that never held anything.
     if !is_sound(&beside, table)? {

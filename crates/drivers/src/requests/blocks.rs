@@ -6,7 +6,7 @@ use std::time::Duration;
 use rusqlite::{Connection, OpenFlags, OptionalExtension as _, Transaction, TransactionBehavior};
 use state::requests::block::Block;
 
-use crate::file::{self, Failure, Form, PARTS, Shape, connect, identities, identity, number};
+use crate::file::{self, Failure, Form, Left, PARTS, Shape, connect, identities, identity, number};
 
 /// The version of the tables and of what stands in them. A file of another one is replaced.
 const VERSION: i64 = 1;
@@ -92,8 +92,7 @@ pub(super) struct File {
     path: PathBuf,
     /// Device and inode, of each part.
     identities: [Option<(u64, u64)>; PARTS.len()],
-    /// As it was left here.
-    shape: Option<Shape>,
+    left: Left,
 }
 
 impl File {
@@ -101,7 +100,8 @@ impl File {
     pub fn open(path: &Path) -> Result<Self, Failure> {
         let form = Form { application: APPLICATION, version: VERSION, tables: TABLES, page: PAGE };
         let connection = file::open(path, &form)?;
-        Ok(Self { connection, path: path.to_owned(), identities: identities(path), shape: Shape::of(path) })
+        let left = Left::now(path, &connection);
+        Ok(Self { connection, path: path.to_owned(), identities: identities(path), left })
     }
 
     /// Whether it still is the file of that name.
@@ -112,19 +112,22 @@ impl File {
 
     /// Remembers what it looks like: whoever changes it from now on is somebody else.
     pub fn leave(&mut self) {
-        self.shape = Shape::of(&self.path);
+        self.left = Left::now(&self.path, &self.connection);
     }
 
     /// Whether nobody else has written into it, or SQLite finds it sound still. Each body has a checksum of its own
     /// besides.
     pub fn is_whole(&mut self) -> Result<bool, Failure> {
         let now = Shape::of(&self.path);
-        if self.shape == now {
+        if self.left.has_lost_its_log(&self.path, &self.connection)? {
+            return Ok(false);
+        }
+        if self.left.shape() == now {
             return Ok(true);
         }
         let is_whole = now.is_some_and(|now| !now.is_empty()) && file::is_sound(&self.path, "blocks")?;
         if is_whole {
-            self.shape = now;
+            self.leave();
         }
         Ok(is_whole)
     }

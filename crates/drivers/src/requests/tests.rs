@@ -528,6 +528,29 @@ async fn texts_that_cannot_be_written_hold_no_record_up() {
 }
 
 #[tokio::test]
+async fn records_that_stand_in_a_log_alone_that_is_removed_or_emptied_are_written_anew() {
+    for is_removed in [true, false] {
+        let folder = Folder::new();
+        let requests = folder.open();
+        requests.note(&[record("old")]);
+        assert!(requests.flush(PATIENCE));
+        let log = folder.0.join("requests.db-wal");
+        if is_removed {
+            std::fs::remove_file(log).unwrap()
+        } else {
+            std::fs::write(log, "").unwrap()
+        }
+        requests.note(&[record("new")]);
+        assert!(requests.flush(PATIENCE));
+        let damage = requests.health().damage.unwrap();
+        assert!(damage.times == 1 && damage.what.contains("with all that was in it"), "{damage:?}");
+        assert!(requests.close(PATIENCE));
+        let again = folder.open();
+        assert!(find(&again, "old").await.is_some() && find(&again, "new").await.is_some(), "{is_removed}");
+    }
+}
+
+#[tokio::test]
 async fn records_of_a_file_that_is_emptied_or_overwritten_are_written_anew_or_begin_anew_and_that_is_told() {
     // Of a small file all is left in its log and in memory, of a large one it is not.
     for (count, garbage) in [(3, 0), (3, 50_000), (20_000, 0)] {

@@ -138,6 +138,15 @@ impl Keeper<'_> {
             return Err(Failure::Damaged(why));
         }
         self.look()?;
+        let done = self.write_all(bounds, is_urgent);
+        // Also where something failed: what was done before that is its own doing.
+        if let Some(file) = &mut self.file {
+            file.leave();
+        }
+        done
+    }
+
+    fn write_all(&mut self, bounds: Bounds, is_urgent: bool) -> Result<(), Failure> {
         let mut due = self.desk.due(self.which, is_urgent);
         if due.is_empty() && self.file.is_none() && !self.path.exists() {
             return Ok(());
@@ -157,11 +166,7 @@ impl Keeper<'_> {
             due = self.write(&due, room)?;
         }
         self.make_room(0, room)?;
-        self.shrink(room)?;
-        if let Some(file) = &mut self.file {
-            file.leave();
-        }
-        Ok(())
+        self.shrink(room)
     }
 
     /// Whether the file is what it was left as. One that is removed or replaced begins anew; of one that was emptied or

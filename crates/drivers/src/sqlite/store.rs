@@ -12,7 +12,7 @@ use super::desk::File;
 use super::schema::{ADD_TO_KNOWN, whole};
 use super::{fold, read, reading, schema};
 use crate::failure::Failure;
-use crate::file::{PARTS, Shape, close_to_others, identity, is_sound, make, with_suffix, write_anew};
+use crate::file::{Left, PARTS, Shape, close_to_others, identity, is_sound, make, with_suffix, write_anew};
 
 /// A database file; opened when it is first needed, and again after every failure if that can be.
 #[derive(Debug)]
@@ -32,8 +32,7 @@ pub(super) struct Store {
 struct Open {
     connection: Connection,
     file: File,
-    /// As it was left here.
-    shape: Option<Shape>,
+    left: Left,
 }
 
 /// How long SQLite itself tries again where another process holds a lock.
@@ -133,7 +132,7 @@ impl Store {
     /// had, as on a full disk, the old one can still be read from.
     fn try_anew(&mut self) {
         let is_other = |open: &Open| {
-            open.file.is_some() && (open.file, open.shape) != (identity(&self.path), Shape::of(&self.path))
+            open.file.is_some() && (open.file != identity(&self.path) || open.left.is_changed(&self.path))
         };
         if self.open.as_ref().is_some_and(is_other) {
             // It was removed, replaced or overwritten: what is open may be all that is left of it.
@@ -163,7 +162,7 @@ impl Store {
             connection.pragma_update_and_check(None, "max_page_count", most, |_| Ok(()))?;
         }
         let done = act(connection);
-        open.shape = Shape::of(&self.path);
+        open.left = Left::now(&self.path, &open.connection);
         done
     }
 
@@ -176,13 +175,16 @@ impl Store {
     /// one, emptied or overwritten, all is written anew that was in it, if that can still be read; else it is set aside.
     fn see_to_changes(&mut self) -> Result<(), Failure> {
         let now = Shape::of(&self.path);
-        let Some(open) = self.open.as_mut().filter(|open| open.file.is_some() && open.shape != now) else {
-            return Ok(());
-        };
-        if now.is_some_and(|now| !now.is_empty()) && is_sound(&self.path, schema::TABLE)? {
-            open.shape = now;
-            self.changes += 1;
-            return Ok(());
+        let Some(open) = self.open.as_mut().filter(|open| open.file.is_some()) else { return Ok(()) };
+        if !open.left.has_lost_its_log(&self.path, &open.connection)? {
+            if open.left.shape() == now {
+                return Ok(());
+            }
+            if now.is_some_and(|now| !now.is_empty()) && is_sound(&self.path, schema::TABLE)? {
+                open.left = Left::now(&self.path, &open.connection);
+                self.changes += 1;
+                return Ok(());
+            }
         }
         match write_anew(&open.connection, &self.path, schema::TABLE) {
             Ok(()) => {
@@ -308,7 +310,8 @@ fn open(path: &Path) -> Result<Open, Failure> {
     schema::migrate(&mut connection)?;
     close_to_others(path);
     remember(&connection);
-    Ok(Open { connection, file: identity(path), shape: Shape::of(path) })
+    let left = Left::now(path, &connection);
+    Ok(Open { connection, file: identity(path), left })
 }
 
 /// Reads all of a small file: what is in the connection's memory is left where the file comes to harm.

@@ -191,6 +191,67 @@ async fn what_is_left_of_a_file_that_is_emptied_or_overwritten_while_it_is_used_
 }
 
 #[tokio::test]
+async fn what_stands_in_a_log_alone_that_is_removed_or_emptied_is_written_anew() {
+    for is_removed in [true, false] {
+        let folder = Folder::new();
+        let first = ledger(&folder.at("gateway.db"));
+        first.book(vec![entry("a"), entry("b")]);
+        assert!(first.flush(PATIENCE));
+        let log = folder.0.join("gateway.db-wal");
+        if is_removed {
+            std::fs::remove_file(log).unwrap()
+        } else {
+            std::fs::write(log, "").unwrap()
+        }
+        first.book(vec![entry("a")]);
+        assert!(first.flush(PATIENCE));
+        let damage = first.health().damage.unwrap();
+        assert!(damage.times == 1 && damage.what.contains("with all that was in it"), "{damage:?}");
+        assert_eq!(requests(&first).await, 3);
+        // What the next start finds where this process is killed.
+        for name in folder.names() {
+            std::fs::copy(folder.0.join(&name), folder.0.join(format!("killed-{name}"))).unwrap();
+        }
+        assert_eq!(requests(&ledger(&folder.at("killed-gateway.db"))).await, 3, "{is_removed}");
+    }
+}
+
+#[tokio::test]
+async fn a_log_that_is_cut_off_before_all_of_it_is_known_otherwise_is_told() {
+    let folder = Folder::new();
+    let first = ledger(&folder.at("gateway.db"));
+    // More than a connection remembers.
+    first.book((0..9_000).map(|number| entry(&format!("client-{number:0>200}"))).collect());
+    first.book(vec![entry("a")]);
+    assert!(first.flush(PATIENCE));
+    std::fs::write(folder.0.join("gateway.db-wal"), "").unwrap();
+    first.book(vec![entry("a")]);
+    assert!(first.flush(PATIENCE));
+    let health = first.health();
+    assert!(health.changes > 0 && health.damage.is_some_and(|damage| damage.what.contains("set aside")));
+    assert_eq!(requests(&first).await, 1);
+}
+
+#[tokio::test]
+async fn a_log_that_another_program_takes_up_is_no_damage() {
+    let folder = Folder::new();
+    let ledger = ledger(&folder.at("gateway.db"));
+    let other = Connection::open(folder.at("gateway.db")).unwrap();
+    for number in 1..4 {
+        ledger.book(vec![entry("a")]);
+        assert!(ledger.flush(PATIENCE));
+        // The second finds everything taken up, and only cuts the log off.
+        for mode in ["PASSIVE", "TRUNCATE"] {
+            other.query_row(&format!("PRAGMA wal_checkpoint({mode})"), [], |_| Ok(())).unwrap();
+            assert_eq!(requests(&ledger).await, number);
+        }
+        assert_eq!(std::fs::metadata(folder.0.join("gateway.db-wal")).unwrap().len(), 0);
+    }
+    assert!(ledger.flush(PATIENCE));
+    assert_eq!(ledger.health().damage, None);
+}
+
+#[tokio::test]
 async fn a_file_of_which_not_all_is_left_is_set_aside_and_that_is_told_while_nobody_calls() {
     let folder = Folder::new();
     let first = ledger(&folder.at("gateway.db"));
