@@ -239,7 +239,8 @@ async fn what_the_ledger_has_lost_of_what_quotas_have_counted_is_entered_again_a
         purse.settle(purse.period(Clock.wall()), Amounts::default(), Amounts { tokens, cost: counted });
         books.book(vec![used(client, tokens, cost, currency)]);
     };
-    let make_up = async || books.make_up(kept.counted(Clock.wall()), Clock.wall()).await.unwrap();
+    let counted = || kept.counted(Clock.wall());
+    let make_up = async || books.make_up(&counted(), counted(), Clock.wall()).await.unwrap();
     call("a", 300, 30, "USD");
     call("b", 5, 40, "CNY");
     call("b", 5, 7, "USD");
@@ -259,4 +260,26 @@ async fn what_the_ledger_has_lost_of_what_quotas_have_counted_is_entered_again_a
     ledger.forget(vec![used("a", 900, 0, "USD"), used("b", 20, 80, "CNY")]);
     make_up().await;
     assert_eq!(after_a_restart(&ledger), (900, 80));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_ledger_that_has_lost_nothing_is_given_nothing_while_calls_end() {
+    let ledger = Arc::<Forgetful>::default();
+    let (snapshot, mut kept) = (snapshot(QUOTAS), KeptPurses::default());
+    let books = Books::new(ledger.clone());
+    let purses = kept.bind(&snapshot);
+    books.open(kept.unknown(&snapshot, Clock.wall()));
+    let purse = purses.named("a").unwrap();
+    let settle = |tokens| {
+        purse.settle(purse.period(Clock.wall()), Amounts::default(), Amounts { tokens, cost: 0 });
+    };
+    settle(300);
+    books.book(vec![used("a", 300, 0, "USD")]);
+    // Somebody has taken up the log of its file: nothing is lost.
+    ledger.now().1 += 1;
+    let before = kept.counted(Clock.wall());
+    settle(50);
+    books.make_up(&before, kept.counted(Clock.wall()), Clock.wall()).await.unwrap();
+    books.book(vec![used("a", 50, 0, "USD")]);
+    assert_eq!((books.is_changed(), after_a_restart(&ledger)), (false, (350, 0)));
 }

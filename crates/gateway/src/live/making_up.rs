@@ -4,9 +4,12 @@ use std::sync::PoisonError;
 use std::time::Duration;
 
 use super::Live;
+use crate::purse::Counted;
 
 /// How soon it is looked for.
 const SOON: Duration = Duration::from_millis(500);
+/// A call's quota counts it this long before its record is put down, at most.
+const PUT_DOWN: Duration = Duration::from_millis(20);
 
 impl Live {
     /// Gives the ledger what it has lost of what quotas have counted, for ever.
@@ -17,10 +20,11 @@ impl Live {
             if !self.books.is_changed() {
                 continue;
             }
+            let before = self.counted().0;
+            tokio::time::sleep(PUT_DOWN).await;
             self.gather();
-            let now = self.clock.wall();
-            let counted = self.kept.lock().unwrap_or_else(PoisonError::into_inner).purses.counted(now);
-            match self.books.make_up(counted, now).await {
+            let (counted, now) = self.counted();
+            match self.books.make_up(&before, counted, now).await {
                 Ok(()) => is_told = false,
                 Err(error) if !std::mem::replace(&mut is_told, true) => {
                     tracing::warn!("the usage ledger may lack what quotas have counted, until it can be read: {error}");
@@ -28,6 +32,12 @@ impl Live {
                 Err(_) => {}
             }
         }
+    }
+
+    /// What quotas have counted, now.
+    fn counted(&self) -> (Vec<Counted>, Duration) {
+        let now = self.clock.wall();
+        (self.kept.lock().unwrap_or_else(PoisonError::into_inner).purses.counted(now), now)
     }
 
     /// Waits until that is done, where there is something to do.
