@@ -175,13 +175,14 @@ impl Store {
     /// one, emptied or overwritten, all is written anew that was in it, if that can still be read; else it is set aside.
     fn see_to_changes(&mut self) -> Result<(), Failure> {
         let now = Shape::of(&self.path);
-        let Some(open) = self.open.as_mut().filter(|open| open.file.is_some()) else { return Ok(()) };
+        let Some(open) = self.open.as_ref().filter(|open| open.file.is_some()) else { return Ok(()) };
         if !open.left.has_lost_its_log(&self.path, &open.connection)? {
             if open.left.shape() == now {
                 return Ok(());
             }
             if now.is_some_and(|now| !now.is_empty()) && is_sound(&self.path, schema::TABLE)? {
-                open.left = Left::now(&self.path, &open.connection);
+                // What the connection remembers of the file may be none of it any more.
+                self.open = None;
                 self.changes += 1;
                 return Ok(());
             }
