@@ -95,7 +95,7 @@ impl<L: Least> FromRequestParts<Desk> for Caller<L> {
         let known = tokens.fold(None, |found, token| if token.id == id { Some(token) } else { found });
         let Some(token) = known else {
             desk.attempts.failed(peer, id, now);
-            return Err(Error::InvalidToken);
+            return Err(Error::UnknownToken);
         };
         desk.attempts.passed(peer, id, now);
         let caller = Self { name: token.name.clone(), role: token.role, least: PhantomData };

@@ -19,8 +19,10 @@ pub enum Error {
         /// What is wrong and what to write.
         message: String,
     },
-    /// 401: no token, or one that nobody knows.
+    /// 401: no token.
     InvalidToken,
+    /// 401: a token that nobody knows.
+    UnknownToken,
     /// 403: the token's role does not suffice; this one would.
     RoleNotAllowed(Role),
     /// 404: nothing is there, in words.
@@ -146,7 +148,7 @@ impl Error {
     pub const fn status(&self) -> (StatusCode, &'static str) {
         match self {
             Self::Invalid { .. } => (StatusCode::BAD_REQUEST, "invalid_request"),
-            Self::InvalidToken => (StatusCode::UNAUTHORIZED, "invalid_token"),
+            Self::InvalidToken | Self::UnknownToken => (StatusCode::UNAUTHORIZED, "invalid_token"),
             Self::RoleNotAllowed(_) => (StatusCode::FORBIDDEN, "role_not_allowed"),
             Self::NotFound(_) => (StatusCode::NOT_FOUND, "not_found"),
             Self::MethodNotAllowed => (StatusCode::METHOD_NOT_ALLOWED, "method_not_allowed"),
@@ -167,7 +169,7 @@ impl Error {
     /// OpenAI's `type`.
     const fn kind(&self) -> &'static str {
         match self {
-            Self::InvalidToken => "authentication_error",
+            Self::InvalidToken | Self::UnknownToken => "authentication_error",
             Self::RoleNotAllowed(_) => "permission_error",
             Self::NotFound(_) => "not_found_error",
             Self::TooManyAttempts(_) => "rate_limit_error",
@@ -187,6 +189,10 @@ impl Error {
             | Self::Unavailable(_, why) => why.clone(),
             Self::InvalidToken => {
                 "send `Authorization: Bearer TOKEN` with a token of `admin.tokens` (or MAI_ADMIN_TOKEN)".to_owned()
+            }
+            Self::UnknownToken => {
+                "this admin token is unknown; send one of `admin.tokens`, or what the gateway has in MAI_ADMIN_TOKEN"
+                    .to_owned()
             }
             Self::RoleNotAllowed(least) => {
                 let least = match least {

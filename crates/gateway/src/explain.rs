@@ -22,12 +22,13 @@ use crate::{recall, understand};
 /// The endpoint of a path on the data port, or the one whose fields the body has.
 ///
 /// # Errors
-/// A sentence when there is no such path, or the body does not tell.
+/// A sentence when there is no such path, or the body is not JSON or does not tell.
 pub fn endpoint(path: Option<&str>, body: &[u8]) -> Result<Endpoint, String> {
     if let Some(path) = path {
         return Endpoint::of_path(path).ok_or_else(|| format!("`{path}` is no path on the data port"));
     }
-    let fields: Value = serde_json::from_slice(body).unwrap_or(Value::Null);
+    let fields: Value =
+        serde_json::from_slice(body).map_err(|wrong| format!("the body is not valid JSON ({wrong}); mend it"))?;
     let has = |name: &str| fields.get(name).is_some();
     match () {
         () if has("messages") => Ok(Endpoint::Chat),

@@ -40,7 +40,9 @@ pub enum Command {
     /// Print what was used, by client, route, model and day, as a running gateway has it
     ///
     /// Requests, tokens and cost, including what is not written to the database yet. Sums of several
-    /// currencies stand side by side; what has no known price is said to have none.
+    /// currencies stand side by side; what has no known price is said to have none. The client `-` is the gateway
+    /// itself, which asks for vectors of questions to match; the model `-` stands where no upstream was asked or none
+    /// has answered.
     Usage(UsageFlags),
     /// Give clients keys while the gateway runs, list them, take them back
     #[command(subcommand)]
@@ -120,7 +122,8 @@ pub struct ServeFlags {
     /// The admin port: health, metrics, levers [default: 127.0.0.1:8081]
     #[arg(long, env = "MAI_ADMIN_LISTEN", value_name = "ADDR:PORT")]
     pub admin_listen: Option<String>,
-    /// Where the gateway keeps its data [default: /var/lib/mai-gateway]
+    /// Where the gateway keeps its data [default: /var/lib/mai-gateway; without a configuration ./mai-data where that
+    /// cannot be written]
     #[arg(long, env = "MAI_DATA_DIR", value_name = "DIR")]
     pub data_dir: Option<String>,
     /// error, warn, info, debug or trace [default: info]
@@ -204,7 +207,7 @@ pub struct CalibrateFlags {
     /// The data port of a gateway, or any server with `/v1/embeddings`
     #[arg(long, value_name = "URL", default_value = "http://127.0.0.1:8080")]
     pub url: String,
-    /// A client key of the gateway that may use the route
+    /// A key of a client that may use the route
     #[arg(long, env = "MAI_KEY", value_name = "KEY", hide_env_values = true)]
     pub key: Option<String>,
     /// Of a hundred hits, how many must be right: 0.95 is 95

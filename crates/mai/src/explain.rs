@@ -29,8 +29,11 @@ fn explained(flags: &ExplainFlags) -> Result<Value, String> {
     let source = check::source(&flags.at).ok_or("no configuration: name one with --config PATH or MAI_CONFIG")?;
     let loaded = config::load(&source, &check::env, &KeyHasher::new(&[0; 64])).map_err(|errors| errors.to_string())?;
     let body = read(flags)?;
-    let endpoint = gateway::explain::endpoint(flags.path.as_deref(), &body)
-        .map_err(|wrong| format!("{wrong} (option --path /v1/…)"))?;
+    let endpoint = gateway::explain::endpoint(flags.path.as_deref(), &body).map_err(|wrong| match wrong {
+        // A path would not help.
+        wrong if wrong.contains("not valid JSON") => format!("{}: {wrong}", flags.request.display()),
+        wrong => format!("{wrong} (option --path /v1/…)"),
+    })?;
     gateway::explain::explain(&loaded.snapshot, &flags.client, endpoint, body.into())
 }
 

@@ -42,7 +42,7 @@ pub fn mock(flags: &MockFlags) -> ExitCode {
                 CLEAN.into()
             }
             Err(error) => {
-                complain(format!("cannot listen on {}: {error}", flags.addr()));
+                complain(format!("cannot listen on {}: {error}; name another port with --port", flags.addr()));
                 BAD_CONFIG.into()
             }
         }

@@ -307,7 +307,10 @@ fn todo(code: &str, message: &str) -> Option<&'static str> {
             Some("use a token of a higher role (`operator` writes, `admin` also sees what is secret)")
         }
         "precondition_failed" => Some("somebody has changed it meanwhile: look again, and repeat"),
-        "drills_disabled" => Some("drills need `drills: enabled` in the gateway's configuration"),
+        // The data port names its own endpoints.
+        "not_found" if message.contains("the model endpoints are") => {
+            Some("that is the data port: `--admin` takes the address of the admin port (8081 unless set otherwise)")
+        }
         "not_found" if message.contains("no such path") => Some("is that gateway older than this program?"),
         _ => None,
     }

@@ -115,7 +115,7 @@ async fn start(flags: ServeFlags, descriptors: Option<u64>) -> Result<Gateway, S
     let count = flags.workers.map_or_else(cores, usize::from);
     let shares = Shares::of(descriptors, count);
     shares.tell(&loaded.snapshot);
-    tell(&folder, &objects, &loaded.warnings);
+    tell(&folder, &objects, &loaded.warnings, !loaded.snapshot.general.admin_tokens.is_empty());
     let watched = Watched::now(loaded.files.clone());
     let (snapshot, first) = compiled.first();
     let (live, shared) = live(snapshot, objects, keys, shares)?;
@@ -151,12 +151,17 @@ async fn start(flags: ServeFlags, descriptors: Option<u64>) -> Result<Gateway, S
 }
 
 /// What it is well to know of a start.
-fn tell(folder: &DataFolder, objects: &SqliteObjects, warnings: &[Problem]) {
+fn tell(folder: &DataFolder, objects: &SqliteObjects, warnings: &[Problem], has_tokens: bool) {
     if let Some(why) = folder.unlocked() {
         // What it keeps says more, once it cannot be written: calls do not depend on it.
         tracing::warn!("the data folder cannot be locked, so that a second gateway on it would not be noticed: {why}");
     }
     objects.tell();
+    if !has_tokens {
+        tracing::info!(
+            "nobody may use the admin API: there is no token in `admin.tokens`, nor was one in MAI_ADMIN_TOKEN at the start"
+        );
+    }
     for warning in warnings {
         tracing::warn!("{warning}");
     }
@@ -164,7 +169,14 @@ fn tell(folder: &DataFolder, objects: &SqliteObjects, warnings: &[Problem]) {
 
 fn taken(what: &str, key: &str, addr: std::net::SocketAddr, error: &io::Error) -> String {
     let flag = key.replace('.', "-");
-    format!("cannot open the {what} port {addr}: {error}; set `{key}` or `--{flag}` to a free one")
+    let todo = match error.kind() {
+        io::ErrorKind::PermissionDenied if addr.port() < 1024 => {
+            "one from 1024 on, or give the program CAP_NET_BIND_SERVICE"
+        }
+        io::ErrorKind::AddrNotAvailable => "an address of this machine, or to 0.0.0.0 for all of them",
+        _ => "a free one",
+    };
+    format!("cannot open the {what} port {addr}: {error}; set `{key}` or `--{flag}` to {todo}")
 }
 
 /// Where objects of the admin API are kept.

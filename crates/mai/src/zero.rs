@@ -309,6 +309,7 @@ MAI Gateway serves without a configuration.
   client key    {key}
   models        {models}
   admin         http://{admin}  (token {token})
+  data folder   {folder}
 
 Try it:
   curl -N http://127.0.0.1:{port}/v1/chat/completions -H "Authorization: Bearer {key}" \
@@ -319,6 +320,7 @@ Key and token are made anew at every start; write a configuration to keep them (
 "#,
             key = self.client_key,
             token = self.admin_token,
+            folder = snapshot.general.data_dir.display(),
         )
     }
 }
@@ -368,6 +370,8 @@ mod tests {
         assert!(text.contains("\n  models        chat, embedding, rerank\n"), "{text}");
         assert!(text.contains("mai-") && text.contains("/v1/chat/completions"));
         assert!(text.contains("found         nothing; the built-in mock answers"), "{text}");
+        let folder = loaded.snapshot.general.data_dir.display();
+        assert!(text.contains(&format!("\n  data folder   {folder}\n")), "{text}");
     }
 
     #[tokio::test]

@@ -8,8 +8,10 @@ use crate::desk::{ADMIN, OPERATOR, Port, VIEWER, asking, delete, get, post, put}
 async fn viewers_read_operators_write_and_admins_see_hashes_of_keys() {
     let port = Port::open();
     let client = r#"{"name": "team", "routes": ["chat"]}"#;
-    port.ask("", get("/clients")).await.refused(401, "invalid_token");
-    port.ask("wrong", get("/clients")).await.refused(401, "invalid_token");
+    let none = port.ask("", get("/clients")).await.refused(401, "invalid_token");
+    assert!(none.message().starts_with("send `Authorization"), "{}", none.text);
+    let wrong = port.ask("wrong", get("/clients")).await.refused(401, "invalid_token");
+    assert!(wrong.message().contains("unknown"), "{}", wrong.text);
     port.ask(VIEWER, get("/clients")).await.is(200);
     let refused = port.ask(VIEWER, post("/clients", client)).await.refused(403, "role_not_allowed");
     assert!(refused.message().contains("operator or admin"), "{}", refused.text);

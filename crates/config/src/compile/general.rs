@@ -120,7 +120,12 @@ fn plain(path: &Path) -> PathBuf {
 /// Says what is wrong with a value that came from a flag or from the environment.
 fn report_override(compiler: &mut Compiler<'_>, variable: &str, text: &str) {
     let place = Place::whole("environment or flags");
-    compiler.problems.push(Problem::new(&place, variable, text));
+    // Tokens have no flag.
+    let written = match variable.strip_prefix("MAI_") {
+        Some(name) if !name.ends_with("TOKEN") => format!("--{} or {variable}", name.to_lowercase().replace('_', "-")),
+        _ => variable.to_owned(),
+    };
+    compiler.problems.push(Problem::new(&place, &written, text));
 }
 
 fn address(compiler: &mut Compiler<'_>, view: &View<'_>, given: Option<&str>, variable: &str) -> SocketAddr {

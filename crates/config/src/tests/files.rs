@@ -187,7 +187,7 @@ fn a_bad_override_names_its_variable() {
     let flags = Overrides { admin_listen: Some("9090".into()), log_level: Some("loud".into()), ..Overrides::default() };
     assert_eq!(
         load_with(&source, flags, &|_| None, &hasher()).unwrap_err().to_string(),
-        "environment or flags: MAI_ADMIN_LISTEN: is not an address to listen on; write one such as `0.0.0.0:8080`\n\
-         environment or flags: MAI_LOG_LEVEL: must be `error`, `warn`, `info`, `debug` or `trace`"
+        "environment or flags: --admin-listen or MAI_ADMIN_LISTEN: is not an address to listen on; write one such as `0.0.0.0:8080`\n\
+         environment or flags: --log-level or MAI_LOG_LEVEL: must be `error`, `warn`, `info`, `debug` or `trace`"
     );
 }

@@ -2,7 +2,9 @@
 
 use std::path::PathBuf;
 
+use base::{Cached, Outcome};
 use clap::Subcommand;
+use clap::builder::PossibleValuesParser;
 
 /// The heading of [`AdminAt`]'s options in every help.
 pub const WHICH_GATEWAY: &str = "Which gateway";
@@ -322,14 +324,14 @@ pub struct Seek {
     /// Answered with this status, such as 429, or with one of these: 5xx
     #[arg(long, value_name = "CODE")]
     pub status: Option<String>,
-    /// That ended so, such as ok or upstream_timeout
-    #[arg(long, value_name = "NAME")]
+    /// That ended so
+    #[arg(long, value_name = "NAME", value_parser = PossibleValuesParser::new(Outcome::ALL.map(Outcome::as_str)))]
     pub outcome: Option<String>,
     /// Answered by this upstream, or tried there
     #[arg(long, value_name = "UPSTREAM")]
     pub upstream: Option<String>,
     /// What the cache said, as in `x-mai-cache`
-    #[arg(long, value_name = "WORD")]
+    #[arg(long, value_name = "WORD", value_parser = PossibleValuesParser::new(Cached::ALL.map(Cached::as_str)))]
     pub cache: Option<String>,
     /// How far back, how many.
     #[command(flatten)]

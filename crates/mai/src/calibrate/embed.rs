@@ -102,7 +102,10 @@ impl<'a> Embedder<'a> {
     fn ask(&self, texts: &[&str]) -> Result<Vec<Vec<f32>>, String> {
         let body = json!({ "model": self.model, "input": texts, "encoding_format": "float" }).to_string();
         let answer = self.peer.ask(&Method::POST, "/v1/embeddings", Some(&body), If::Whatever);
-        let told = answer.and_then(|answer| answer.json()).map_err(|trouble| trouble.to_string())?;
+        let told = answer.and_then(|answer| answer.json()).map_err(|trouble| match trouble.status {
+            Some(401) => format!("{trouble}; calibrate takes it from --key or MAI_KEY"),
+            _ => trouble.to_string(),
+        })?;
         let rows = told.get("data").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
         let mut vectors = vec![Vec::new(); texts.len()];
         for (at, row) in rows.iter().enumerate() {

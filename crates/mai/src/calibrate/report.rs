@@ -131,7 +131,11 @@ fn told_best(how: &str, best: Option<Point>, wish: &Wish) -> String {
 
 /// A precision, or that nothing was hit.
 fn precision(point: &Point) -> String {
-    if point.hits + point.wrong == 0 { "-".to_owned() } else { format!("{:.2}", point.precision()) }
+    told_of(point.hits, point.wrong, point.precision())
+}
+
+fn told_of(hits: usize, wrong: usize, precision: f64) -> String {
+    if hits + wrong == 0 { "-".to_owned() } else { format!("{precision:.2}") }
 }
 
 fn store(rows: &[Row], lines: &mut Vec<String>) {
@@ -152,8 +156,12 @@ fn store(rows: &[Row], lines: &mut Vec<String>) {
     ));
     for line in rows.chunks(head.len().max(1)) {
         let Some(first) = line.first() else { continue };
-        let cells: String =
-            line.iter().map(|row| format!("{:<20}", format!("{:.2}/{:.2}", row.precision(), row.recall()))).collect();
+        let cells: String = line
+            .iter()
+            .map(|row| {
+                format!("{:<20}", format!("{}/{:.2}", told_of(row.hits, row.wrong, row.precision()), row.recall()))
+            })
+            .collect();
         lines.push(format!("   {:<6}{:<11.2}{}", first.lang, first.threshold, cells.trim_end()));
     }
 }

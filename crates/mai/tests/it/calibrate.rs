@@ -36,9 +36,15 @@ async fn a_threshold_is_recommended_from_labelled_pairs() {
 
     let shown = calibrated([args.clone(), files.to_vec()].concat()).await;
     assert_eq!(shown.code, 0, "{}{}", shown.out, shown.err);
-    for told in ["zh: 1 pairs that are the same, 1 that are not", "with the guards", "one store", "Threshold: "] {
+    // Where nothing is hit, no precision is told.
+    for told in
+        ["zh: 1 pairs that are the same, 1 that are not", "with the guards", "one store", "Threshold: ", "-/0.00"]
+    {
         assert!(shown.out.contains(told), "{told}: {}", shown.out);
     }
+    assert!(!shown.out.contains("1.00/0.00"), "{}", shown.out);
+    let refused = calibrated([args.clone(), files.to_vec(), vec!["--key".into(), "none".into()]].concat()).await;
+    assert!(refused.code == 1 && refused.err.contains("--key or MAI_KEY"), "{}", refused.err);
     let drawn = std::fs::read_to_string(&svg).unwrap();
     assert!(drawn.starts_with("<svg") && drawn.matches("<polyline").count() == 8, "{drawn}");
 

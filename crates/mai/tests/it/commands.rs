@@ -326,7 +326,8 @@ fn a_refusal_names_every_problem_and_ends_with_one() {
 fn what_is_wrong_says_what_to_do() {
     for (reply, told) in [
         (error(403, "role_not_allowed", "this token's role may not do that"), "use a token of a higher role"),
-        (error(409, "drills_disabled", "drills are disabled"), "`drills: enabled`"),
+        (error(404, "not_found", "no such path here; the model endpoints are /v1/embeddings"), "that is the data port"),
+        (error(404, "not_found", "no such path on the admin port"), "older than this program"),
         (error(412, "precondition_failed", "it was changed"), "look again"),
         ((429, &["Retry-After: 7"][..], error(429, "too_many_attempts", "too many").2), "try again in 7 s"),
         (
@@ -340,6 +341,10 @@ fn what_is_wrong_says_what_to_do() {
         let ran = desk.run(&["drills", "list"]);
         assert!(ran.code == 1 && ran.err.contains(told), "{told}: {}", ran.err);
         assert_eq!(desk.asked().len(), 1, "no redirect is followed");
+    }
+    for (flag, word, known) in [("--outcome", "upstream_timout", "upstream_timeout"), ("--cache", "hitt", "hit")] {
+        let ran = run(program().args(["requests", "list", flag, word, "--token", "t"]));
+        assert!(ran.code == 2 && ran.err.contains(&format!("'{known}'")), "{}", ran.err);
     }
     let ran = run(program().args(["audit", "--admin", "gateway:8081", "--token", "t"]));
     assert!(ran.code == 2 && ran.err.contains("http://HOST:PORT"), "{}", ran.err);

@@ -128,6 +128,15 @@ fn explain_tells_a_request_s_way_and_its_refusals() {
     let broken = explain("{", &["--json", "--path", "/v1/chat/completions"]);
     assert_eq!(serde_json::from_str::<Value>(&broken.out).unwrap()["refused"]["code"], "invalid_json");
 
+    let broken = explain("{", &[]);
+    assert!(
+        broken.code == 1 && broken.err.contains("not valid JSON") && !broken.err.contains("--path"),
+        "{}",
+        broken.err
+    );
+    let silent = explain("{}", &[]);
+    assert!(silent.code == 1 && silent.err.contains("--path"), "{}", silent.err);
+
     let nobody = run(program().args(["explain", "--client", "x", "--request", "-", "--config"]).arg(&config));
     assert!(nobody.code == 1 && !nobody.err.is_empty());
     let missing = run(program().args(["explain", "--client", "app", "--request", "none", "--config"]).arg(&config));
@@ -156,6 +165,11 @@ async fn the_mock_prints_its_port_and_stops_cleanly() {
     let scenario = dir.write("scenario.yaml", "rules: [{ reply: { stauts: 503 } }]\n");
     let ran = run(program().args(["mock", "--port", "0", "--scenario"]).arg(scenario));
     assert!(ran.code == 1 && ran.err.contains("stauts"), "{}", ran.err);
+
+    let holder = TcpListener::bind("127.0.0.1:0").unwrap();
+    let taken = holder.local_addr().unwrap().port().to_string();
+    let ran = run(program().args(["mock", "--port", &taken]));
+    assert!(ran.code == 1 && ran.err.contains("another port with --port"), "{}", ran.err);
 }
 
 #[test]
@@ -171,11 +185,20 @@ fn a_port_in_use_is_1_and_says_what_to_do() {
         assert_eq!(ran.code, 1);
         assert!(ran.err.contains(&taken) && ran.err.contains(key) && ran.err.contains("free"), "{}", ran.err);
     }
+    // An address that no machine has.
+    let mut elsewhere = program();
+    elsewhere.arg("serve").arg("--config").arg(&config).args(["--listen", "192.0.2.1:0"]);
+    let ran = run(elsewhere.env("MAI_DATA_DIR", dir.path("data")));
+    assert!(ran.code == 1 && ran.err.contains("an address of this machine"), "{}", ran.err);
     for (flag, value) in [("--listen", "8080"), ("--admin-listen", "localhost"), ("--log-level", "loud")] {
         let mut program = program();
         program.arg("serve").arg("--config").arg(&config).args([flag, value]);
         let ran = run(program.env("MAI_DATA_DIR", dir.path("data")));
-        assert!(ran.code == 1 && ran.err.contains("environment or flags"), "{flag}: {}", ran.err);
+        assert!(
+            ran.code == 1 && ran.err.contains(&format!("environment or flags: {flag} or MAI_")),
+            "{flag}: {}",
+            ran.err
+        );
     }
 }
 
@@ -233,4 +256,14 @@ async fn a_flag_beats_the_environment_which_beats_the_file() {
     let stream = tokio::net::TcpStream::connect(in_file).await.unwrap();
     assert_eq!(soon("ready", testkit::Caller::on(stream).ask(&get("/v1/models").key(KEY))).await.status, 200);
     assert_eq!(quiet.err.text(), "");
+}
+
+#[tokio::test]
+async fn a_gateway_whose_admin_api_nobody_may_use_says_so() {
+    let config = usual("http://127.0.0.1:1");
+    let without = config.split_once("providers:").map(|(_, rest)| format!("providers:{rest}")).unwrap();
+    for (config, says_so) in [(config, false), (without, true)] {
+        let gateway = Gateway::serve(&config).await;
+        assert_eq!(gateway.process.err.has("nobody may use the admin API"), says_so, "{}", gateway.process.err.text());
+    }
 }
