@@ -1,6 +1,6 @@
-//! What limits cost, and what they are worth: 10,000 clients with limits beside clients without any, and a client at ten times its limit
-//! beside one that keeps within its own, over an upstream that takes 50 ms. Three gateways stand side by side, and their samples
-//! belong to one round.
+//! What limits cost, and what they are worth: 10,000 clients with limits beside clients without any, the same with limits of the gateway
+//! and of the route besides, which all clients and workers share, and a client at ten times its limit beside one that keeps within its own,
+//! over an upstream that takes 50 ms. Four gateways stand side by side, and their samples belong to one round.
 
 use std::fmt::Write as _;
 use std::io;
@@ -41,14 +41,19 @@ pub(crate) fn run(options: &Options) -> io::Result<()> {
         let upstream = Target::upstream(scratch.path()).await?;
         let mut gateways = Vec::new();
         // The twin tells what two gateways differ by that do the same.
-        for (name, limit) in [("free", ""), ("limited", LIMITED), ("twin", "")] {
-            let config = |port, admin| config((port, admin, upstream.port), limit);
+        for (name, limits) in [
+            ("free", Limits::None),
+            ("limited", Limits::Clients),
+            ("everywhere", Limits::Everywhere),
+            ("twin", Limits::None),
+        ] {
+            let config = |port, admin| config((port, admin, upstream.port), limits);
             gateways.push(Target::gateway(name, config, &upstream, &options.gateway, scratch.path()).await?);
         }
-        let [_, limited, _] = gateways.as_slice() else { return Err(io::Error::other("three gateways are wanted")) };
+        let [_, _, limited, _] = gateways.as_slice() else { return Err(io::Error::other("four gateways are wanted")) };
         let mut figures = Figures::default();
         for round in 0..options.rounds {
-            let mut costs = [(0.0, 0.0); 3];
+            let mut costs = [(0.0, 0.0); 4];
             // None has the steady advantage of coming first.
             for turn in 0..costs.len() {
                 let at = (turn + round) % costs.len();
@@ -56,10 +61,12 @@ pub(crate) fn run(options: &Options) -> io::Result<()> {
                     *taken = cost(gateway).await?;
                 }
             }
-            let [free, costly, twin] = costs;
-            figures.add("calls/s of 10,000 clients with limits, over those of clients without", costly.0 / free.0);
+            let [free, clients, everywhere, twin] = costs;
+            figures.add("calls/s of 10,000 clients with limits, over those of clients without", clients.0 / free.0);
+            figures.add("the same where the gateway and the route have limits too", everywhere.0 / free.0);
             figures.add("the same of a second gateway without limits", twin.0 / free.0);
-            figures.add("CPU per call of 10,000 clients with limits, over that without", costly.1 / free.1);
+            figures.add("CPU per call of 10,000 clients with limits, over that without", clients.1 / free.1);
+            figures.add("the same where the gateway and the route have limits too (CPU)", everywhere.1 / free.1);
             figures.add("the same of a second gateway without limits (CPU)", twin.1 / free.1);
             let free_first = round % 2 == 0;
             let (alone, beside) = if free_first {
@@ -84,12 +91,17 @@ pub(crate) fn run(options: &Options) -> io::Result<()> {
     })
 }
 
-/// Limits of every scope that no call of the bench comes to.
-const LIMITED: &str = "limit: { qps: 10000000, concurrency: 100000 }";
+/// Who has limits. No call of the bench comes to one, but for the loud client's.
+#[derive(Clone, Copy, PartialEq)]
+enum Limits {
+    None,
+    Clients,
+    Everywhere,
+}
 
-fn config(ports: (u16, u16, u16), limit: &str) -> String {
+fn config(ports: (u16, u16, u16), limits: Limits) -> String {
     let begins = target::begins(ports);
-    let is_limited = !limit.is_empty();
+    let limit = if limits == Limits::Everywhere { "limit: { qps: 10000000, concurrency: 100000 }" } else { "" };
     let mut text = format!(
         r#"{begins}
 {limit}
@@ -103,8 +115,11 @@ clients:
 "#,
         key(CLIENTS)
     );
-    let limit =
-        if is_limited { ", limit: { qps: 100000, tokens_per_minute: 900000000, concurrency: 1000 }" } else { "" };
+    let limit = if limits == Limits::None {
+        ""
+    } else {
+        ", limit: { qps: 100000, tokens_per_minute: 900000000, concurrency: 1000 }"
+    };
     for client in 0..CLIENTS {
         let _ = writeln!(text, "  - {{ name: c{client}, keys: [\"{}\"], routes: [\"*\"]{limit} }}", key(client));
     }
