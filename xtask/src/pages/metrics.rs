@@ -30,7 +30,7 @@ const LABELS: &[(&str, &str)] = &[
     ),
     ("priority", "`online`, `batch`."),
     ("currency", "As the price's."),
-    ("store", "`ledger`, `requests`, `contents`, `kb_versions`: see `/readyz`."),
+    ("store", "`ledger`, `records`, `contents`, `kb_versions`: see `/readyz`."),
     ("hook", "The webhook's name, else its place in the list, from 0."),
     ("event", "`quota.warning`, `breaker.opened`, `breaker.closed`, `embedding.dimension_mismatch`."),
     ("state", "`closed`, `half_open`, `open`."),
