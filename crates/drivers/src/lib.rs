@@ -10,6 +10,7 @@ mod requests;
 #[cfg(test)]
 mod scratch;
 mod sqlite;
+mod thread;
 
 pub use answers::TieredAnswers;
 pub use folder::DataFolder;

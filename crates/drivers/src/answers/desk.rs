@@ -76,8 +76,6 @@ struct Queue {
     /// The thread is at work on what it took.
     at_work: bool,
     closed: bool,
-    /// The thread is no more.
-    has_ended: bool,
 }
 
 #[derive(Debug, Default)]
@@ -240,18 +238,6 @@ impl Desk {
             queue.is_urgent || !queue.orders.is_empty() || queue.at_work || self.counts.held.load(Relaxed) > 0
         };
         let waited = self.changed.wait_timeout_while(queue, patience, is_unwritten);
-        !waited.unwrap_or_else(PoisonError::into_inner).1.timed_out()
-    }
-
-    /// The thread has ended, and let go of what it held.
-    pub fn ended(&self) {
-        self.queue().has_ended = true;
-        self.changed.notify_all();
-    }
-
-    /// Waits until it has; true where that is so in time.
-    pub fn is_ended(&self, patience: Duration) -> bool {
-        let waited = self.changed.wait_timeout_while(self.queue(), patience, |queue| !queue.has_ended);
         !waited.unwrap_or_else(PoisonError::into_inner).1.timed_out()
     }
 

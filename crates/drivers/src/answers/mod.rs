@@ -38,6 +38,8 @@ use tokio::sync::oneshot;
 use desk::{Desk, Order, Pending};
 use reader::Lookup;
 
+use crate::thread::Thread;
+
 /// How long who asks can wait.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Haste {
@@ -52,6 +54,7 @@ enum Haste {
 pub struct TieredAnswers {
     desk: Arc<Desk>,
     lookups: std::sync::mpsc::SyncSender<Lookup>,
+    thread: Thread,
 }
 
 impl TieredAnswers {
@@ -68,13 +71,11 @@ impl TieredAnswers {
         let desk = Arc::new(desk);
         let (lookups, asked) = std::sync::mpsc::sync_channel(reader::MOST_LOOKUPS);
         let (reading, writing, read_from) = (desk.clone(), desk.clone(), path.clone());
-        let thread = |name: &str| std::thread::Builder::new().name(name.to_owned());
-        thread("answers-reader").spawn(move || reader::read_out(&reading, &read_from, &asked))?;
-        thread("answers").spawn(move || {
-            writer::write_out(&writing, path);
-            writing.ended();
-        })?;
-        Ok(Self { desk, lookups })
+        std::thread::Builder::new()
+            .name("answers-reader".to_owned())
+            .spawn(move || reader::read_out(&reading, &read_from, &asked))?;
+        let thread = Thread::begin("answers", move || writer::write_out(&writing, path))?;
+        Ok(Self { desk, lookups, thread })
     }
 
     fn memory(&self) -> &InProcessAnswers {
@@ -262,7 +263,7 @@ impl Answers for TieredAnswers {
 
     fn close(&self, patience: Duration) -> bool {
         self.desk.close();
-        self.desk.is_ended(patience)
+        self.thread.has_ended(patience)
     }
 }
 

@@ -167,8 +167,6 @@ struct State {
     is_urgent: bool,
     at_work: bool,
     closed: bool,
-    /// The thread is no more.
-    has_ended: bool,
 }
 
 #[derive(Debug)]
@@ -189,7 +187,7 @@ pub(super) struct Work {
 impl Desk {
     pub fn new(bounds: Bounds) -> Self {
         let shelves = [Shelf::new(), Shelf::new()];
-        let state = State { shelves, bounds, is_urgent: true, at_work: false, closed: false, has_ended: false };
+        let state = State { shelves, bounds, is_urgent: true, at_work: false, closed: false };
         Self {
             state: Mutex::new(state),
             changed: Condvar::new(),
@@ -388,18 +386,6 @@ impl Desk {
             state.is_urgent || state.at_work || state.shelves.iter().any(|shelf| shelf.waiting() > 0)
         };
         let waited = self.changed.wait_timeout_while(state, patience, is_unwritten);
-        !waited.unwrap_or_else(PoisonError::into_inner).1.timed_out()
-    }
-
-    /// The thread has ended, and let go of what it held.
-    pub fn ended(&self) {
-        self.state().has_ended = true;
-        self.changed.notify_all();
-    }
-
-    /// Waits until it has; true where that is so in time.
-    pub fn is_ended(&self, patience: Duration) -> bool {
-        let waited = self.changed.wait_timeout_while(self.state(), patience, |state| !state.has_ended);
         !waited.unwrap_or_else(PoisonError::into_inner).1.timed_out()
     }
 

@@ -31,11 +31,14 @@ use tokio::sync::oneshot;
 use desk::Desk;
 use reader::{MOST_QUESTIONS, Question, Reply};
 
+use crate::thread::Thread;
+
 /// Request records on disk. Dropped, it writes what it still has, if that can be written at once.
 #[derive(Debug)]
 pub struct SqliteRequests {
     desk: Arc<Desk>,
     questions: SyncSender<Question>,
+    thread: Thread,
 }
 
 impl SqliteRequests {
@@ -53,13 +56,11 @@ impl SqliteRequests {
         let (questions, asked) = std::sync::mpsc::sync_channel(MOST_QUESTIONS);
         let paths = [folder.join("requests.db"), folder.join("contents.db")];
         let (reading, writing, read_from) = (desk.clone(), desk.clone(), paths.clone());
-        let thread = |name: &str| std::thread::Builder::new().name(name.to_owned());
-        thread("requests-reader").spawn(move || reader::read_out(&reading, &read_from, &asked))?;
-        thread("requests").spawn(move || {
-            writer::write_out(&writing, paths);
-            writing.ended();
-        })?;
-        Ok(Self { desk, questions })
+        std::thread::Builder::new()
+            .name("requests-reader".to_owned())
+            .spawn(move || reader::read_out(&reading, &read_from, &asked))?;
+        let thread = Thread::begin("requests", move || writer::write_out(&writing, paths))?;
+        Ok(Self { desk, questions, thread })
     }
 
     fn ask<T: Send + 'static>(&self, question: impl FnOnce(Reply<T>) -> Question) -> Answer<Result<T, Unreadable>> {
@@ -110,7 +111,7 @@ impl Requests for SqliteRequests {
 
     fn close(&self, patience: Duration) -> bool {
         self.desk.close();
-        self.desk.is_ended(patience)
+        self.thread.has_ended(patience)
     }
 }
 

@@ -40,10 +40,13 @@ pub use versions::SqliteVersions;
 use desk::{Desk, MOST_QUESTIONS};
 use store::Store;
 
+use crate::thread::Thread;
+
 /// The ledger. Dropped, it writes what it still has, if that can be written at once.
 #[derive(Debug)]
 pub struct SqliteLedger {
     desk: Arc<Desk>,
+    thread: Thread,
 }
 
 impl SqliteLedger {
@@ -60,13 +63,11 @@ impl SqliteLedger {
         let desk = Arc::new(Desk::default());
         let (readers, sittings) = std::sync::mpsc::sync_channel(MOST_QUESTIONS);
         let (writing, reading) = (desk.clone(), desk.clone());
-        let thread = |name: &str| std::thread::Builder::new().name(name.to_owned());
-        thread("ledger-reader").spawn(move || reader::read_out(&reading, &sittings))?;
-        thread("ledger").spawn(move || {
-            writer::write_out(&writing, store, readers);
-            writing.ended();
-        })?;
-        Ok(Self { desk })
+        std::thread::Builder::new()
+            .name("ledger-reader".to_owned())
+            .spawn(move || reader::read_out(&reading, &sittings))?;
+        let thread = Thread::begin("ledger", move || writer::write_out(&writing, store, readers))?;
+        Ok(Self { desk, thread })
     }
 }
 
@@ -96,7 +97,7 @@ impl Ledger for SqliteLedger {
 
     fn close(&self, patience: Duration) -> bool {
         self.desk.close();
-        self.desk.is_ended(patience)
+        self.thread.has_ended(patience)
     }
 }
 
