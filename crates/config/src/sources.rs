@@ -45,8 +45,13 @@ pub(crate) fn files(source: &Source) -> Vec<PathBuf> {
 
 /// The configuration files of a folder, in their order.
 fn in_folder(folder: &Path) -> std::io::Result<Vec<PathBuf>> {
-    let entries = std::fs::read_dir(folder)?;
-    let mut paths: Vec<PathBuf> = entries.flatten().map(|entry| entry.path()).filter(|path| is_wanted(path)).collect();
+    let mut paths = Vec::new();
+    for entry in std::fs::read_dir(folder)? {
+        let path = entry?.path();
+        if is_wanted(&path) {
+            paths.push(path);
+        }
+    }
     paths.sort();
     Ok(paths)
 }
@@ -81,11 +86,12 @@ fn read_folder(folder: &Path, disk: &Disk) -> Result<Written, Vec<Problem>> {
 }
 
 /// A file of a configuration folder. Hidden names are skipped: editors keep their backups there,
-/// and Kubernetes the folders (`..data`) that its visible links point into.
+/// and Kubernetes the folders (`..data`) that its visible links point into. A link that leads nowhere is one all the
+/// same: it was to lead to routes and clients, and whoever left it out would take them out of force.
 fn is_wanted(path: &Path) -> bool {
     let is_hidden = path.file_name().is_none_or(|name| name.as_encoded_bytes().starts_with(b"."));
     let is_ours = path.extension().is_some_and(|end| ["yaml", "yml", "json"].iter().any(|ours| end == *ours));
-    !is_hidden && is_ours && path.is_file()
+    !is_hidden && is_ours && !path.is_dir()
 }
 
 fn read_files(paths: &[PathBuf], disk: &Disk) -> Result<Written, Vec<Problem>> {

@@ -74,6 +74,23 @@ fn a_folder_is_merged_in_the_order_of_names() {
 }
 
 #[test]
+fn a_file_of_a_folder_that_cannot_be_reached_is_not_left_out() {
+    let folder = Folder::new("unreachable");
+    folder.write("a.yaml", "providers: [{ name: p, base_url: http://a }]");
+    std::fs::create_dir(folder.path().join("folder.yaml")).unwrap();
+    let link = |to: &str| std::os::unix::fs::symlink(to, folder.path().join("b.yaml")).unwrap();
+    for (to, why) in [("nowhere", "No such file or directory (os error 2)"), ("/dev/null", "it is not a regular file")]
+    {
+        link(to);
+        assert_eq!(folder.problems(), format!("b.yaml: the file cannot be read: {why}"));
+        let watched = folder.load().unwrap_err().files;
+        assert!(watched.contains(&folder.path().join("b.yaml")), "it is looked for: {watched:?}");
+        std::fs::remove_file(folder.path().join("b.yaml")).unwrap();
+    }
+    assert!(folder.load().is_ok(), "a folder of such a name is none of them");
+}
+
+#[test]
 fn contradictions_between_files_name_both_places() {
     let folder = Folder::new("contradiction");
     folder.write("a.yaml", "environment: one\nproviders: [{ name: p, base_url: http://a }]\nlimit: 5\n");
