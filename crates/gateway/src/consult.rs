@@ -80,7 +80,7 @@ async fn look_within(consult: &Consult<'_>, (route, terms): (&Route, &Semantic),
     let count = |result| live.metrics.caches.looked_up(&route.name, "semantic", result, 1);
     let hit = if terms.shadow { "shadow" } else { "hit" };
     if let Some(known) = shelf.known(asked.place)
-        && let Some(found) = consult.answer_to(&shelf, known).await
+        && let Some(found) = consult.answer_to((&shelf, route), known).await
     {
         count(hit);
         asked.near = consult.tells_near.then(|| Near {
@@ -165,7 +165,7 @@ impl Consult<'_> {
                 return Ok(if judged.refused.is_empty() { Looked::Miss } else { Looked::Refused });
             };
             let (known, place) = (candidate.text.clone(), candidate.place);
-            let Some(found) = self.answer_to(shelf, candidate).await else {
+            let Some(found) = self.answer_to((shelf, route), candidate).await else {
                 if shelf.known(place).is_some() {
                     return Ok(Looked::Miss);
                 }
@@ -205,14 +205,16 @@ impl Consult<'_> {
     }
 
     /// The stored answer to a question, where it is still there; else the question is forgotten.
-    async fn answer_to(&self, shelf: &Shelf, candidate: Candidate) -> Option<Match> {
+    async fn answer_to(&self, (shelf, route): (&Shelf, &Route), candidate: Candidate) -> Option<Match> {
         let live = &self.worker.live;
         let stored = match live.answers.get(&candidate.answer) {
             state::Answer::Ready(stored) => stored,
             // A disk that is slow says nothing about what is there.
             state::Answer::Later(coming) => tokio::time::timeout(LOOK, coming).await.ok()?,
         };
-        let is_ours = |stored: &Arc<Stored>| stored.client.as_ref() == self.owner && stored.is_fresh(live.wall());
+        let is_ours = |stored: &Arc<Stored>| {
+            stored.client.as_ref() == self.owner && stored.is_fresh_within(route.cache.ttl, live.wall())
+        };
         // A disk that is slow or out answers as if nothing were there.
         let is_out = || live.answers.stats().disk.is_some_and(|disk| disk.trouble.is_some());
         if stored.is_none() && is_out() {

@@ -33,6 +33,8 @@ pub struct Wish {
     inputs: Vec<Input>,
     /// Stored vectors may be served.
     pub may_look: bool,
+    /// None that is older.
+    ttl: Duration,
     /// Whom vectors are stored for; `None` where the route's callers share them.
     owner: Option<Arc<str>>,
 }
@@ -71,7 +73,7 @@ pub fn wish(snapshot: &Snapshot, (route, client, headers): (&Route, &Client, &He
     let keyed = inputs(ask)
         .into_iter()
         .map(|input| common.clone().content(|sink| input.deciding(spelling, sink)).ok().map(|key| Key(key.finish())));
-    let wish = Wish { inputs: with_repeats(keyed), may_look: !control.no_cache, owner };
+    let wish = Wish { inputs: with_repeats(keyed), may_look: !control.no_cache, ttl: route.cache.ttl, owner };
     (!wish.inputs.is_empty()).then_some(wish)
 }
 
@@ -221,7 +223,8 @@ impl Basket {
     pub fn take_late(&mut self, live: &Live, (place, key): (usize, &Key)) -> bool {
         let state::Answer::Ready(Some(stored)) = live.answers.get(key) else { return false };
         let now = live.wall();
-        let held = Held::read(&stored, now).filter(|_| self.wish.may_look && stored.is_fresh(now));
+        let held =
+            Held::read(&stored, now).filter(|_| self.wish.may_look && stored.is_fresh_within(self.wish.ttl, now));
         let Some(held) = held.filter(|held| self.dimension.is_none_or(|due| due == held.dimension())) else {
             return false;
         };
@@ -231,7 +234,7 @@ impl Basket {
 
     fn take(&mut self, found: impl Iterator<Item = (usize, Option<Arc<Stored>>)>, now: Duration) {
         for (place, stored) in found.filter_map(|(place, stored)| Some((place, stored?))) {
-            let is_fresh = stored.is_fresh(now);
+            let is_fresh = stored.is_fresh_within(self.wish.ttl, now);
             let Some(held) = Held::read(&stored, now) else { continue };
             if self.dimension.is_some_and(|dimension| dimension != held.dimension()) {
                 continue;
@@ -423,7 +426,7 @@ mod tests {
             Key(bytes)
         };
         let inputs = with_repeats(keys.map(|number| number.map(key)));
-        Basket::new(Arc::new(Wish { inputs, may_look: true, owner: None }), None)
+        Basket::new(Arc::new(Wish { inputs, may_look: true, ttl: Duration::MAX, owner: None }), None)
     }
 
     fn held(number: u8) -> Held {

@@ -43,6 +43,8 @@ pub struct Wish {
     pub names: Names,
     /// Stored answers to the same call may be served.
     pub may_look: bool,
+    /// None that is older.
+    pub ttl: Duration,
     /// What its answer is stored as.
     pub kind: Kind,
     /// Whom it is stored for; `None` where the route's callers share it.
@@ -55,11 +57,12 @@ pub struct Wish {
 
 impl Wish {
     /// Of a call that wants nothing yet.
-    fn nothing(client: &Client, ask: &Ask) -> Self {
+    fn nothing(route: &Route, client: &Client, ask: &Ask) -> Self {
         Self {
             endpoint: ask.endpoint,
             names: Names::default(),
             may_look: false,
+            ttl: route.cache.ttl,
             kind: if ask.endpoint.family() == Family::Rerank { Kind::Ranking } else { Kind::Answer },
             owner: None,
             kb_version: None,
@@ -130,7 +133,7 @@ pub fn wish(
         fingerprint,
         form: forms::form(ask),
     });
-    let mut wish = Wish { names: Names { answer: None, replay }, ..Wish::nothing(client, ask) };
+    let mut wish = Wish { names: Names { answer: None, replay }, ..Wish::nothing(route, client, ask) };
     wish.passenger.is_idempotent = is_idempotent(ask, headers);
     // Vectors are cached one by one, where a batch is made.
     if route.cache.is_on() && ask.endpoint.family() != Family::Embeddings {
@@ -209,7 +212,7 @@ pub fn key_by_body(snapshot: &Snapshot, (route, client): (&Route, &Client), ask:
     }
     let scope = client.cache_scope.unwrap_or(route.cache.scope);
     let owner = (scope == CacheScope::Client).then(|| client.name.clone());
-    let wish = Wish { owner, kb_version: route.cache.kb_version.clone(), ..Wish::nothing(client, ask) };
+    let wish = Wish { owner, kb_version: route.cache.kb_version.clone(), ..Wish::nothing(route, client, ask) };
     key(snapshot.general.environment.as_bytes(), route, &wish, (ask, None))
 }
 
@@ -244,7 +247,7 @@ pub async fn recall(
         }
         if let Some(key) = wish.names.answer.as_ref().filter(|_| wish.may_look) {
             match look(live, key).await {
-                Some(stored) if !stored.is_fresh(live.wall()) => stale = Some(stored),
+                Some(stored) if !stored.is_fresh_within(wish.ttl, live.wall()) => stale = Some(stored),
                 Some(stored) => {
                     if let Some(found) = found(stored, wish, live.wall(), Cached::Hit) {
                         return Ok((Recalled::Found(found), stale));
@@ -378,7 +381,7 @@ async fn within(patience: Duration, answer: state::Answer<Option<Arc<Stored>>>) 
 
 /// A stored answer in the caller's form, where it is fresh.
 fn found(stored: Arc<Stored>, wish: &Wish, now: Duration, how: Cached) -> Option<Found> {
-    if !stored.is_fresh(now) {
+    if !stored.is_fresh_within(wish.ttl, now) {
         return None;
     }
     served(stored, wish, how)

@@ -215,7 +215,12 @@ const CACHE: &[Key] = &[
         Is("off"),
         "`exact` knows the same call again, `semantic` also the same question in other words.",
     ),
-    key("ttl", Kind::Duration, Is("1h"), "How long an answer is served."),
+    key(
+        "ttl",
+        Kind::Duration,
+        Is("1h"),
+        "How long an answer is served; a shorter time holds for what is stored already.",
+    ),
     key(
         "scope",
         Kind::Choice(&["client", "route"]),

@@ -153,6 +153,40 @@ fn an_answer_is_served_until_its_time_is_over() {
 }
 
 #[test]
+fn a_shorter_time_holds_for_what_is_stored_already() {
+    story(async {
+        let stage = Stage::set(&config(", ttl: 1h", ""));
+        let a = stage.host("a", pleasant());
+        let ranking = || rerank("rerank", "q", ["one", "two"]);
+        for ask in [ask(), ranking()] {
+            stage.ask(ask).await;
+        }
+        tokio::time::sleep(Duration::from_secs(61)).await;
+        stage.reload(&config(", ttl: 5m", ""));
+        assert_eq!(cache(&stage.ask(ask()).await), "hit");
+        stage.reload(&config(", ttl: 60s", ""));
+        for ask in [ask(), ranking()] {
+            assert_eq!(second(&stage, ask.clone(), ask).await, "hit");
+        }
+        assert_eq!(a.calls().len(), 4);
+    });
+}
+
+#[test]
+fn what_a_shorter_time_has_ended_serves_as_any_expired_answer_does() {
+    story(async {
+        let stage = Stage::set(&config(", ttl: 1h", "on_failure: stale"));
+        let a = stage.host("a", pleasant());
+        stage.ask(ask()).await;
+        tokio::time::sleep(Duration::from_secs(61)).await;
+        stage.reload(&config(", ttl: 60s", "on_failure: stale"));
+        a.play(Reply::status(500));
+        let old = stage.ask(ask()).await;
+        assert_eq!((old.status, cache(&old)), (200, "stale"));
+    });
+}
+
+#[test]
 fn another_knowledge_base_has_other_answers() {
     story(async {
         let stage = Stage::set(&config(", kb_version: '1'", ""));

@@ -426,6 +426,23 @@ fn answers_that_are_gone_are_matched_no_more() {
 }
 
 #[test]
+fn a_shorter_time_holds_for_answers_that_are_found_by_their_meaning() {
+    story(async {
+        let lasting = |ttl: &str| config("", "").replace("mode: semantic,", &format!("mode: semantic, ttl: {ttl},"));
+        let stage = Stage::set(&lasting("1h"));
+        stage.host("a", pleasant());
+        stage.host("e", indifferent());
+        assert_eq!(caches(&stage, ask(ASKED)).await, "miss");
+        tokio::time::sleep(Duration::from_secs(61)).await;
+        stage.reload(&lasting("5m"));
+        assert_eq!(caches(&stage, ask(AGAIN)).await, "semantic");
+        stage.reload(&lasting("60s"));
+        assert_eq!(caches(&stage, ask("How could I reset my password?")).await, "miss");
+        assert_eq!(caches(&stage, ask(AGAIN)).await, "semantic", "by what was answered just now");
+    });
+}
+
+#[test]
 fn questions_that_are_purged_are_matched_no_more() {
     for which in [
         Which::default(),

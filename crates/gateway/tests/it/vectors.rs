@@ -240,6 +240,21 @@ fn a_vector_is_served_until_its_time_is_over() {
 }
 
 #[test]
+fn a_shorter_time_holds_for_vectors_that_are_stored_already() {
+    story(async {
+        let stage = Stage::set(&config(", ttl: 1h", ""));
+        stage.host("a", pleasant());
+        stage.ask(ask("abc")).await;
+        millis(61_000).await;
+        stage.reload(&config(", ttl: 5m", ""));
+        assert_eq!(cache(&stage.ask(ask("abc")).await), "hit");
+        stage.reload(&config(", ttl: 60s", ""));
+        assert_eq!(cache(&stage.ask(ask("abc")).await), "miss");
+        assert_eq!(cache(&stage.ask(ask("abc")).await), "hit");
+    });
+}
+
+#[test]
 fn an_expired_vector_serves_when_the_upstreams_fail_where_that_is_wished() {
     story(async {
         let stage = Stage::set(&config(", ttl: 60s", "on_failure: stale"));

@@ -118,6 +118,12 @@ impl Stored {
         now < self.expires && self.stored <= now.saturating_add(AHEAD)
     }
 
+    /// The same for who serves nothing older than `ttl`, which may have become shorter since this was stored.
+    #[must_use]
+    pub fn is_fresh_within(&self, ttl: Duration, now: Duration) -> bool {
+        self.is_fresh(now) && self.age(now) < ttl
+    }
+
     /// How old it is; what was stored in the future, by a clock that was set back, is new.
     #[must_use]
     pub const fn age(&self, now: Duration) -> Duration {

@@ -60,6 +60,15 @@ fn what_a_clock_that_was_ahead_has_stored_is_not_fresh_for_years() {
 }
 
 #[test]
+fn who_serves_nothing_older_than_so_much_is_not_bound_by_what_was_promised_before() {
+    let (now, hour, minute) = (Duration::from_secs(1_800_000_000), Duration::from_secs(3_600), Duration::from_secs(60));
+    let stored = Stored { stored: now - minute, expires: now - minute + hour, ..Stored::clone(&vector(1)) };
+    assert!(stored.is_fresh_within(hour, now) && stored.is_fresh_within(minute + Duration::from_nanos(1), now));
+    assert!(!stored.is_fresh_within(minute, now), "it is as old as it may be");
+    assert!(!stored.is_fresh_within(10 * hour, now + hour), "nor is it served for longer than was meant when it came");
+}
+
+#[test]
 fn a_body_is_shared_without_a_copy() {
     let stored = vector(100);
     let bytes = stored.bytes();
