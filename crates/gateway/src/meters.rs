@@ -1,7 +1,7 @@
 //! The accounts of the limits: one for each scope that is limited, shared by all workers.
 
 use std::collections::HashSet;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::Instant;
 
 use config::{Callers, Client, Route, Snapshot};
@@ -78,16 +78,18 @@ impl Meters {
 pub(crate) struct KeptMeters {
     counters: Arc<dyn Counters>,
     by_scope: HashMap<Scope, Arc<Meter>>,
+    /// Those of scopes that are not limited now, as long as calls are under way that they were charged for.
+    unlimited: HashMap<Scope, Weak<Meter>>,
 }
 
 impl Default for KeptMeters {
     fn default() -> Self {
-        Self { counters: Arc::new(InProcessCounters), by_scope: HashMap::new() }
+        Self { counters: Arc::new(InProcessCounters), by_scope: HashMap::new(), unlimited: HashMap::new() }
     }
 }
 
 impl KeptMeters {
-    /// The meters of a configuration: those of scopes that stay are kept, others are dropped.
+    /// The meters of a configuration: those of scopes that stay are kept, of others as long as calls hold places there.
     pub fn bind(&mut self, snapshot: &Snapshot, callers: &Callers, now: Instant) -> Meters {
         let mut meters =
             Meters { counters: self.counters.clone(), gateway: None, routes: HashMap::new(), clients: HashMap::new() };
@@ -97,8 +99,10 @@ impl KeptMeters {
                 return None;
             }
             seen.insert(scope.clone());
+            let before = self.unlimited.remove(&scope).and_then(|meter| meter.upgrade());
             let meter = self.by_scope.entry(scope.clone());
-            let meter = meter.or_insert_with(|| Arc::new(Meter::new(scope, limit, is_shared, now)));
+            let new = || Arc::new(Meter::new(scope, limit, is_shared, now));
+            let meter = meter.or_insert_with(|| before.unwrap_or_else(new));
             meter.comes_under(limit, is_shared, now);
             Some(meter.clone())
         };
@@ -123,14 +127,12 @@ impl KeptMeters {
                 meters.clients.insert(at(&**client), of_client);
             }
         }
-        self.by_scope.retain(|scope, meter| {
-            let stays = seen.contains(scope);
-            if !stays {
-                // Whoever waits for it waits for nothing any more.
-                meter.comes_under(Limit::default(), false, now);
-            }
-            stays
-        });
+        self.unlimited.retain(|_, meter| meter.strong_count() > 0);
+        for (scope, meter) in self.by_scope.extract_if(|scope, _| !seen.contains(scope)) {
+            // Whoever waits for it waits for nothing any more.
+            meter.comes_under(Limit::default(), false, now);
+            self.unlimited.insert(scope, Arc::downgrade(&meter));
+        }
         meters
     }
 }

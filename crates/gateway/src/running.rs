@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicUsize};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
 use base::{Clock, Endpoint};
@@ -11,6 +11,7 @@ use foldhash::{HashMap, HashMapExt as _};
 use http::{HeaderMap, HeaderValue, header};
 use rules::budget::RetryBudget;
 use rules::order::Strategy;
+use rules::slots::Terms;
 use rules::tokens::{Amounts, Worth};
 
 use crate::alerts::Alerts;
@@ -207,8 +208,12 @@ impl Running {
 /// State by the names of the objects it belongs to; bounded by the configuration.
 #[derive(Debug, Default)]
 pub(crate) struct Kept {
+    /// The providers of the last configuration, to know one that has moved.
+    providers: HashMap<Arc<str>, Arc<Provider>>,
     keyrings: HashMap<Arc<str>, Arc<KeyRing>>,
     docks: HashMap<Arc<str>, Arc<Dock>>,
+    /// Docks of providers whose calls side by side are not bounded now, as long as calls are there.
+    closed_docks: HashMap<Arc<str>, Weak<Dock>>,
     /// By route.
     budgets: HashMap<Arc<str>, Arc<RetryBudget>>,
     upstreams: HashMap<Identity, Known>,
@@ -228,6 +233,14 @@ impl Kept {
 
     pub(crate) fn bind(&mut self, snapshot: Snapshot, counts: &dyn Fn(&Arc<str>) -> Counts) -> Running {
         for provider in &snapshot.providers {
+            let before = self.providers.insert(provider.name.clone(), provider.clone());
+            if before.is_some_and(|before| !is_reached_alike(&before, provider)) {
+                // What befell its keys, and how much it takes, was found out of another.
+                self.keyrings.remove(&provider.name);
+                if let Some(dock) = self.docks.get(&provider.name) {
+                    dock.is_anothers(Clock.now());
+                }
+            }
             let ring = self.keyrings.entry(provider.name.clone()).or_default();
             *ring = ring.fitting(provider);
         }
@@ -268,7 +281,8 @@ impl Kept {
         let now = Clock.now();
         let bounded = snapshot.providers.iter().filter(|provider| provider.concurrency.is_some());
         let mut comers: HashMap<&str, Comers> = bounded.map(|provider| (&*provider.name, Comers::default())).collect();
-        self.docks.retain(|provider, _| comers.contains_key(&**provider));
+        let gone = self.docks.extract_if(|provider, _| !comers.contains_key(&**provider));
+        self.closed_docks.extend(gone.map(|(provider, dock)| (provider, Arc::downgrade(&dock))));
         for route in &snapshot.routes {
             let on_it = callers.on(route);
             for upstream in &route.upstreams {
@@ -280,9 +294,17 @@ impl Kept {
         for provider in &snapshot.providers {
             let Some(terms) = provider.concurrency else { continue };
             let is_shared = comers.get(&*provider.name).is_some_and(|comers| comers.are_of_all_classes());
+            let before = self.closed_docks.remove(&provider.name).and_then(|dock| dock.upgrade());
             let dock = self.docks.entry(provider.name.clone());
-            let dock = dock.or_insert_with(|| Arc::new(Dock::new(terms, is_shared, now)));
+            let dock = dock.or_insert_with(|| before.unwrap_or_else(|| Arc::new(Dock::new(terms, is_shared, now))));
             dock.comes_under(terms, is_shared, now);
+        }
+        self.closed_docks.retain(|_, dock| dock.strong_count() > 0);
+        for provider in snapshot.providers.iter().filter(|provider| provider.concurrency.is_none()) {
+            // Whoever waits for a place waits for nothing any more.
+            if let Some(dock) = self.closed_docks.get(&provider.name).and_then(Weak::upgrade) {
+                dock.comes_under(UNBOUNDED, false, now);
+            }
         }
     }
 
@@ -354,6 +376,7 @@ impl Kept {
         self.budgets.retain(|route, _| routes.contains(&**route));
         let providers: HashSet<&str> = snapshot.providers.iter().map(|provider| &*provider.name).collect();
         self.keyrings.retain(|provider, _| providers.contains(&**provider));
+        self.providers.retain(|provider, _| providers.contains(&**provider));
     }
 }
 
@@ -381,13 +404,19 @@ impl Known {
     /// Whether a provider after a reload is the one that this was learned of: where it is, how it is
     /// reached, what it is spoken to with. An operator who mends one of these need not wait for a breaker.
     fn is_about(&self, provider: &Provider) -> bool {
-        let known = &*self.provider;
         let keys = |provider: &Provider| provider.keys.iter().map(|key| key.value.clone()).collect::<Vec<_>>();
-        (&known.origin, &known.base_path, &known.proxy, &known.ca, known.protocol)
-            == (&provider.origin, &provider.base_path, &provider.proxy, &provider.ca, provider.protocol)
-            && (&known.headers, keys(known)) == (&provider.headers, keys(provider))
+        is_reached_alike(&self.provider, provider) && keys(&self.provider) == keys(provider)
     }
 }
+
+/// Whether both are the same place, reached and spoken to in the same way, whatever keys are shown there.
+fn is_reached_alike(one: &Provider, other: &Provider) -> bool {
+    (&one.origin, &one.base_path, &one.proxy, &one.ca, one.protocol, &one.headers)
+        == (&other.origin, &other.base_path, &other.proxy, &other.ca, other.protocol, &other.headers)
+}
+
+/// As many places as anybody asks for.
+const UNBOUNDED: Terms = Terms { max: u32::MAX, adaptive: false, headroom: 0.0 };
 
 /// What makes an upstream of a route the same one after a reload: route, name and label.
 type Identity = (Arc<str>, Arc<str>, Arc<str>);

@@ -107,7 +107,7 @@ impl Dock {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A reload has brought other terms. What was found out stays.
+    /// A reload has brought other terms. What was found out stays, and so do the places that are taken.
     pub(crate) fn comes_under(&self, terms: Terms, is_shared: bool, now: Instant) {
         let mut state = self.state();
         state.knee = match state.knee.take() {
@@ -119,6 +119,13 @@ impl Dock {
         };
         state.terms = terms;
         state.settle(is_shared);
+        state.give();
+    }
+
+    /// The provider is reached elsewhere, or otherwise, from now on: how much it takes is to be found out anew.
+    pub(crate) fn is_anothers(&self, now: Instant) {
+        let mut state = self.state();
+        state.knee = state.terms.adaptive.then(|| Knee::new(state.terms, now));
         state.give();
     }
 

@@ -212,6 +212,25 @@ fn a_lower_limit_holds_for_the_next_call_and_what_was_used_stays_used() {
     });
 }
 
+#[test]
+fn calls_under_way_stay_counted_while_their_limit_is_gone_and_back() {
+    story(async {
+        let (bounded, free) = (limited("{ concurrency: 2 }"), limited("{ }").replace(", limit: { }", ""));
+        let stage = Stage::set(&bounded);
+        stage.host("a", Reply::say(["ok"]).after(Duration::from_secs(1)));
+        let (mut one, mut other) = (stage.caller(), stage.caller());
+        for caller in [&mut one, &mut other] {
+            caller.begin(&hello().key(KEY)).await;
+        }
+        tokio::time::sleep(Duration::from_millis(10)).await;
+        stage.reload(&free);
+        stage.reload(&bounded);
+        assert_eq!(stage.ask(hello()).await.status, 429);
+        assert_eq!((one.answer().await.unwrap().status, other.answer().await.unwrap().status), (200, 200));
+        two_pass(&stage).await;
+    });
+}
+
 fn two_at_a_time() -> String {
     without_breakers(&limited("{ concurrency: 2 }"))
 }

@@ -120,6 +120,41 @@ fn a_key_that_was_replaced_is_tried_at_once() {
 }
 
 #[test]
+fn who_mends_where_a_key_is_shown_need_not_wait_for_its_rest() {
+    // Two keys each, so that a throttle rests a key and not the upstream.
+    let keys = "api_keys: [sk-one, sk-two]";
+    let wrong = usual_but("api_key: sk-a-secret", keys).replace("http://a/v1", "http://a/wrong");
+    for (what, mended) in [
+        ("address", wrong.replace("http://a/wrong", "http://a/v1")),
+        ("host", wrong.replace("http://a/wrong", "http://c/v1")),
+        ("header", wrong.replace(keys, &format!("{keys}, headers: {{ x-team: rag }}"))),
+    ] {
+        for status in [401, 402, 403, 429] {
+            story(async {
+                let stage = Stage::set(&wrong);
+                let by_place = move || {
+                    testkit::Script::by(move |request| {
+                        match request.path.starts_with("/v1/") || request.header("x-team").is_some() {
+                            true => Reply::say(["mended"]),
+                            false => Reply::status(status),
+                        }
+                    })
+                };
+                let (a, _c) = (stage.host("a", by_place()), stage.host("c", by_place()));
+                stage.host("b", Reply::say(["from b"]));
+                for _ in 0..3 {
+                    assert_eq!(stage.ask(chat("chat").user("Hi")).await.said(), "from b");
+                }
+                assert_eq!(a.calls().len(), 2, "both keys rest");
+                stage.reload(&mended);
+                let answer = stage.ask(chat("chat").user("Hi")).await;
+                assert_eq!(answer.said(), "mended", "{what} after {status}");
+            });
+        }
+    }
+}
+
+#[test]
 fn a_provider_that_moves_is_called_at_its_new_place_at_once() {
     story(async {
         let stage = Stage::usual();

@@ -266,6 +266,67 @@ fn a_reload_that_gives_more_places_lets_those_who_wait_pass() {
 }
 
 #[test]
+fn where_places_are_bounded_no_more_nobody_waits_for_one() {
+    story(async {
+        let stage = Stage::set(&alone("concurrency: { max: 1 }"));
+        let a = stage.host("a", slow(900));
+        let mut callers = Vec::new();
+        for text in ["1", "2", "3"] {
+            callers.push(begin(&stage, ask(text, DAY)).await);
+        }
+        assert_eq!(a.calls().len(), 1);
+        stage.reload(&alone("timeout: { }").replace(", timeout: { }", ""));
+        tokio::time::sleep(Duration::from_millis(50)).await;
+        assert_eq!(a.calls().len(), 3);
+        for caller in &mut callers {
+            assert_eq!(caller.answer().await.unwrap().status, 200);
+        }
+        stage.comes_to_rest().await;
+    });
+}
+
+#[test]
+fn places_that_are_taken_stay_taken_while_their_bound_is_gone_and_back() {
+    story(async {
+        let (bounded, free) = (alone("concurrency: { max: 2 }"), alone("pool: { }").replace(", pool: { }", ""));
+        let stage = Stage::set(&bounded);
+        let a = stage.host("a", slow(900));
+        let mut callers = vec![begin(&stage, ask("1", DAY)).await, begin(&stage, ask("2", DAY)).await];
+        stage.reload(&free);
+        stage.reload(&bounded);
+        assert_eq!(in_use(&stage, "a"), 2.0);
+        callers.push(begin(&stage, ask("3", DAY)).await);
+        tokio::time::sleep(Duration::from_millis(100)).await;
+        assert_eq!(a.calls().len(), 2, "there is no place for a third");
+        for caller in &mut callers {
+            assert_eq!(caller.answer().await.unwrap().status, 200);
+        }
+        stage.comes_to_rest().await;
+        assert_eq!(in_use(&stage, "a"), 0.0);
+    });
+}
+
+#[test]
+fn how_much_a_provider_takes_is_found_out_anew_where_it_has_moved() {
+    story(async {
+        let config = alone("concurrency: { max: 64, adaptive: true }");
+        let stage = Stage::set(&config);
+        let limit = || stage.metric("mai_upstream_concurrency{kind=\"limit\",provider=\"a\"}");
+        let begins_with = limit();
+        stage.host("a", Reply::status(429).header("retry-after", "1"));
+        stage.host("c", pleasant());
+        asks(&stage, ask("1", DAY).header("x-mai-timeout-ms", "500")).await;
+        let found = limit();
+        assert!(found < begins_with, "{found}");
+        stage.reload(&config.replace("model: model-a", "model: model-c"));
+        assert_eq!(limit(), found, "what was found out stays");
+        stage.reload(&config.replace("http://a/v1", "http://c/v1"));
+        assert_eq!(limit(), begins_with);
+        assert_eq!(asks(&stage, ask("2", DAY)).await.status, 200);
+    });
+}
+
+#[test]
 fn the_knee_of_an_upstream_is_found_under_load() {
     story(async {
         let stage = std::rc::Rc::new(Stage::set(&alone(
