@@ -310,8 +310,9 @@ impl Configuration {
         let Loaded { snapshot, warnings, sound, .. } = loaded;
         let this = self.clone();
         aside(move || {
-            let Parts { mask, live, .. } = &this.0.parts;
+            let Parts { mask, live, shared, .. } = &this.0.parts;
             mask.set(secrets(&snapshot));
+            shared.places.come_under(&snapshot.providers);
             live.put_in_force(snapshot);
             *this.0.shown.lock().unwrap_or_else(PoisonError::into_inner) = shown;
         })

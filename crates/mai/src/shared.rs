@@ -34,6 +34,7 @@ impl Shared {
             tls: TlsSwitch::default(),
         };
         shared.refresh(snapshot)?;
+        shared.places.come_under(&snapshot.providers);
         Ok(shared)
     }
 

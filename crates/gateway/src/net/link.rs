@@ -25,9 +25,9 @@ use hyper::client::conn::TrySendError;
 use hyper::client::conn::http1::{Connection, SendRequest};
 use hyper_util::rt::TokioIo;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use tokio::sync::OwnedSemaphorePermit;
 
 use super::connect::{Dialed, Io};
+use super::places::Place;
 use crate::nudge::Nudge;
 
 /// What goes out: a whole body.
@@ -112,33 +112,6 @@ impl AsyncWrite for Heard {
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         Pin::new(&mut self.io).poll_shutdown(cx)
-    }
-}
-
-/// One connection's place among those that its provider may have.
-#[derive(Debug)]
-pub struct Place {
-    _permit: OwnedSemaphorePermit,
-    /// Calls that wait for one, in whichever worker.
-    waiting: Arc<AtomicUsize>,
-    /// The same among those of all providers together, where these are bounded.
-    all: Option<(OwnedSemaphorePermit, Arc<AtomicUsize>)>,
-}
-
-impl Place {
-    pub(super) const fn new(permit: OwnedSemaphorePermit, waiting: Arc<AtomicUsize>) -> Self {
-        Self { _permit: permit, waiting, all: None }
-    }
-
-    /// The same, which is also one among those of all providers.
-    pub(super) fn also(self, permit: OwnedSemaphorePermit, waiting: Arc<AtomicUsize>) -> Self {
-        Self { all: Some((permit, waiting)), ..self }
-    }
-
-    /// Whether a call waits for a place, in whichever worker.
-    pub(super) fn is_wanted(&self) -> bool {
-        let is_waited_for = |waiting: &AtomicUsize| waiting.load(Ordering::Relaxed) > 0;
-        is_waited_for(&self.waiting) || self.all.as_ref().is_some_and(|(_, waiting)| is_waited_for(waiting))
     }
 }
 

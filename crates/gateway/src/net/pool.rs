@@ -8,8 +8,7 @@ use config::{Origin, Provider, Proxy};
 use foldhash::{HashMap, HashMapExt as _};
 use tokio::sync::Notify;
 
-use super::link::Place;
-use super::places::{Bound, Counted, Places, stopping};
+use super::places::{Bound, Counted, Place, Places, stopping};
 use super::{Connect, Link, Resolver};
 
 /// How a call wants its connection.
@@ -143,7 +142,7 @@ impl Transport {
         }
         loop {
             if let Ok(permit) = bound.free.clone().try_acquire_owned() {
-                return Ok(Room::New(Place::new(permit, bound.waiting)));
+                return Ok(Room::New(bound.place(permit)));
             }
             // Full: an idle connection of ours serves the call, or gives up its place for it.
             match self.take_idle(provider) {
@@ -156,7 +155,7 @@ impl Transport {
                 biased;
                 permit = bound.free.clone().acquire_owned() => {
                     let permit = permit.map_err(|_closed| stopping())?;
-                    return Ok(Room::New(Place::new(permit, bound.waiting.clone())));
+                    return Ok(Room::New(bound.place(permit)));
                 }
                 () = waiting.returned.notified() => {}
             }
@@ -175,7 +174,7 @@ impl Transport {
     /// Whether at least half of the places for connections to the provider stay free when one more is taken.
     #[must_use]
     pub fn is_roomy(&self, provider: &Provider) -> bool {
-        self.places.of(provider).free.available_permits() > provider.pool.max_connections.div_ceil(2)
+        self.places.of(provider).is_roomy()
     }
 
     fn take_idle(&self, provider: &Provider) -> Option<Box<Link>> {
@@ -229,6 +228,11 @@ impl Transport {
                 self.resolver.renew(&provider.origin.host).await;
             }
         }
+    }
+
+    /// So many connections to each of these providers hold from now on.
+    pub fn come_under(&self, providers: &[Arc<Provider>]) {
+        self.places.come_under(providers);
     }
 
     /// Puts a connection back whose answer has been read to its end.

@@ -306,6 +306,55 @@ fn places_that_are_taken_stay_taken_while_their_bound_is_gone_and_back() {
     });
 }
 
+/// So many connections to `a`, for which a call waits as long as it may.
+fn connected(most: u32) -> String {
+    alone(&format!("pool: {{ max_connections: {most}, connect_timeout: 60s }}"))
+}
+
+#[test]
+fn a_reload_that_allows_more_connections_lets_those_who_wait_for_one_pass() {
+    story(async {
+        let stage = Stage::set(&connected(1));
+        let a = stage.host("a", slow(900));
+        let mut callers = Vec::new();
+        for text in ["1", "2", "3"] {
+            callers.push(begin(&stage, ask(text, DAY)).await);
+        }
+        assert_eq!(a.calls().len(), 1);
+        stage.reload(&connected(3));
+        tokio::time::sleep(Duration::from_millis(50)).await;
+        assert_eq!(a.calls().len(), 3);
+        for caller in &mut callers {
+            assert_eq!(caller.answer().await.unwrap().status, 200);
+        }
+        stage.comes_to_rest().await;
+    });
+}
+
+#[test]
+fn calls_of_an_older_configuration_and_of_a_newer_one_share_the_connections_there_may_be() {
+    story(async {
+        // What waits for its client's limit belongs to the older one.
+        let of_night =
+            |config: String| config.replace("priority: batch", "priority: batch, limit: { qps: 20, burst: 1 }");
+        let stage = Stage::set(&of_night(connected(4)));
+        let a = stage.host("a", slow(3_000));
+        let mut callers = Vec::new();
+        for n in 0..40 {
+            callers.push(begin(&stage, ask(&format!("{n}"), NIGHT)).await);
+        }
+        stage.reload(&of_night(connected(5)));
+        for n in 40..80 {
+            callers.push(begin(&stage, ask(&format!("{n}"), DAY)).await);
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+        let (_, at_once) = a.log().in_flight();
+        assert_eq!(at_once, 5);
+        drop(callers);
+        stage.comes_to_rest().await;
+    });
+}
+
 #[test]
 fn how_much_a_provider_takes_is_found_out_anew_where_it_has_moved() {
     story(async {

@@ -70,7 +70,9 @@ impl Stage {
 
     /// Another configuration, while it runs.
     pub fn reload(&self, config: &str) {
-        self.live.put_in_force(snapshot(config));
+        let snapshot = snapshot(config);
+        self.worker.transport.come_under(&snapshot.providers);
+        self.live.put_in_force(snapshot);
     }
 
     /// Closes idle connections that are too old, as a worker does every few seconds.
