@@ -38,7 +38,7 @@ pub async fn admit(
         return Ok(());
     }
     let now = Clock.now();
-    let tokens = if meters.iter().any(|meter| meter.counts_tokens()) { tokens(ask, (route, client)) } else { 0 };
+    let tokens = if meters.counts_tokens { tokens(ask, (route, client)) } else { 0 };
     let want = Want { tokens, class: client.class, is_turn: false };
     let decision = running.meters.counters.take(&meters, want, now).await;
     trail.allowance = decision.allowance;

@@ -7,6 +7,7 @@
 //! limit plus the burst, and a caller who is refused has neither used anything up nor prolonged his wait.
 
 use std::ops::DerefMut;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crate::shares::{Class, Shares, spared};
@@ -153,30 +154,54 @@ pub struct Left {
     pub reset: Duration,
 }
 
-/// What one scope has used, and may use.
-///
-/// What every call writes comes first, and fits into one cache line with the lock before it: cores that share an
-/// account pass that line to and fro, and no other.
-#[derive(Clone, Debug)]
-#[repr(C)]
-pub struct Account {
-    levels: Levels,
-    /// Calls side by side, of all classes and of batch.
-    running: (u32, u32),
+/// What an account may do, reckoned once: limits are few, and accounts many. Accounts under the same limit share them,
+/// so that a call finds them in the cache of its core, whoever asks.
+#[derive(Debug)]
+pub struct Terms {
     measures: Measures,
     limit: Limit,
     /// Whether both classes of clients come here: then each leaves the other a tenth.
     is_shared: bool,
-    /// Batch calls among them that stand in an upstream's line.
-    in_line: u32,
-    shares: Shares,
-    waits: Waits,
 }
 
-/// Batch calls that wait for what an account lacks; of each line the first.
-#[derive(Clone, Copy, Debug, Default)]
-struct Waits {
-    count: u32,
+impl Terms {
+    /// Those of a limit; `is_shared` where clients of both classes come under it together.
+    #[must_use]
+    pub fn new(limit: Limit, is_shared: bool) -> Arc<Self> {
+        Arc::new(Self { measures: Measures::of(&limit), limit, is_shared })
+    }
+
+    /// What is limited.
+    #[must_use]
+    pub const fn limit(&self) -> &Limit {
+        &self.limit
+    }
+}
+
+/// What one scope has used, and may use.
+///
+/// What every call looks at comes first, and fits into one cache line with the lock before it: where clients are many
+/// each line of each is far away, and cores that share an account pass that line to and fro, and no other.
+#[derive(Clone, Debug)]
+#[repr(C)]
+pub struct Account {
+    levels: Levels,
+    terms: Arc<Terms>,
+    /// Calls side by side, of all classes and of batch.
+    running: (u32, u32),
+    /// Batch calls that wait for what the account lacks.
+    waiting: u32,
+    /// What is looked at where batch calls come.
+    batch: OfBatch,
+}
+
+/// What an account knows of batch calls.
+#[derive(Clone, Debug, Default)]
+struct OfBatch {
+    /// Those that were charged and stand in an upstream's line.
+    in_line: u32,
+    shares: Shares,
+    /// Those that wait with a firm claim.
     firm: u32,
     /// What the last one wants that came with a firm claim.
     tokens: u64,
@@ -185,34 +210,22 @@ struct Waits {
 impl Account {
     /// An account in which nothing has been used.
     #[must_use]
-    pub fn new(limit: Limit, is_shared: bool, now: Instant) -> Self {
-        let measures = Measures::of(&limit);
-        Self {
-            levels: Levels::full(&measures, now),
-            running: (0, 0),
-            measures,
-            limit,
-            is_shared,
-            in_line: 0,
-            shares: Shares::default(),
-            waits: Waits::default(),
-        }
+    pub fn new(terms: Arc<Terms>, now: Instant) -> Self {
+        let levels = Levels::full(&terms.measures, now);
+        Self { levels, terms, running: (0, 0), waiting: 0, batch: OfBatch::default() }
     }
 
-    /// Another limit holds from now on. What has been used of the old one stays used.
-    pub fn comes_under(&mut self, limit: Limit, is_shared: bool, now: Instant) {
-        let measures = Measures::of(&limit);
+    /// Other terms hold from now on. What has been used under the old ones stays used.
+    pub fn comes_under(&mut self, terms: Arc<Terms>, now: Instant) {
         self.fill(now);
-        self.levels = self.levels.rebound(&self.measures, &measures);
-        self.measures = measures;
-        self.limit = limit;
-        self.is_shared = is_shared;
+        self.levels = self.levels.rebound(&self.terms.measures, &terms.measures);
+        self.terms = terms;
     }
 
     /// What is limited.
     #[must_use]
-    pub const fn limit(&self) -> &Limit {
-        &self.limit
+    pub fn limit(&self) -> &Limit {
+        self.terms.limit()
     }
 
     /// Calls side by side.
@@ -224,13 +237,13 @@ impl Account {
     /// Whether a call would be refused whatever its size: its rate or its tokens are used up. Takes nothing.
     #[must_use]
     pub fn is_empty(&self, now: Instant) -> Option<(Kind, Duration)> {
-        let Measures { requests, tokens } = self.measures;
+        let Measures { requests, tokens } = self.terms.measures;
         let has_one = |measure: Option<Measure>, level: f64| measure.is_none() || level >= 1.0;
         if has_one(requests, self.levels.requests) && has_one(tokens, self.levels.tokens) {
             // Levels only grow with time.
             return None;
         }
-        let levels = self.levels.now(&self.measures, now);
+        let levels = self.levels.now(&self.terms.measures, now);
         let requests = requests.and_then(|measure| measure.lacks(levels.requests, 1.0));
         let tokens = tokens.and_then(|measure| measure.lacks(levels.tokens, 1.0));
         let lacks = requests.map(|wait| (Kind::Requests, wait)).into_iter();
@@ -239,29 +252,30 @@ impl Account {
 
     /// A batch call waits for what the account lacks. Each claim is to be [dropped](Account::unclaim) once.
     pub fn claim(&mut self, claim: Claim) {
-        self.waits.count = self.waits.count.saturating_add(1);
+        self.waiting = self.waiting.saturating_add(1);
         if claim.is_firm {
-            self.waits.firm = self.waits.firm.saturating_add(1);
-            self.waits.tokens = claim.tokens;
+            self.batch.firm = self.batch.firm.saturating_add(1);
+            self.batch.tokens = claim.tokens;
         }
     }
 
     /// A batch call waits here no more, or claims something else.
     pub fn unclaim(&mut self, claim: Claim) {
-        self.waits.count = self.waits.count.saturating_sub(1);
-        self.waits.firm = self.waits.firm.saturating_sub(u32::from(claim.is_firm));
+        self.waiting = self.waiting.saturating_sub(1);
+        self.batch.firm = self.batch.firm.saturating_sub(u32::from(claim.is_firm));
     }
 
     /// A batch call that this account was charged for stands in an upstream's line, or does no longer.
     pub fn lines_up(&mut self, is_in_line: bool) {
-        self.in_line = if is_in_line { self.in_line.saturating_add(1) } else { self.in_line.saturating_sub(1) };
+        self.batch.in_line =
+            if is_in_line { self.batch.in_line.saturating_add(1) } else { self.batch.in_line.saturating_sub(1) };
     }
 
     /// Whether as many batch calls stand in lines as may: where online calls come too, those hold no more than a
     /// tenth of the places.
     fn is_line_full(&self) -> bool {
         let most = |most: u32| spared(most).max(1);
-        self.is_shared && self.limit.concurrency.is_some_and(|places| self.in_line >= most(places))
+        self.terms.is_shared && self.terms.limit.concurrency.is_some_and(|places| self.batch.in_line >= most(places))
     }
 
     /// A call has ended that this account was charged for.
@@ -274,7 +288,7 @@ impl Account {
 
     /// So many tokens were put aside, and so many used: what is over comes back, what is lacking is owed.
     pub fn settle(&mut self, aside: u64, used: u64, now: Instant) {
-        if let Some(measure) = self.measures.tokens {
+        if let Some(measure) = self.terms.measures.tokens {
             #[expect(clippy::cast_precision_loss, reason = "a guess of tokens need not be exact beyond 2^53")]
             let lacking = used as f64 - measure.at_most(aside);
             self.fill(now);
@@ -284,7 +298,7 @@ impl Account {
 
     /// A call that has put tokens aside turns out to want fewer: the others are there again at once.
     pub fn spare(&mut self, aside: u64, wanted: u64, now: Instant) {
-        if let Some(measure) = self.measures.tokens {
+        if let Some(measure) = self.terms.measures.tokens {
             let spared = measure.at_most(aside) - measure.at_most(wanted);
             self.fill(now);
             self.levels.tokens = measure.taken(self.levels.tokens, -spared.max(0.0));
@@ -293,7 +307,7 @@ impl Account {
 
     /// A call that was charged turned out to be none: its share of the rate is there for others again.
     pub fn unspend(&mut self, now: Instant) {
-        if let Some(measure) = self.measures.requests {
+        if let Some(measure) = self.terms.measures.requests {
             self.fill(now);
             self.levels.requests = measure.taken(self.levels.requests, -1.0);
         }
@@ -304,7 +318,7 @@ impl Account {
     #[must_use]
     pub fn lack(&self, want: &Want, now: Instant) -> Option<Lack> {
         let due = self.owes();
-        let (limit, wait) = self.lacks(&self.levels.now(&self.measures, now), want, due)?;
+        let (limit, wait) = self.lacks(&self.levels.now(&self.terms.measures, now), want, due)?;
         Some(Lack { limit, wait, is_due: if limit == Kind::Concurrency { due.places } else { due.rate } })
     }
 
@@ -318,33 +332,33 @@ impl Account {
                 if is_behind { measure.clamp(amount) + measure.clamp(kept) } else { measure.clamp(amount + kept) };
             measure.lacks(level, amount)
         };
-        let requests = short(self.measures.requests, levels.requests, 1.0, yields.requests);
+        let requests = short(self.terms.measures.requests, levels.requests, 1.0, yields.requests);
         let requests = requests.map(|wait| (Kind::Requests, wait));
         #[expect(clippy::cast_precision_loss, reason = "a guess of tokens need not be exact beyond 2^53")]
-        let tokens = short(self.measures.tokens, levels.tokens, want.tokens as f64, yields.tokens);
+        let tokens = short(self.terms.measures.tokens, levels.tokens, want.tokens as f64, yields.tokens);
         let tokens = tokens.map(|wait| (Kind::Tokens, wait));
-        let most = self.limit.concurrency.unwrap_or(u32::MAX);
+        let most = self.terms.limit.concurrency.unwrap_or(u32::MAX);
         let is_in_line = want.class == Class::Batch && self.is_line_full();
         let is_full = is_in_line || self.running.0.saturating_add(yields.places) >= most;
         let places = is_full.then_some((Kind::Concurrency, Duration::ZERO));
-        let is_behind = self.waits.count > 0 && want.class == Class::Batch && !want.is_turn;
+        let is_behind = self.waiting > 0 && want.class == Class::Batch && !want.is_turn;
         let turn = is_behind.then_some((Kind::Turn, Duration::ZERO));
         places.into_iter().chain(turn).chain(requests).chain(tokens).max_by_key(|(_, wait)| *wait)
     }
 
     /// What is due to the batch call that waits, where it can come.
     fn is_batch_due(&self) -> Due {
-        if self.waits.firm == 0 { Due::default() } else { self.owes() }
+        if self.batch.firm == 0 { Due::default() } else { self.owes() }
     }
 
     /// What is due to batch. What it holds of the places says nothing about its share of a rate: many short calls
     /// hold none.
     fn owes(&self) -> Due {
-        if !self.is_shared || self.is_line_full() {
+        if !self.terms.is_shared || self.is_line_full() {
             return Due::default();
         }
-        let is_due = |most| self.shares.is_batch_due(self.running.1, most);
-        Due { rate: is_due(None), places: is_due(self.limit.concurrency) }
+        let is_due = |most| self.batch.shares.is_batch_due(self.running.1, most);
+        Due { rate: is_due(None), places: is_due(self.terms.limit.concurrency) }
     }
 
     /// What a class leaves to the other.
@@ -357,18 +371,18 @@ impl Account {
                 if due.rate {
                     yields.requests = 1.0;
                     #[expect(clippy::cast_precision_loss, reason = "a guess of tokens need not be exact beyond 2^53")]
-                    let tokens = self.waits.tokens as f64;
+                    let tokens = self.batch.tokens as f64;
                     yields.tokens = tokens;
                 }
                 yields.places = u32::from(due.places);
             }
-            Class::Batch if self.is_shared => {
+            Class::Batch if self.terms.is_shared => {
                 if !due.rate {
-                    yields.requests = self.measures.requests.map_or(0.0, |measure| tenth(measure.most));
-                    yields.tokens = self.measures.tokens.map_or(0.0, |measure| tenth(measure.most));
+                    yields.requests = self.terms.measures.requests.map_or(0.0, |measure| tenth(measure.most));
+                    yields.tokens = self.terms.measures.tokens.map_or(0.0, |measure| tenth(measure.most));
                 }
                 if !due.places {
-                    yields.places = self.limit.concurrency.map_or(0, spared);
+                    yields.places = self.terms.limit.concurrency.map_or(0, spared);
                 }
             }
             Class::Batch => {}
@@ -378,20 +392,20 @@ impl Account {
 
     /// Whether nothing stands in the way of a call: the common case, told without reckoning how long it would wait.
     fn has_room_for(&self, want: &Want) -> bool {
-        let Measures { requests, tokens } = self.measures;
-        self.waits.count == 0
-            && (want.class == Class::Online || !self.is_shared)
+        let Measures { requests, tokens } = self.terms.measures;
+        self.waiting == 0
+            && (want.class == Class::Online || !self.terms.is_shared)
             && requests.is_none_or(|_| self.levels.requests >= 1.0)
             && tokens.is_none_or(|measure| self.levels.tokens >= measure.at_most(want.tokens))
-            && self.limit.concurrency.is_none_or(|most| self.running.0 < most)
+            && self.terms.limit.concurrency.is_none_or(|most| self.running.0 < most)
     }
 
     /// Takes a call's share of each bucket, and a place.
     fn charge(&mut self, want: &Want) {
-        if let Some(measure) = self.measures.requests {
+        if let Some(measure) = self.terms.measures.requests {
             self.levels.requests = measure.taken(self.levels.requests, 1.0);
         }
-        if let Some(measure) = self.measures.tokens {
+        if let Some(measure) = self.terms.measures.tokens {
             self.levels.tokens = measure.taken(self.levels.tokens, measure.at_most(want.tokens));
         }
         self.running.0 = self.running.0.saturating_add(1);
@@ -399,27 +413,27 @@ impl Account {
             self.running.1 = self.running.1.saturating_add(1);
         }
         // Not written where nothing changes: see above.
-        if self.waits.count > 0 || want.class == Class::Batch {
-            self.shares.granted(want.class, self.waits.count > 0);
+        if self.waiting > 0 || want.class == Class::Batch {
+            self.batch.shares.granted(want.class, self.waiting > 0);
         }
     }
 
     /// Brings its buckets up to now.
     fn fill(&mut self, now: Instant) {
-        self.levels.fill(&self.measures, now);
+        self.levels.fill(&self.terms.measures, now);
     }
 
     /// How much is left.
     #[must_use]
     pub fn allowance(&self, now: Instant) -> Allowance {
         let mut tightest = Tightest::default();
-        tightest.look(self, &self.levels.now(&self.measures, now));
+        tightest.look(self, &self.levels.now(&self.terms.measures, now));
         tightest.allowance()
     }
 
     /// How many places are left.
     fn places(&self) -> Option<Left> {
-        let most = self.limit.concurrency?;
+        let most = self.terms.limit.concurrency?;
         let remaining = most.saturating_sub(self.running.0);
         let reset = if self.running.0 == 0 { Duration::ZERO } else { Duration::from_secs(1) };
         Some(Left { limit: most.into(), remaining: remaining.into(), reset })
@@ -442,8 +456,8 @@ impl Tightest {
                 *one = Some(other);
             }
         };
-        tighter(&mut self.requests, account.measures.requests, levels.requests);
-        tighter(&mut self.tokens, account.measures.tokens, levels.tokens);
+        tighter(&mut self.requests, account.terms.measures.requests, levels.requests);
+        tighter(&mut self.tokens, account.terms.measures.tokens, levels.tokens);
         let key = |left: &Left| (left.remaining, std::cmp::Reverse(left.reset));
         self.places = self.places.into_iter().chain(account.places()).min_by_key(key);
     }

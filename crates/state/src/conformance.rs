@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use base::Period;
-use rules::limits::{Kind, Limit, Rate, Want};
+use rules::limits::{Kind, Limit, Rate, Terms, Want};
 use rules::shares::Class;
 
 use crate::{
@@ -191,7 +191,7 @@ async fn money_and_tokens_are_one_decision(account: &dyn Account) {
 /// Counters that have counted nothing yet keep all their promises, from `now` on.
 pub async fn counters(counters: &dyn Counters, now: Instant) {
     let rate = |qps, burst| Limit { rate: Some(Rate { qps, burst }), ..Limit::default() };
-    let meter = |scope, limit| Arc::new(Meter::new(scope, limit, false, now));
+    let meter = |scope, limit| Arc::new(Meter::new(scope, Terms::new(limit, false), now));
     let gateway = meter(Scope::Gateway, rate(1.0, 3));
     let client = meter(Scope::Client("a".into()), Limit { concurrency: Some(1), ..rate(1.0, 2) });
     let other = meter(Scope::Client("b".into()), Limit { tokens_per_minute: Some(600), ..Limit::default() });

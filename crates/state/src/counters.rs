@@ -1,10 +1,9 @@
 //! Rates, tokens and calls side by side: what was used of each limit.
 
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use rules::limits::{Account, Decision, Kind, Limit, Want, decide};
+use rules::limits::{Account, Decision, Kind, Terms, Want, decide};
 use rules::shares::Class;
 use smallvec::SmallVec;
 
@@ -49,7 +48,6 @@ pub struct Meter {
     /// What is limited; the name under which replicas share it.
     pub scope: Scope,
     account: OnItsLine,
-    counts_tokens: AtomicBool,
 }
 
 /// An account that begins a cache line, with its lock, so that the cores which share it pass as few lines as can be.
@@ -58,28 +56,20 @@ pub struct Meter {
 struct OnItsLine(Mutex<Account>);
 
 impl Meter {
-    /// One of which nothing has been used. `is_shared` where clients of both priorities come to it.
+    /// One of which nothing has been used.
     #[must_use]
-    pub fn new(scope: Scope, limit: Limit, is_shared: bool, now: Instant) -> Self {
-        let account = OnItsLine(Mutex::new(Account::new(limit, is_shared, now)));
-        Self { scope, account, counts_tokens: AtomicBool::new(limit.tokens_per_minute.is_some()) }
+    pub fn new(scope: Scope, terms: Arc<Terms>, now: Instant) -> Self {
+        Self { scope, account: OnItsLine(Mutex::new(Account::new(terms, now))) }
     }
 
-    /// Another limit holds from now on. What has been used stays used.
-    pub fn comes_under(&self, limit: Limit, is_shared: bool, now: Instant) {
-        self.counts_tokens.store(limit.tokens_per_minute.is_some(), Relaxed);
-        self.account().comes_under(limit, is_shared, now);
+    /// Other terms hold from now on. What has been used stays used.
+    pub fn comes_under(&self, terms: Arc<Terms>, now: Instant) {
+        self.account().comes_under(terms, now);
     }
 
     /// The account, locked: for no longer than it takes to add up.
     pub fn account(&self) -> MutexGuard<'_, Account> {
         self.account.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Whether tokens are limited here.
-    #[must_use]
-    pub fn counts_tokens(&self) -> bool {
-        self.counts_tokens.load(Relaxed)
     }
 
     /// Calls side by side.
@@ -148,7 +138,7 @@ impl Counters for InProcessCounters {
     }
 
     fn spare(&self, meters: &[&Arc<Meter>], aside: u64, wanted: u64, now: Instant) {
-        for meter in meters.iter().filter(|meter| meter.counts_tokens()) {
+        for meter in meters {
             meter.account().spare(aside, wanted, now);
         }
     }
@@ -161,12 +151,13 @@ impl Counters for InProcessCounters {
 #[cfg(test)]
 mod tests {
     use base::Clock;
+    use rules::limits::Limit;
 
     use super::*;
 
     #[test]
     fn the_lock_of_an_account_begins_a_cache_line_and_the_account_follows_it() {
-        let meter = Meter::new(Scope::Gateway, Limit::default(), false, Clock.now());
+        let meter = Meter::new(Scope::Gateway, Terms::new(Limit::default(), false), Clock.now());
         let lock = std::ptr::from_ref(&meter.account.0).addr();
         assert_eq!(lock % 64, 0);
         let before = std::ptr::from_ref(&*meter.account()).addr() - lock;

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use base::Clock;
 use gateway::lobby::{Lobby, Waiter};
-use rules::limits::{Limit, Rate, Want};
+use rules::limits::{Limit, Rate, Terms, Want};
 use rules::queue::Full;
 use rules::shares::Class;
 use state::{Counters, InProcessCounters, Meter, Scope, Settled};
@@ -28,7 +28,7 @@ const TOKENS: u64 = 10;
 
 impl Scene {
     fn set(gateway: Limit, route: Limit, millis: u64) -> Self {
-        let meter = |scope, limit| Arc::new(Meter::new(scope, limit, true, Clock.now()));
+        let meter = |scope, limit| Arc::new(Meter::new(scope, Terms::new(limit, true), Clock.now()));
         Self {
             gateway: meter(Scope::Gateway, gateway),
             route: meter(Scope::Route("r".into()), route),

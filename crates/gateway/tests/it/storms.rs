@@ -279,7 +279,7 @@ async fn nothing_is_held(stage: &Stage) {
     let running = stage.live.running();
     for client in &running.snapshot.clients {
         for route in &running.snapshot.routes {
-            for meter in running.meters.of(client, route) {
+            for meter in &*running.meters.of(client, route) {
                 assert_eq!(meter.running(), 0, "{}", meter.scope);
             }
         }

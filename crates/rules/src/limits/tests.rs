@@ -32,6 +32,10 @@ fn tokens(per_minute: u64) -> Limit {
     Limit { tokens_per_minute: Some(per_minute), ..Limit::default() }
 }
 
+fn fresh(limit: Limit, is_shared: bool, now: Instant) -> Account {
+    Account::new(Terms::new(limit, is_shared), now)
+}
+
 fn ask(accounts: &mut [&mut Account], class: Class, tokens: u64, now: Instant) -> Decision {
     decide(accounts, &Want { tokens, class, is_turn: false }, now)
 }
@@ -52,7 +56,7 @@ fn turn(account: &mut Account, now: Instant) -> bool {
 #[test]
 fn ten_calls_at_the_end_of_a_second_and_ten_after_it_are_not_twenty() {
     let now = start();
-    let mut account = Account::new(qps(10.0), false, now);
+    let mut account = fresh(qps(10.0), false, now);
     let late = now + Duration::from_millis(950);
     assert_eq!((0..10).filter(|_| take(&mut account, late).is_none()).count(), 10);
     let after = now + Duration::from_millis(1050);
@@ -62,7 +66,7 @@ fn ten_calls_at_the_end_of_a_second_and_ten_after_it_are_not_twenty() {
 #[test]
 fn a_refusal_says_truthfully_how_long_to_wait() {
     let now = start();
-    let mut account = Account::new(qps(0.5), false, now);
+    let mut account = fresh(qps(0.5), false, now);
     assert_eq!(take(&mut account, now), None);
     let denial = take(&mut account, now).unwrap();
     assert_eq!((denial.limit, denial.wait.as_millis()), (Kind::Requests, 2000));
@@ -73,7 +77,7 @@ fn a_refusal_says_truthfully_how_long_to_wait() {
 #[test]
 fn to_keep_calling_prolongs_nothing() {
     let now = start();
-    let mut account = Account::new(qps(1.0), false, now);
+    let mut account = fresh(qps(1.0), false, now);
     assert_eq!(take(&mut account, now), None);
     for step in 1..10 {
         assert!(take(&mut account, now + SECOND.mul_f64(f64::from(step) / 10.0)).is_some());
@@ -84,7 +88,7 @@ fn to_keep_calling_prolongs_nothing() {
 #[test]
 fn what_one_book_refuses_charges_no_other() {
     let now = start();
-    let (mut wide, mut narrow) = (Account::new(qps(100.0), false, now), Account::new(qps(1.0), false, now));
+    let (mut wide, mut narrow) = (fresh(qps(100.0), false, now), fresh(qps(1.0), false, now));
     assert!(ask(&mut [&mut wide, &mut narrow], Class::Online, 0, now).denial.is_none());
     for _ in 0..50 {
         let denial = ask(&mut [&mut wide, &mut narrow], Class::Online, 0, now).denial.unwrap();
@@ -97,7 +101,7 @@ fn what_one_book_refuses_charges_no_other() {
 #[test]
 fn the_longest_wait_is_the_one_that_is_told() {
     let now = start();
-    let (mut slow, mut full) = (Account::new(qps(0.1), false, now), Account::new(side_by_side(1), false, now));
+    let (mut slow, mut full) = (fresh(qps(0.1), false, now), fresh(side_by_side(1), false, now));
     assert!(ask(&mut [&mut full, &mut slow], Class::Online, 0, now).denial.is_none());
     let denial = ask(&mut [&mut full, &mut slow], Class::Online, 0, now).denial.unwrap();
     assert_eq!((denial.at, denial.limit, denial.wait.as_secs()), (1, Kind::Requests, 10));
@@ -106,7 +110,7 @@ fn the_longest_wait_is_the_one_that_is_told() {
 #[test]
 fn places_come_back_when_calls_end() {
     let now = start();
-    let mut account = Account::new(side_by_side(2), false, now);
+    let mut account = fresh(side_by_side(2), false, now);
     assert!(take(&mut account, now).is_none() && take(&mut account, now).is_none());
     assert_eq!(take(&mut account, now).unwrap().limit, Kind::Concurrency);
     account.ended(Class::Online);
@@ -116,7 +120,7 @@ fn places_come_back_when_calls_end() {
 #[test]
 fn tokens_are_put_aside_by_guess_and_settled_by_use() {
     let now = start();
-    let mut account = Account::new(tokens(600), false, now);
+    let mut account = fresh(tokens(600), false, now);
     assert!(ask(&mut [&mut account], Class::Online, 500, now).denial.is_none());
     assert_eq!(ask(&mut [&mut account], Class::Online, 200, now).denial.unwrap().wait.as_secs(), 10);
     account.settle(500, 100, now);
@@ -131,7 +135,7 @@ fn tokens_are_put_aside_by_guess_and_settled_by_use() {
 #[test]
 fn a_call_larger_than_a_minute_waits_for_a_full_minute_and_no_longer() {
     let now = start();
-    let mut account = Account::new(tokens(60), false, now);
+    let mut account = fresh(tokens(60), false, now);
     assert!(ask(&mut [&mut account], Class::Online, 10_000, now).denial.is_none());
     assert_eq!(ask(&mut [&mut account], Class::Online, 10_000, now).denial.unwrap().wait.as_secs(), 60);
 }
@@ -139,8 +143,8 @@ fn a_call_larger_than_a_minute_waits_for_a_full_minute_and_no_longer() {
 #[test]
 fn the_allowance_tells_of_the_tightest() {
     let now = start();
-    let (mut client, mut route) = (Account::new(qps(5.0), false, now), Account::new(burst(100.0, 50), false, now));
-    let mut gateway = Account::new(side_by_side(3), false, now);
+    let (mut client, mut route) = (fresh(qps(5.0), false, now), fresh(burst(100.0, 50), false, now));
+    let mut gateway = fresh(side_by_side(3), false, now);
     let decision = ask(&mut [&mut gateway, &mut route, &mut client], Class::Online, 0, now);
     let left = decision.allowance.requests.unwrap();
     assert_eq!((left.limit, left.remaining, left.reset.as_millis()), (5, 4, 200));
@@ -150,13 +154,13 @@ fn the_allowance_tells_of_the_tightest() {
 #[test]
 fn a_changed_limit_holds_for_the_next_call_and_forgives_nothing_but_is_no_debt() {
     let now = start();
-    let mut account = Account::new(qps(10.0), false, now);
+    let mut account = fresh(qps(10.0), false, now);
     assert!((0..10).all(|_| take(&mut account, now).is_none()));
-    account.comes_under(qps(20.0), false, now);
+    account.comes_under(Terms::new(qps(20.0), false), now);
     assert_eq!((0..20).filter(|_| take(&mut account, now).is_none()).count(), 10);
-    account.comes_under(qps(1.0), false, now);
+    account.comes_under(Terms::new(qps(1.0), false), now);
     assert_eq!(take(&mut account, now).unwrap().wait.as_secs(), 1);
-    account.comes_under(side_by_side(50), false, now);
+    account.comes_under(Terms::new(side_by_side(50), false), now);
     assert_eq!(take(&mut account, now), None);
     assert_eq!(account.running(), 21);
 }
@@ -164,11 +168,11 @@ fn a_changed_limit_holds_for_the_next_call_and_forgives_nothing_but_is_no_debt()
 #[test]
 fn batch_leaves_a_tenth_to_online() {
     let now = start();
-    let mut account = Account::new(side_by_side(10), true, now);
+    let mut account = fresh(side_by_side(10), true, now);
     let batch = |account: &mut Account| ask(&mut [account], Class::Batch, 0, now).denial.is_none();
     assert_eq!((0..20).filter(|_| batch(&mut account)).count(), 9);
     assert_eq!(take(&mut account, now), None);
-    let mut rate = Account::new(qps(20.0), true, now);
+    let mut rate = fresh(qps(20.0), true, now);
     assert_eq!((0..40).filter(|_| batch(&mut rate)).count(), 18);
     assert!(take(&mut rate, now).is_none() && take(&mut rate, now).is_none());
 }
@@ -176,14 +180,14 @@ fn batch_leaves_a_tenth_to_online() {
 #[test]
 fn a_limit_that_batch_has_to_itself_is_used_whole() {
     let now = start();
-    let mut account = Account::new(side_by_side(10), false, now);
+    let mut account = fresh(side_by_side(10), false, now);
     assert_eq!((0..20).filter(|_| ask(&mut [&mut account], Class::Batch, 0, now).denial.is_none()).count(), 10);
 }
 
 #[test]
 fn under_steady_online_load_a_waiting_batch_gets_a_tenth_of_a_rate() {
     let mut now = start();
-    let mut account = Account::new(burst(10.0, 1), true, now);
+    let mut account = fresh(burst(10.0, 1), true, now);
     account.claim(firm(0));
     let (mut online, mut batch) = (0, 0);
     // Online comes ten times as often as it may, and just before the waiting call each time.
@@ -199,7 +203,7 @@ fn under_steady_online_load_a_waiting_batch_gets_a_tenth_of_a_rate() {
 #[test]
 fn under_steady_online_load_a_waiting_batch_keeps_a_tenth_of_the_places() {
     let now = start();
-    let mut account = Account::new(side_by_side(20), true, now);
+    let mut account = fresh(side_by_side(20), true, now);
     assert!((0..20).all(|_| take(&mut account, now).is_none()));
     account.claim(firm(0));
     let mut batch = 0;
@@ -217,7 +221,7 @@ fn under_steady_online_load_a_waiting_batch_keeps_a_tenth_of_the_places() {
 #[test]
 fn a_new_batch_call_stands_behind_those_that_wait() {
     let now = start();
-    let mut account = Account::new(side_by_side(5), false, now);
+    let mut account = fresh(side_by_side(5), false, now);
     account.claim(firm(0));
     assert_eq!(ask(&mut [&mut account], Class::Batch, 0, now).denial.unwrap().limit, Kind::Turn);
     assert!(turn(&mut account, now));
@@ -229,7 +233,7 @@ fn a_new_batch_call_stands_behind_those_that_wait() {
 fn absurd_limits_and_waits_do_no_harm() {
     let now = start();
     for limit in [qps(1e-300), qps(1e9), burst(1e9, u32::MAX), tokens(u64::MAX), tokens(1)] {
-        let mut account = Account::new(limit, true, now);
+        let mut account = fresh(limit, true, now);
         for step in 0..4 {
             let decision = ask(&mut [&mut account], Class::Online, u64::MAX, now + SECOND * step);
             assert!(decision.denial.is_none_or(|denial| denial.wait <= Duration::from_secs(366 * 86_400)));
@@ -246,7 +250,7 @@ proptest! {
         rate in 0.5f64..50.0, burst in 1u32..20, steps in prop::collection::vec(-50i64..400, 1..400),
     ) {
         let begin = start();
-        let mut account = Account::new(Limit { rate: Some(Rate { qps: rate, burst }), ..Limit::default() }, false, begin);
+        let mut account = fresh(Limit { rate: Some(Rate { qps: rate, burst }), ..Limit::default() }, false, begin);
         let mut at = 0i64;
         let mut granted: Vec<i64> = Vec::new();
         for step in steps {
@@ -265,7 +269,7 @@ proptest! {
     #[test]
     fn a_wait_is_truthful(rate in 0.01f64..1000.0, burst in 1u32..10, tries in 0u32..5, early in 0.0f64..0.95) {
         let now = start();
-        let mut account = Account::new(Limit { rate: Some(Rate { qps: rate, burst }), ..Limit::default() }, false, now);
+        let mut account = fresh(Limit { rate: Some(Rate { qps: rate, burst }), ..Limit::default() }, false, now);
         while take(&mut account, now).is_none() {}
         let denial = take(&mut account, now).unwrap();
         for _ in 0..tries {
@@ -278,7 +282,7 @@ proptest! {
     #[test]
     fn what_is_put_aside_and_not_used_comes_back(limit in 1u64..1_000_000, calls in prop::collection::vec(0u64..2_000_000, 1..20)) {
         let now = start();
-        let mut account = Account::new(tokens(limit), false, now);
+        let mut account = fresh(tokens(limit), false, now);
         for call in calls {
             if ask(&mut [&mut account], Class::Online, call, now).denial.is_none() {
                 account.settle(call, 0, now);
@@ -294,7 +298,7 @@ proptest! {
     fn books_are_charged_together(limits in prop::collection::vec((1u32..6, 1u32..6), 1..4), asks in prop::collection::vec((any::<bool>(), 0u64..500), 1..60)) {
         let begin = start();
         let limit = |(burst, most): (u32, u32)| Limit { rate: Some(Rate { qps: 3.0, burst }), concurrency: Some(most), tokens_per_minute: None };
-        let mut accounts: Vec<Account> = limits.into_iter().map(|one| Account::new(limit(one), false, begin)).collect();
+        let mut accounts: Vec<Account> = limits.into_iter().map(|one| fresh(limit(one), false, begin)).collect();
         let (mut now, mut running) = (begin, 0u32);
         for (ends, step) in asks {
             now += Duration::from_millis(step);
@@ -314,7 +318,7 @@ proptest! {
 fn a_waiting_batch_gets_a_tenth_of_a_rate_also_where_places_are_limited_too() {
     let mut now = start();
     let limit = Limit { concurrency: Some(50), ..burst(10.0, 1) };
-    let mut account = Account::new(limit, true, now);
+    let mut account = fresh(limit, true, now);
     account.claim(firm(0));
     let (mut online, mut batch) = (0, 0);
     for _ in 0..10_000 {
@@ -335,7 +339,7 @@ fn a_waiting_batch_gets_a_tenth_of_a_rate_also_where_places_are_limited_too() {
 #[test]
 fn who_stands_behind_a_huge_call_is_told_no_longer_wait_than_two_minutes() {
     let now = start();
-    let mut account = Account::new(tokens(60), true, now);
+    let mut account = fresh(tokens(60), true, now);
     account.claim(firm(1_000_000));
     (0..9).for_each(|_| assert!(ask(&mut [&mut account], Class::Online, 1, now).denial.is_none()));
     let wait = ask(&mut [&mut account], Class::Online, 60, now).denial.unwrap().wait;
@@ -345,7 +349,7 @@ fn who_stands_behind_a_huge_call_is_told_no_longer_wait_than_two_minutes() {
 #[test]
 fn who_must_wait_elsewhere_is_passed_by_others_but_its_tenth_is_not_forgotten() {
     let now = start();
-    let mut account = Account::new(burst(1.0, 30), true, now);
+    let mut account = fresh(burst(1.0, 30), true, now);
     let loose = Claim { tokens: 0, is_firm: false };
     account.claim(loose);
     assert!((0..30).all(|_| take(&mut account, now).is_none()), "nothing is kept for who could not come");
@@ -362,7 +366,7 @@ fn who_must_wait_elsewhere_is_passed_by_others_but_its_tenth_is_not_forgotten() 
 #[test]
 fn batch_calls_in_an_upstreams_line_hold_no_more_than_a_tenth_of_the_places() {
     let now = start();
-    let mut account = Account::new(side_by_side(20), true, now);
+    let mut account = fresh(side_by_side(20), true, now);
     assert!((0..2).all(|_| ask(&mut [&mut account], Class::Batch, 0, now).denial.is_none()));
     account.lines_up(true);
     assert!(ask(&mut [&mut account], Class::Batch, 0, now).denial.is_none());
@@ -375,7 +379,7 @@ fn batch_calls_in_an_upstreams_line_hold_no_more_than_a_tenth_of_the_places() {
     account.lines_up(false);
     assert!(turn(&mut account, now));
     // A limit that nobody else comes to is used as its client likes.
-    let mut own = Account::new(side_by_side(3), false, now);
+    let mut own = fresh(side_by_side(3), false, now);
     own.lines_up(true);
     own.lines_up(true);
     assert!((0..3).all(|_| ask(&mut [&mut own], Class::Batch, 0, now).denial.is_none()));
@@ -384,7 +388,7 @@ fn batch_calls_in_an_upstreams_line_hold_no_more_than_a_tenth_of_the_places() {
 #[test]
 fn a_call_that_is_made_smaller_gives_back_what_it_does_not_want_any_more() {
     let now = start();
-    let mut account = Account::new(tokens(600), false, now);
+    let mut account = fresh(tokens(600), false, now);
     assert!(ask(&mut [&mut account], Class::Online, 10_000, now).denial.is_none());
     account.spare(10_000, 100, now);
     assert_eq!(account.allowance(now).tokens.unwrap().remaining, 500);
@@ -399,7 +403,7 @@ proptest! {
     #[test]
     fn a_debt_is_worked_off_within_a_minute(limit in 1u64..10_000_000, reports in prop::collection::vec((any::<u64>(), any::<u64>(), 0u64..90), 1..20)) {
         let mut now = start();
-        let mut account = Account::new(tokens(limit), false, now);
+        let mut account = fresh(tokens(limit), false, now);
         for (aside, used, step) in reports {
             account.settle(aside, used, now);
             let wait = account.is_empty(now).map_or(Duration::ZERO, |(_, wait)| wait);
@@ -412,11 +416,11 @@ proptest! {
 }
 
 #[test]
-fn what_every_call_writes_fits_into_one_cache_line_with_the_lock_before_it() {
-    let locked = std::sync::Mutex::new(Account::new(tokens(600), false, start()));
+fn what_every_call_looks_at_fits_into_one_cache_line_with_the_lock_before_it() {
+    let locked = std::sync::Mutex::new(fresh(tokens(600), false, start()));
     let account = std::ptr::from_ref(&*locked.lock().unwrap()).addr();
     let lock = account - std::ptr::from_ref(&locked).addr();
     assert!(lock > 0, "a lock without a byte of its own would be none");
-    let written = lock + std::mem::offset_of!(Account, measures);
-    assert!(written <= 64, "{written} bytes, {lock} of them the lock's");
+    let looked_at = lock + std::mem::offset_of!(Account, batch);
+    assert!(looked_at <= 64, "{looked_at} bytes, {lock} of them the lock's");
 }
