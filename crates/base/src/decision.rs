@@ -58,6 +58,8 @@ pub enum Decision {
         similarity: f32,
         /// Noted alone.
         is_shadow: bool,
+        /// The guard that the verifier has overruled.
+        overruled: Option<&'static str>,
     },
     /// The same call was in flight already: its answer was waited for.
     Joined,
@@ -343,8 +345,11 @@ impl Decision {
                 add("hits", Number((*hits).into()));
                 add("misses", Number((*misses).into()));
             }
-            Self::Matched { similarity, is_shadow } => {
+            Self::Matched { similarity, is_shadow, overruled } => {
                 add("similarity", Ratio(*similarity));
+                if let Some(guard) = overruled {
+                    add("overruled", Word(guard));
+                }
                 if *is_shadow {
                     add("shadow", Yes);
                 }

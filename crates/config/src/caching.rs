@@ -124,4 +124,39 @@ pub struct Verify {
     pub route: Arc<str>,
     /// `min_score`: the least score of a rerank route.
     pub min_score: f64,
+    /// `overrules`: where these guards alone call a question a different one, that model is asked as well.
+    pub overrules: Arc<[Overruled]>,
+}
+
+/// A guard that another model may overrule. It compares words, and the same may be said in others; guards that compare
+/// what is said with them (numbers, dates, negation, direction, …) are not among them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Overruled {
+    /// Another action.
+    Action,
+    /// Another thing or person.
+    Entity,
+    /// More, or less, is asked about.
+    Scope,
+}
+
+impl Overruled {
+    /// All of them.
+    pub const ALL: [Self; 3] = [Self::Action, Self::Entity, Self::Scope];
+
+    /// As configuration and metrics write the guard.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Action => "action",
+            Self::Entity => "entity",
+            Self::Scope => "scope",
+        }
+    }
+
+    /// By that word.
+    #[must_use]
+    pub fn of(word: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|guard| guard.as_str() == word)
+    }
 }

@@ -53,7 +53,7 @@ use std::path::PathBuf;
 use base::{KeyHasher, Secret};
 
 pub use added::{Added, ClientKey};
-pub use caching::{CacheBounds, CacheMode, CacheScope, Caching, MultiTurn, Semantic, Verify};
+pub use caching::{CacheBounds, CacheMode, CacheScope, Caching, MultiTurn, Overruled, Semantic, Verify};
 pub use callers::{Callers, Comers};
 pub use destination::Destination;
 pub use disk::Disk;

@@ -6,6 +6,7 @@
 
 mod vector;
 mod verdict;
+pub mod verify;
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -20,7 +21,7 @@ use state::answers::Stored;
 
 use crate::attempt::{Errand, Landed};
 use crate::live::Live;
-use crate::meaning::{Asked, Candidate, Judged, Match, Near, Shelf, Sought, judge};
+use crate::meaning::{Asked, Bar, Candidate, Judged, Match, Near, Shelf, Sought, judge};
 use crate::plan::plan;
 use crate::pursue::{Call, pursue};
 use crate::running::Running;
@@ -153,15 +154,18 @@ impl Consult<'_> {
         };
         #[expect(clippy::cast_possible_truncation, reason = "vectors are no finer either")]
         let least = (terms.threshold - terms.margin) as f32;
+        let overrules = terms.verify.as_ref().map_or(&[][..], |verify| &verify.overrules);
+        let bar = Bar { threshold: terms.threshold, margin: terms.margin, overrules };
         for _ in 0..MOST_GONE {
             let nearest = shelf.nearest(&partition, &vector, least);
-            let judged = judge((&live.meanings.readings, &text), &nearest, (terms.threshold, terms.margin));
+            let judged = judge((&live.meanings.readings, &text), &nearest, bar);
             judged.refused.iter().for_each(|guard| refuse(asked, guard.name()));
             if judged.too_close.is_some() {
                 refuse(asked, "margin");
             }
             asked.near = self.near(&text, &judged);
-            let Some(candidate) = judged.found else {
+            let overruled = judged.open.as_ref().map(|(_, guard)| guard.name());
+            let Some(candidate) = judged.found.or(judged.open.map(|(open, _)| open)) else {
                 return Ok(if judged.refused.is_empty() { Looked::Miss } else { Looked::Refused });
             };
             let (known, place) = (candidate.text.clone(), candidate.place);
@@ -183,7 +187,10 @@ impl Consult<'_> {
                 }
                 return Ok(Looked::Refused);
             }
-            return Ok(Looked::Found(found));
+            if let Some(guard) = overruled {
+                live.metrics.caches.overruled(&route.name, guard);
+            }
+            return Ok(Looked::Found(Match { overruled, ..found }));
         }
         Ok(Looked::Miss)
     }
@@ -192,7 +199,7 @@ impl Consult<'_> {
     fn near(&self, question: &Arc<str>, judged: &Judged) -> Option<Near> {
         let (candidate, withheld) = match judged {
             _ if !self.tells_near => return None,
-            Judged { found: Some(found), .. } => (found, None),
+            Judged { found: Some(found), .. } | Judged { open: Some((found, _)), .. } => (found, None),
             Judged { too_close: Some(same), .. } => (same, Some("margin")),
             Judged { different: Some((other, guard)), .. } => (other, Some(guard.name())),
             _ => return None,
@@ -225,7 +232,7 @@ impl Consult<'_> {
             return None;
         };
         shelf.touch(candidate.place);
-        Some(Match { candidate, stored, is_shadow: false })
+        Some(Match { candidate, stored, is_shadow: false, overruled: None })
     }
 
     fn route(&self, name: &str) -> Result<&Arc<Route>, Refusal> {

@@ -26,7 +26,7 @@ use state::answers::{Key, Kind, Stored, Which};
 use tokio::sync::Notify;
 
 use clerk::{Clerk, Order, WAITING};
-pub use judge::{Judged, judge};
+pub use judge::{Bar, Judged, judge};
 pub use readings::{Reading, Readings};
 pub use rest::{Rest, Trial};
 pub use shelf::{Candidate, Entry, Place, Shelf};
@@ -114,6 +114,8 @@ pub struct Match {
     pub stored: Arc<Stored>,
     /// It is written down that it would have been served, and no more.
     pub is_shadow: bool,
+    /// The guard that the verifier has overruled.
+    pub overruled: Option<&'static str>,
 }
 
 /// What was kept before the start waits so long where there is more to be kept than is done.

@@ -304,10 +304,10 @@ async fn meant(look: ByMeaning<'_>, wish: &Wish, trail: &mut Trail) -> Option<Fo
     if let (Some(near), Some(ear)) = (near, &trail.ear) {
         ear.hear_near(near);
     }
-    let Match { candidate, stored, is_shadow } = found?;
+    let Match { candidate, stored, is_shadow, overruled } = found?;
     let similarity = candidate.similarity;
     trail.record.matched = Some(Box::new(Matched { id: candidate.answer.to_string().into(), similarity }));
-    trail.note(Decision::Matched { similarity, is_shadow });
+    trail.note(Decision::Matched { similarity, is_shadow, overruled });
     if is_shadow {
         return None;
     }

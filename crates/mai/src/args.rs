@@ -222,6 +222,15 @@ pub struct CalibrateFlags {
     /// With `--store`: how far a match must stand above the best entry that is a different question
     #[arg(long, value_name = "NUMBER,…", default_value = "0,0.02")]
     pub margin: String,
+    /// Also ask this rerank or chat route whether both are the same, as `semantic.verify` does
+    ///
+    /// It is asked about what the guards let through, and about what only the guards call different that
+    /// `semantic.verify.overrules` may name: one call a pair.
+    #[arg(long, value_name = "NAME", conflicts_with = "write_pairs")]
+    pub verify: Option<String>,
+    /// With `--verify`: the least score of a rerank route
+    #[arg(long, value_name = "SCORE", default_value_t = 0.9, requires = "verify")]
+    pub min_score: f64,
     /// Draw the curves into this file
     #[arg(long, value_name = "FILE")]
     pub svg: Option<PathBuf>,

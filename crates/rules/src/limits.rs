@@ -13,61 +13,15 @@ use std::time::{Duration, Instant};
 use crate::shares::{Class, Shares, spared};
 
 mod bucket;
+mod limit;
+mod terms;
 
 #[cfg(test)]
 mod tests;
 
 use bucket::{Levels, Measure, Measures, Rest};
-
-/// `limit`: what one scope may do.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Limit {
-    /// `qps` with its `burst`.
-    pub rate: Option<Rate>,
-    /// `concurrency`: calls side by side, at least 1.
-    pub concurrency: Option<u32>,
-    /// `tokens_per_minute`: tokens read and written, at least 1.
-    pub tokens_per_minute: Option<u64>,
-}
-
-/// Calls per second.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Rate {
-    /// Above 0.
-    pub qps: f64,
-    /// Calls that may come at once after a pause, at least 1.
-    pub burst: u32,
-}
-
-impl Rate {
-    /// A rate whose burst is one second's worth, but at least one call.
-    #[must_use]
-    pub fn of(qps: f64) -> Self {
-        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a cast of a float saturates")]
-        let burst = (qps as u32).max(1);
-        Self { qps, burst }
-    }
-}
-
-impl Limit {
-    /// Whether nothing is limited.
-    #[must_use]
-    pub fn is_none(&self) -> bool {
-        *self == Self::default()
-    }
-
-    /// The tighter of both, of each kind.
-    #[must_use]
-    pub fn and(self, other: &Self) -> Self {
-        let rates = self.rate.into_iter().chain(other.rate);
-        let least = |one: Option<u32>, other: Option<u32>| one.into_iter().chain(other).min();
-        Self {
-            rate: rates.min_by(|one, other| one.qps.total_cmp(&other.qps)),
-            concurrency: least(self.concurrency, other.concurrency),
-            tokens_per_minute: self.tokens_per_minute.into_iter().chain(other.tokens_per_minute).min(),
-        }
-    }
-}
+pub use limit::{Limit, Rate};
+pub use terms::Terms;
 
 /// What a call asks of every account.
 #[derive(Clone, Copy, Debug)]
@@ -152,30 +106,6 @@ pub struct Left {
     pub remaining: u64,
     /// Until all of it is there again.
     pub reset: Duration,
-}
-
-/// What an account may do, reckoned once: limits are few, and accounts many. Accounts under the same limit share them,
-/// so that a call finds them in the cache of its core, whoever asks.
-#[derive(Debug)]
-pub struct Terms {
-    measures: Measures,
-    limit: Limit,
-    /// Whether both classes of clients come here: then each leaves the other a tenth.
-    is_shared: bool,
-}
-
-impl Terms {
-    /// Those of a limit; `is_shared` where clients of both classes come under it together.
-    #[must_use]
-    pub fn new(limit: Limit, is_shared: bool) -> Arc<Self> {
-        Arc::new(Self { measures: Measures::of(&limit), limit, is_shared })
-    }
-
-    /// What is limited.
-    #[must_use]
-    pub const fn limit(&self) -> &Limit {
-        &self.limit
-    }
 }
 
 /// What one scope has used, and may use.

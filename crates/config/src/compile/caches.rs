@@ -6,7 +6,7 @@ use base::{Endpoint, Family, ObjectKind};
 use dialect::chat::Pattern;
 
 use super::{Compiler, Directory};
-use crate::caching::{CacheBounds, CacheMode, CacheScope, Caching, MultiTurn, Semantic, Verify};
+use crate::caching::{CacheBounds, CacheMode, CacheScope, Caching, MultiTurn, Overruled, Semantic, Verify};
 use crate::problem::nearest;
 use crate::snapshot::Route;
 use crate::view::View;
@@ -53,10 +53,12 @@ pub(super) fn scope(cache: &View<'_>) -> Option<CacheScope> {
 
 fn semantic(view: &View<'_>) -> Option<Semantic> {
     let verify = view.at("verify");
-    let verify = verify
-        .at("route")
-        .text()
-        .map(|route| Verify { route: route.into(), min_score: verify.at("min_score").number().unwrap_or_default() });
+    let overrules = || verify.at("overrules").items().iter().filter_map(|word| Overruled::of(word.text()?)).collect();
+    let verify = verify.at("route").text().map(|route| Verify {
+        route: route.into(),
+        min_score: verify.at("min_score").number().unwrap_or_default(),
+        overrules: overrules(),
+    });
     let number = |name: &str| view.at(name).number();
     Some(Semantic {
         route: view.at("route").text()?.into(),

@@ -269,5 +269,11 @@ const CACHE: &[Key] = &[
     key("semantic.verify", Kind::Table, Nothing, "Asks another model whether both are the same question."),
     needed("semantic.verify.route", Kind::Name, "A rerank or chat route."),
     key("semantic.verify.min_score", Kind::Number(0.0, 1.0), Is("0.9"), "The least score of a rerank route."),
+    key(
+        "semantic.verify.overrules",
+        Kind::List(&Kind::Choice(&["action", "entity", "scope"])),
+        Words("none"),
+        "Guards against whose refusal it is asked too, and may serve the answer all the same.",
+    ),
     key("semantic.shadow", Kind::Bool, Is("false"), "Record what would have hit, and serve nothing."),
 ];

@@ -1,11 +1,12 @@
 //! What is cached, as it is compiled.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use dialect::chat::Pattern;
 
 use super::{problems, sound};
-use crate::{CacheBounds, CacheMode, CacheScope, MultiTurn, Verify};
+use crate::{CacheBounds, CacheMode, CacheScope, MultiTurn, Overruled, Verify};
 
 const ROUTES: &str = "providers: [{ name: cloud, base_url: http://p/v1 }]
 routes:
@@ -82,5 +83,8 @@ fn the_semantic_cache_has_its_terms_with_its_mode_alone() {
         (own.question.clone(), own.multi_turn, own.shadow),
         (Pattern::new("Q: (.*)").ok(), MultiTurn::Exact, true)
     );
-    assert_eq!(own.verify, Some(Verify { route: "r".into(), min_score: 0.9 }));
+    assert_eq!(own.verify, Some(Verify { route: "r".into(), min_score: 0.9, overrules: Arc::default() }));
+    let own = of("semantic", ", verify: { route: r, min_score: 0.5, overrules: [entity, scope] }").unwrap();
+    let overrules = [Overruled::Entity, Overruled::Scope].into();
+    assert_eq!(own.verify, Some(Verify { route: "r".into(), min_score: 0.5, overrules }));
 }

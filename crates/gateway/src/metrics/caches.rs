@@ -6,8 +6,8 @@ use state::answers::Stats;
 
 use super::families::Families;
 use super::{
-    CACHE_BYTES, CACHE_ENTRIES, CACHE_EVICTED, CACHE_REFUSED, COST_SAVED, INPUTS, LOOKUPS, QUESTIONS, QUESTIONS_LOST,
-    REFUSALS, SECONDS_SAVED, TOKENS_SAVED,
+    CACHE_BYTES, CACHE_ENTRIES, CACHE_EVICTED, CACHE_REFUSED, COST_SAVED, INPUTS, LOOKUPS, OVERRULED, QUESTIONS,
+    QUESTIONS_LOST, REFUSALS, SECONDS_SAVED, TOKENS_SAVED,
 };
 
 /// The counters of caches.
@@ -16,6 +16,7 @@ pub struct Caches {
     lookups: IntCounterVec,
     inputs: IntCounterVec,
     refusals: IntCounterVec,
+    overruled: IntCounterVec,
     questions: IntGaugeVec,
     questions_lost: IntCounter,
     tokens: IntCounterVec,
@@ -33,6 +34,7 @@ impl Caches {
             lookups: of.counter(&LOOKUPS)?,
             inputs: of.counter(&INPUTS)?,
             refusals: of.counter(&REFUSALS)?,
+            overruled: of.counter(&OVERRULED)?,
             questions: of.gauge(&QUESTIONS)?,
             questions_lost: of.counter(&QUESTIONS_LOST)?.with_label_values::<&str>(&[]),
             tokens: of.counter(&TOKENS_SAVED)?,
@@ -75,6 +77,11 @@ impl Caches {
     /// A stored answer was withheld by a guard, for the margin, or by the verifier.
     pub fn withheld(&self, route: &str, by: &str) {
         self.refusals.with_label_values(&[route, by]).inc();
+    }
+
+    /// The verifier has found a question the same that this guard calls a different one.
+    pub fn overruled(&self, route: &str, guard: &str) {
+        self.overruled.with_label_values(&[route, guard]).inc();
     }
 
     /// How many questions the semantic cache searches among, by route, and how many were not kept since the start.

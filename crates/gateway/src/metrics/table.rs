@@ -84,6 +84,8 @@ metrics! {
         "Inputs of embeddings calls by whether their vectors were stored; a `partial` look-up has both.";
     REFUSALS: "counter" "mai_cache_guard_refusals_total" ["route", "guard"]
         "Stored answers to questions near to one that was asked, withheld since that is a different question: by what said so.";
+    OVERRULED: "counter" "mai_cache_guards_overruled_total" ["route", "guard"]
+        "Stored answers to the same question that were found against this guard, by the word of the route in `semantic.verify`.";
     QUESTIONS: "gauge" "mai_cache_questions" ["route"]
         "Questions that the semantic cache searches among.";
     QUESTIONS_LOST: "counter" "mai_cache_questions_lost_total" []

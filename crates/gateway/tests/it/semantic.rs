@@ -393,6 +393,34 @@ fn a_judge_who_says_nothing_has_not_said_yes() {
 }
 
 #[test]
+fn another_model_may_overrule_guards_that_compare_words_and_no_others() {
+    const FREE: &str = "How do I get a new login secret?";
+    const NOT: &str = "How do I not reset my password?";
+    for (overrules, said, asked, found, withheld) in [
+        ("", "yes", FREE, "miss", Some("entity")),
+        (", overrules: [action, entity, scope]", "yes", FREE, "semantic", None),
+        (", overrules: [action, entity, scope]", "no", FREE, "miss", Some("verify")),
+        (", overrules: [scope]", "yes", FREE, "miss", Some("entity")),
+        (", overrules: [action, entity, scope]", "yes", NOT, "miss", Some("negation")),
+    ] {
+        story(async {
+            let (stage, _, _) = stage(&format!(", verify: {{ route: judge{overrules} }}"));
+            let verifier = stage.host("j", Reply::say([said]));
+            stage.ask(ask(ASKED)).await;
+            assert_eq!(caches(&stage, ask(asked)).await, found, "{overrules} {said} {asked}");
+            for guard in ["action", "entity", "negation", "scope", "verify"] {
+                let expected = if withheld == Some(guard) { 1.0 } else { 0.0 };
+                assert_eq!(refused(&stage, guard), expected, "{guard}: {overrules} {said} {asked}");
+            }
+            let overruled = r#"mai_cache_guards_overruled_total{guard="entity",route="chat"}"#;
+            assert_eq!(stage.metric(overruled), f64::from(u8::from(found == "semantic")));
+            let is_asked = found == "semantic" || withheld == Some("verify");
+            assert_eq!(verifier.calls().len(), usize::from(is_asked), "{overrules} {said} {asked}");
+        });
+    }
+}
+
+#[test]
 fn a_caller_in_a_hurry_waits_no_longer_than_it_may() {
     story(async {
         let (stage, _, e) = stage("");

@@ -1,6 +1,8 @@
 //! Precision and recall by threshold, and which threshold does what is wished.
 
+use config::Overruled;
 use semantic::guards::{self, Guard, Question};
+use serde_json::{Value, json};
 
 use super::embed::{Vectors, cosine};
 use super::pairs::Pair;
@@ -14,6 +16,10 @@ pub struct Judged {
     pub guards: Vec<Guard>,
     /// The one that is asked first.
     pub first: Option<Guard>,
+    /// Whether another model says that they are the same, where it was asked.
+    pub is_verified: Option<bool>,
+    /// How well they fit, where it tells that.
+    pub score: Option<f64>,
 }
 
 impl Judged {
@@ -26,7 +32,14 @@ impl Judged {
             similarity: cosine(vectors, &pair.a, &pair.b),
             guards: guards::differences(&one, &two),
             first: guards::compare(&one, &two).err(),
+            is_verified: None,
+            score: None,
         }
+    }
+
+    /// Whether no guard calls them different, but such as another model may overrule.
+    pub fn is_open(&self) -> bool {
+        self.guards.iter().all(|guard| Overruled::of(guard.name()).is_some())
     }
 }
 
@@ -67,6 +80,19 @@ impl Point {
         if self.hits + self.wrong == 0 { 1.0 } else { share(self.hits, self.hits + self.wrong) }
     }
 
+    /// The precision as it is shown: that of no hits is none.
+    pub fn shown(&self) -> String {
+        if self.hits + self.wrong == 0 { "-".to_owned() } else { format!("{:.2}", self.precision()) }
+    }
+
+    /// For programs.
+    pub fn told(&self) -> Value {
+        json!({
+            "threshold": self.threshold, "hits": self.hits, "false": self.wrong,
+            "precision": self.precision(), "recall": self.recall(), "false_at_most": self.worst(),
+        })
+    }
+
     /// The share of paraphrases that are hit.
     pub fn recall(&self) -> f64 {
         share(self.hits, self.same)
@@ -97,15 +123,62 @@ pub struct Curve {
     pub refused: Vec<(Guard, usize, usize)>,
     /// With all guards but one.
     pub without: Vec<(Guard, Vec<Point>)>,
+    /// With another model's word, where it was asked.
+    pub verified: Option<Verified>,
+}
+
+/// What becomes of the pairs of one language with another model's word.
+pub struct Verified {
+    /// It is asked about what the guards let through.
+    behind: Vec<Point>,
+    asked_behind: Vec<Point>,
+    /// It overrules guards that may be overruled.
+    overruling: Vec<Point>,
+    asked_overruling: Vec<Point>,
+    /// Both by the least score, where it tells one.
+    pub by_score: Vec<(f64, Vec<Point>, Vec<Point>)>,
+}
+
+/// Least scores that are worth a row.
+const SCORES: [f64; 8] = [0.1, 0.3, 0.5, 0.7, 0.8, 0.9, 0.95, 0.99];
+
+impl Verified {
+    fn new(pairs: &[&Judged]) -> Option<Self> {
+        pairs.iter().any(|pair| pair.is_verified.is_some()).then_some(())?;
+        let of = |served: &dyn Fn(&Judged) -> bool| points(pairs, served);
+        let says = |pair: &Judged| pair.is_verified == Some(true);
+        let by_score = SCORES.into_iter().filter(|_| pairs.iter().any(|pair| pair.score.is_some())).map(|least| {
+            let fits = |pair: &Judged| pair.score.is_some_and(|score| score >= least);
+            (least, of(&|pair| pair.guards.is_empty() && fits(pair)), of(&fits))
+        });
+        Some(Self {
+            behind: of(&|pair| pair.guards.is_empty() && says(pair)),
+            asked_behind: of(&|pair| pair.guards.is_empty()),
+            overruling: of(&says),
+            asked_overruling: of(&|pair| pair.is_verified.is_some()),
+            by_score: by_score.collect(),
+        })
+    }
+
+    /// What it may do, what it then does by threshold, and about which pairs it is asked.
+    pub fn ways(&self) -> [(&'static str, &[Point], &[Point]); 2] {
+        [
+            ("behind the guards", &self.behind, &self.asked_behind),
+            ("overruling words", &self.overruling, &self.asked_overruling),
+        ]
+    }
+
+    /// The lowest threshold.
+    pub fn lowest(&self) -> f64 {
+        self.behind.first().map_or(0.0, |point| point.threshold)
+    }
 }
 
 impl Curve {
     /// Of the pairs in this language.
     pub fn new(lang: &str, judged: &[Judged]) -> Self {
         let pairs: Vec<&Judged> = judged.iter().filter(|pair| pair.lang == lang).collect();
-        let of = |served: &dyn Fn(&Judged) -> bool| -> Vec<Point> {
-            thresholds().map(|threshold| at(threshold, &pairs, served)).collect()
-        };
+        let of = |served: &dyn Fn(&Judged) -> bool| points(&pairs, served);
         let refused = Guard::ALL.into_iter().map(|guard| {
             let count = |same: bool| pairs.iter().filter(|pair| pair.first == Some(guard) && pair.same == same).count();
             (guard, count(false), count(true))
@@ -120,6 +193,7 @@ impl Curve {
             plain: of(&|_| true),
             guarded: of(&|pair| pair.guards.is_empty()),
             without: without.collect(),
+            verified: Verified::new(&pairs),
             refused,
         }
     }
@@ -149,6 +223,10 @@ impl Curve {
 /// From 0.500 to 0.999.
 fn thresholds() -> impl Iterator<Item = f64> {
     (100_u32..200).flat_map(|step| (0..5).map(move |part| f64::from(step * 5 + part) / 1000.0))
+}
+
+fn points(pairs: &[&Judged], served: &dyn Fn(&Judged) -> bool) -> Vec<Point> {
+    thresholds().map(|threshold| at(threshold, pairs, served)).collect()
 }
 
 fn at(threshold: f64, pairs: &[&Judged], served: &dyn Fn(&Judged) -> bool) -> Point {
@@ -191,7 +269,8 @@ mod tests {
     use super::{Curve, Judged, Point, Wish, advise};
 
     fn judged(lang: &str, same: bool, similarity: f64, guard: Option<Guard>) -> Judged {
-        Judged { lang: lang.to_owned(), same, similarity, guards: guard.into_iter().collect(), first: guard }
+        let guards = guard.into_iter().collect();
+        Judged { lang: lang.to_owned(), same, similarity, guards, first: guard, is_verified: None, score: None }
     }
 
     /// Two paraphrases below two near misses, one of which a guard refuses.
@@ -224,6 +303,28 @@ mod tests {
         assert_eq!(advise(&curves, &wish, &[]), Some(0.9));
         assert_eq!(advise(&curves, &wish, &["en"]), Some(0.86));
         assert_eq!(advise(&curves, &wish, &["en", "zh"]), None);
+    }
+
+    #[test]
+    fn another_models_word_holds_off_what_the_guards_let_through_and_brings_back_what_words_alone_told_apart() {
+        let mut judged = pairs("en", None);
+        judged.push(judged_by("en", true, 0.88, Guard::Entity, 0.9));
+        judged.push(judged_by("en", false, 0.88, Guard::Action, 0.2));
+        for (pair, score) in judged.iter_mut().filter(|pair| pair.guards.is_empty()).zip([0.95, 0.6, 0.4]) {
+            (pair.is_verified, pair.score) = (Some(score >= 0.5), Some(score));
+        }
+        let verified = Curve::new("en", &judged).verified.unwrap();
+        let at = |points: &[Point]| Curve::at(points, 0.86).map(|point| (point.hits, point.wrong)).unwrap();
+        let [(_, behind, asked), (_, over, over_asked)] = verified.ways();
+        assert_eq!((at(behind), at(asked)), ((2, 0), (2, 1)), "the near miss is held off");
+        assert_eq!((at(over), at(over_asked)), ((3, 0), (3, 2)));
+        let (_, behind, over) = verified.by_score.iter().find(|(least, ..)| *least > 0.85).unwrap();
+        assert_eq!((at(behind), at(over)), ((1, 0), (2, 0)), "a higher score costs a paraphrase");
+        assert!(Curve::new("en", &pairs("en", None)).verified.is_none(), "nobody was asked");
+    }
+
+    fn judged_by(lang: &str, same: bool, similarity: f64, guard: Guard, score: f64) -> Judged {
+        Judged { is_verified: Some(score >= 0.5), score: Some(score), ..judged(lang, same, similarity, Some(guard)) }
     }
 
     #[test]

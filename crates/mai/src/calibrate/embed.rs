@@ -56,10 +56,7 @@ impl<'a> Embedder<'a> {
     /// # Errors
     /// A sentence that says what the address should be.
     pub fn new(url: &'a str, key: Option<Secret>, model: &'a str) -> Result<Self, String> {
-        let url = url.trim_end_matches('/').trim_end_matches("/v1");
-        let peer = Peer::at(url, key, None, "is a gateway running there (`--url`)?")
-            .map_err(|why| format!("--url {url}: {why}"))?;
-        Ok(Self { url, peer, model })
+        Ok(Self { url, peer: peer(url, key)?, model })
     }
 
     /// The vectors of all questions.
@@ -120,6 +117,15 @@ impl<'a> Embedder<'a> {
         }
         Ok(vectors)
     }
+}
+
+/// The server at `--url`.
+///
+/// # Errors
+/// A sentence that says what the address should be.
+pub fn peer(url: &str, key: Option<Secret>) -> Result<Peer, String> {
+    let url = url.trim_end_matches('/').trim_end_matches("/v1");
+    Peer::at(url, key, None, "is a gateway running there (`--url`)?").map_err(|why| format!("--url {url}: {why}"))
 }
 
 /// A vector of length one; empty where it has no direction.

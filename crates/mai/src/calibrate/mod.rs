@@ -7,6 +7,7 @@ mod report;
 mod requests;
 mod store;
 mod svg;
+mod verify;
 
 use std::path::Path;
 use std::process::ExitCode;
@@ -20,6 +21,7 @@ use curve::{Curve, Judged, Wish};
 use embed::Embedder;
 use mai::args::CalibrateFlags;
 use pairs::{Pair, Pairs};
+use verify::Verifier;
 
 /// `mai-gateway calibrate`
 pub fn calibrate(flags: &CalibrateFlags) -> ExitCode {
@@ -90,12 +92,18 @@ fn measured(flags: &CalibrateFlags) -> Result<Found, String> {
     let wish = Wish::new(flags.precision, flags.false_hits)?;
     let route = flags.route.as_deref().unwrap_or_default();
     let embedder = Embedder::new(&flags.url, flags.key.as_deref().map(Secret::new), route)?;
+    let verifier = |route| Verifier::new(&flags.url, flags.key.as_deref().map(Secret::new), route, flags.min_score);
+    let verifier = flags.verify.as_deref().map(verifier).transpose()?;
     let Labelled { pairs, from } = labelled(flags)?;
     complain(format!("{} pairs in {from}; asking {route} for their vectors", pairs.len()));
     guards::warm();
     let vectors = embedder.vectors(&pairs)?;
     let traps = embedder.traps(&pairs)?;
-    let judged: Vec<Judged> = pairs.iter().map(|pair| Judged::new(pair, &vectors)).collect();
+    let mut judged: Vec<Judged> = pairs.iter().map(|pair| Judged::new(pair, &vectors)).collect();
+    if let Some(verifier) = verifier {
+        let texts: Vec<(&str, &str)> = pairs.iter().map(|pair| (&*pair.a, &*pair.b)).collect();
+        verifier.ask(&mut judged, &texts)?;
+    }
     let curves: Vec<Curve> = pairs::languages(&pairs).iter().map(|lang| Curve::new(lang, &judged)).collect();
     let stores = if flags.store { store::measured(&pairs, &vectors, &flags.margins()?) } else { Vec::new() };
     if let Some(path) = &flags.svg {

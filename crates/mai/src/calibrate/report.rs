@@ -5,6 +5,7 @@ use serde_json::{Value, json};
 use super::curve::{Curve, Point, Wish};
 use super::embed::Trap;
 use super::store::Row;
+use super::verify;
 use mai::args::CalibrateFlags;
 
 /// Everything there is to tell.
@@ -82,9 +83,9 @@ fn language(curve: &Curve, wish: &Wish, lines: &mut Vec<String>) {
         };
         lines.push(format!(
             "   {threshold:<9.3}   {:<9}  {:<6.2}     {:<9}  {:<6.2}   {:>4}  {:>5}",
-            precision(&plain),
+            plain.shown(),
             plain.recall(),
-            precision(&guarded),
+            guarded.shown(),
             guarded.recall(),
             guarded.hits,
             guarded.wrong
@@ -103,7 +104,7 @@ fn language(curve: &Curve, wish: &Wish, lines: &mut Vec<String>) {
     if let Some(best) = best {
         let without = curve.without.iter().filter_map(|(guard, points)| {
             let point = Curve::at(points, best.threshold)?;
-            Some(format!("{} {}/{:.2}", guard.name(), precision(&point), point.recall()))
+            Some(format!("{} {}/{:.2}", guard.name(), point.shown(), point.recall()))
         });
         lines.push(format!(
             "   at {:.3} without one of them: {}",
@@ -112,6 +113,7 @@ fn language(curve: &Curve, wish: &Wish, lines: &mut Vec<String>) {
         ));
     }
     lines.push(told_best("with the guards", best, wish));
+    verify::text(curve, wish, lines);
     lines.push(told_best("by similarity alone", Curve::best(&curve.plain, wish), wish));
     lines.push(String::new());
 }
@@ -127,11 +129,6 @@ fn told_best(how: &str, best: Option<Point>, wish: &Wish) -> String {
         ),
         None => format!("   {how}: no threshold reaches a precision of {:.2}", wish.precision),
     }
-}
-
-/// A precision, or that nothing was hit.
-fn precision(point: &Point) -> String {
-    told_of(point.hits, point.wrong, point.precision())
 }
 
 fn told_of(hits: usize, wrong: usize, precision: f64) -> String {
@@ -168,7 +165,7 @@ fn store(rows: &[Row], lines: &mut Vec<String>) {
 
 /// For programs.
 pub fn told(curve: &Curve, wish: &Wish) -> Value {
-    let points = |points: &[Point]| -> Vec<Value> { points.iter().map(point).collect() };
+    let points = |points: &[Point]| -> Vec<Value> { points.iter().map(Point::told).collect() };
     let best = Curve::best(&curve.guarded, wish);
     let at = best.map_or(0.0, |best| best.threshold);
     let guards: Vec<Value> = curve
@@ -179,21 +176,15 @@ pub fn told(curve: &Curve, wish: &Wish) -> Value {
                 curve.without.iter().find(|(other, _)| other == guard).and_then(|(_, points)| Curve::at(points, at));
             json!({
                 "guard": guard.name(), "refused_different": wrong, "refused_same": right,
-                "without_it": best.and(without).as_ref().map(point),
+                "without_it": best.and(without).as_ref().map(Point::told),
             })
         })
         .collect();
     json!({
         "lang": curve.lang, "same": curve.same, "different": curve.different,
         "similarity_alone": points(&curve.plain), "with_guards": points(&curve.guarded), "guards": guards,
-        "best": best.as_ref().map(point),
-        "best_alone": Curve::best(&curve.plain, wish).as_ref().map(point),
-    })
-}
-
-fn point(point: &Point) -> Value {
-    json!({
-        "threshold": point.threshold, "hits": point.hits, "false": point.wrong,
-        "precision": point.precision(), "recall": point.recall(), "false_at_most": point.worst(),
+        "verifier": verify::told(curve),
+        "best": best.as_ref().map(Point::told),
+        "best_alone": Curve::best(&curve.plain, wish).as_ref().map(Point::told),
     })
 }

@@ -56,6 +56,32 @@ async fn a_threshold_is_recommended_from_labelled_pairs() {
 }
 
 #[tokio::test]
+async fn a_verifier_is_measured_by_its_word_on_what_the_guards_leave_open() {
+    let said = r#"{ choices: [{ index: 0, finish_reason: stop, message: { role: assistant, content: "Yes." } }] }"#;
+    let up = upstream(&format!("rules: [{{ when: {{ path: /v1/chat/* }}, reply: {{ json: {said} }} }}]")).await;
+    let gateway = Gateway::serve(&usual(&up.url())).await;
+    let dir = Dir::new();
+    let free = r#"{"a": "How do I open an account?", "b": "Where may I register as a new customer?", "same": true}"#;
+    let pairs = dir.write("pairs.jsonl", format!("{PAIRS}{free}\n")).display().to_string();
+    let url = format!("http://{}", gateway.data);
+    let args = |more: &[&str]| {
+        [&["--route", "embedding", "--url", &url, &pairs][..], more].concat().into_iter().map(str::to_owned).collect()
+    };
+    let shown = calibrated(args(&["--verify", "chat"])).await;
+    for told in ["with the verifier", "behind the guards", "overruling words"] {
+        assert!(shown.out.contains(told), "{told}: {}{}", shown.out, shown.err);
+    }
+    let told = calibrated(args(&["--verify", "chat", "--json"])).await;
+    let told: Value = serde_json::from_str(&told.out).unwrap();
+    let english = &told["languages"].as_array().unwrap().iter().find(|told| told["lang"] == "en").unwrap()["verifier"];
+    let lowest = |points: &Value| (points[0]["hits"].as_u64().unwrap(), points[0]["false"].as_u64().unwrap());
+    assert_eq!(lowest(&english["behind_guards"]), (1, 0), "{english}");
+
+    let nobody = calibrated(args(&["--verify", "nobody"])).await;
+    assert!(nobody.code == 1 && nobody.err.contains("--verify nobody: "), "{}", nobody.err);
+}
+
+#[tokio::test]
 async fn what_stands_in_its_way_is_said() {
     let dir = Dir::new();
     let pairs = dir.write("pairs.jsonl", PAIRS).display().to_string();
@@ -64,7 +90,8 @@ async fn what_stands_in_its_way_is_said() {
         (vec![pairs.clone(), "--url".into(), "http://127.0.0.1:1".into()], "is a gateway running there"),
         (vec![pairs.clone(), "--url".into(), "up.example".into()], "http://HOST:PORT"),
         (vec![bad, "--url".into(), "http://127.0.0.1:1".into()], "bad.jsonl: line 1: needs `b`"),
-        (vec![pairs, "--precision".into(), "95".into()], "above 0 and up to 1"),
+        (vec![pairs.clone(), "--precision".into(), "95".into()], "above 0 and up to 1"),
+        (vec![pairs, "--verify".into(), "judge".into(), "--min-score".into(), "90".into()], "--min-score 90: a number"),
     ] {
         let ran = calibrated([vec!["--route".to_owned(), "embedding".to_owned()], args].concat()).await;
         assert_eq!(ran.code, 1);

@@ -5,7 +5,8 @@
 
 use std::time::{Duration, Instant};
 
-use super::{Left, Limit};
+use super::Left;
+use super::limit::Limit;
 
 /// How fast a bucket fills, and what it holds.
 #[derive(Clone, Copy, Debug, PartialEq)]
