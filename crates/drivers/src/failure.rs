@@ -21,6 +21,7 @@ impl From<rusqlite::Error> for Failure {
     fn from(error: rusqlite::Error) -> Self {
         let what = match error.sqlite_error_code() {
             Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase) => return Self::Damaged(error.to_string()),
+            _ if is_unlike_what_was_written(&error) => return Self::Damaged(error.to_string()),
             Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => {
                 return Self::Trouble(format!("another process holds the database locked ({error})"));
             }
@@ -31,6 +32,20 @@ impl From<rusqlite::Error> for Failure {
             _ => return Self::Trouble(error.to_string()),
         };
         Self::Unwritable(format!("{what} ({error})"))
+    }
+}
+
+/// Whether the file holds what nobody has written there. SQLite itself does not notice a value that has lost its type, or a
+/// table that has lost its name, as with a part of the disk that reads as zeros.
+fn is_unlike_what_was_written(error: &rusqlite::Error) -> bool {
+    use rusqlite::Error::{FromSqlConversionFailure, IntegralValueOutOfRange, InvalidColumnType, Utf8Error};
+    let is_missing = |what: &str| what.starts_with("no such table") || what.starts_with("no such column");
+    match error {
+        InvalidColumnType(..) | FromSqlConversionFailure(..) | IntegralValueOutOfRange(..) | Utf8Error(..) => true,
+        // Who asks has made the tables, or has seen that they are there.
+        rusqlite::Error::SqlInputError { msg, .. } => is_missing(msg),
+        rusqlite::Error::SqliteFailure(_, Some(what)) => is_missing(what),
+        _ => false,
     }
 }
 

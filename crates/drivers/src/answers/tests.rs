@@ -258,6 +258,32 @@ async fn a_damaged_file_is_set_aside() {
     }
 }
 
+/// Does to a file what only damage does.
+fn harm(file: &Path, sql: &str) {
+    let lenient = "PRAGMA writable_schema = ON;
+        UPDATE sqlite_schema SET sql = replace(replace(sql, 'NOT NULL', ''), 'STRICT', '')";
+    for harm in [lenient, sql] {
+        rusqlite::Connection::open(file).unwrap().execute_batch(harm).unwrap();
+    }
+}
+
+#[tokio::test]
+async fn a_file_that_has_lost_a_value_or_a_table_is_set_aside() {
+    for loss in ["UPDATE answers SET used = NULL", "UPDATE turns SET turn = NULL", "DROP TABLE turns"] {
+        let folder = Folder::new();
+        let answers = open(&folder.at("cache.db"), bounds(1, 64));
+        answers.put(key(1), stored(1, 100));
+        close(answers);
+        harm(&folder.at("cache.db"), loss);
+        let answers = open(&folder.at("cache.db"), bounds(1, 64));
+        answers.put(key(2), stored(2, 100));
+        assert!(answers.flush(PATIENCE), "{loss}: {:?}", disk(&answers));
+        let names = folder.names();
+        assert!(names.iter().any(|name| name.starts_with("cache.db.damaged-")), "{loss}: {names:?}");
+        assert!(get(&answers, 2).await.is_some(), "{loss}");
+    }
+}
+
 #[tokio::test]
 async fn flipped_bits_are_misses_and_never_wrong_answers() {
     let folder = Folder::new();

@@ -6,6 +6,7 @@
 //! written is still read. Secrets stand in
 //! it sealed alone (see [`seal`]); names, notes and the audit log, which hold none, stand in the open.
 
+mod newest;
 mod rows;
 mod schema;
 mod seal;
@@ -31,6 +32,7 @@ use state::{Answer, Objects, Trouble, Unreadable};
 
 use crate::file::{close_to_others, identity};
 use crate::sqlite::{Asking, Failure, connect, known_version, migrate_by, read_all_the_same};
+use newest::Newest;
 use rows::{deeds, gone, keys, objects};
 use seal::{Key, Seal};
 use standing::{OUT, Standing, Wanted};
@@ -66,6 +68,8 @@ struct Place {
     known: OnceLock<(u64, u64)>,
     /// It has had its tables.
     is_filled: AtomicBool,
+    /// What was written into it last.
+    newest: Newest,
     standing: Standing,
     /// Nothing was found that is sealed, when everything was read last.
     is_lonely: AtomicBool,
@@ -88,6 +92,7 @@ impl SqliteObjects {
             busy,
             known: OnceLock::new(),
             is_filled: AtomicBool::new(false),
+            newest: Newest::default(),
             standing: Standing::default(),
             is_lonely: AtomicBool::new(false),
             #[cfg(test)]
@@ -171,7 +176,7 @@ impl Objects for SqliteObjects {
             let mut connection = place.open_or_make()?;
             let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
             write::change(place, &transaction, changes, &deeds)?;
-            Ok(transaction.commit()?)
+            place.newest.commit(transaction)
         })
     }
 
@@ -239,7 +244,13 @@ impl Place {
         }
         migrate_by(schema::MIGRATIONS, TABLE, &mut connection, ELSE)?;
         self.is_known_as(now)?;
+        self.is_as_left(&connection)?;
         Ok(Some(connection))
+    }
+
+    /// Another file may have been copied over it, in its very place: as whoever puts a copy back does it.
+    fn is_as_left(&self, connection: &Connection) -> Result<(), Failure> {
+        if self.newest.is_in(connection) { Ok(()) } else { Err(self.is_gone()) }
     }
 
     /// It is known from here on alone: what could not be opened (a folder, another program's file) was never the one.
@@ -279,7 +290,9 @@ impl Place {
     fn look(&self) -> Result<(), Failure> {
         let is_there = self.identity()?.is_some();
         if self.standing.is_proven() {
-            return Ok(());
+            // What cannot be opened just now may be written all the same when it is wanted.
+            let opened = if is_there { connect(&self.path, self.busy).ok() } else { None };
+            return opened.map_or(Ok(()), |connection| self.is_as_left(&connection));
         }
         if !is_there {
             return self.try_beside();

@@ -169,6 +169,17 @@ async fn a_damaged_file_is_told_and_left_as_it_is() {
 }
 
 #[tokio::test]
+async fn a_value_that_nobody_wrote_is_damage_and_its_file_is_named() {
+    let folder = Folder::new();
+    assert_eq!(change(&folder.objects(), vec![provider("a")]).await, Ok(()));
+    let other = Connection::open(folder.at("objects.db")).unwrap();
+    // Bytes of a name that are no text any more.
+    assert_eq!(other.execute("UPDATE objects SET name = CAST(x'ff' AS TEXT)", []), Ok(1));
+    let why = names(&folder.objects()).await.unwrap_err();
+    assert!(why.contains("objects.db is damaged") && why.contains("put a copy of it back"), "{why}");
+}
+
+#[tokio::test]
 async fn a_sealed_text_is_good_in_its_own_row_alone() {
     let folder = Folder::new();
     let objects = folder.objects();
@@ -336,7 +347,7 @@ async fn a_file_of_another_kind_is_told_and_left_as_it_is() {
 #[tokio::test]
 async fn a_file_that_is_removed_replaced_or_emptied_while_in_use_is_told_and_nothing_begins_anew() {
     type Harm = fn(&Path);
-    let harms: [(&str, Harm); 3] = [
+    let harms: [(&str, Harm); 4] = [
         ("removed", |file| std::fs::remove_file(file).unwrap()),
         ("replaced", |file| {
             let other = file.with_extension("other");
@@ -344,16 +355,22 @@ async fn a_file_that_is_removed_replaced_or_emptied_while_in_use_is_told_and_not
             std::fs::rename(&other, file).unwrap();
         }),
         ("emptied", |file| std::fs::write(file, []).unwrap()),
+        // As `cp` does it, which leaves the file where it is.
+        ("overwritten", |file| assert!(std::fs::copy(file.with_extension("copy"), file).unwrap() > 0)),
     ];
     for (harm, act) in harms {
         let folder = Folder::new();
         let objects = folder.objects();
+        assert_eq!(change(&objects, vec![provider("zero")]).await, Ok(()));
+        std::fs::copy(folder.at("objects.db"), folder.at("objects.copy")).unwrap();
         assert_eq!(change(&objects, vec![provider("one")]).await, Ok(()));
         for part in ["objects.db-wal", "objects.db-shm"] {
             let _ = std::fs::remove_file(folder.at(part));
         }
         act(&folder.at("objects.db"));
         let before = std::fs::read(folder.at("objects.db")).ok();
+        objects.look().await;
+        assert!(objects.health().is_some(), "{harm}: also where nobody changes anything");
         for _ in 0..2 {
             let told = change(&objects, vec![provider("two")]).await.unwrap_err();
             assert!(told.contains("was removed or replaced while the gateway ran"), "{harm}: {told}");
