@@ -373,12 +373,14 @@ async fn told<T: Unpin>(desk: &Desk, answer: Answer<Result<T, Unreadable>>) -> R
 
 /// How they do; the gateway is ready all the same.
 pub(crate) fn health(desk: &Desk) -> Value {
-    let Health { trouble, waiting, lost, contents_lost, damage: befell, contents_damage } = desk.live.records.health();
+    let Health { trouble, waiting, contents_waiting, lost, contents_lost, damage: befell, contents_damage } =
+        desk.live.records.health();
     json!({
         "status": if trouble.is_some() { "behind" } else { "ok" },
         "since": trouble.as_ref().map(|trouble| trouble.since.as_secs()),
         "why": trouble.map(|trouble| trouble.what),
         "waiting": waiting,
+        "contents_waiting": contents_waiting,
         "lost": lost,
         "contents_lost": contents_lost + desk.live.contents.lost(),
         "damage": damage::shown(befell),

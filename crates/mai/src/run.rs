@@ -405,8 +405,9 @@ async fn write_out(live: &Live) {
     }
     live.contents.work_off();
     if !live.records.flush(Duration::from_secs(2)) {
-        let records = live.records.health().waiting;
-        tracing::warn!(records, "stopping without having written these request records");
+        let health = live.records.health();
+        let (records, texts) = (health.waiting, health.contents_waiting);
+        tracing::warn!(records, texts, "stopping without having written these request records and recorded texts");
     }
     // Each takes its log up, so that a folder that is copied now holds all in whole files.
     let closed =

@@ -212,6 +212,8 @@ pub struct Health {
     pub trouble: Option<Trouble>,
     /// Records that are in memory alone.
     pub waiting: u64,
+    /// Contents that are in memory alone.
+    pub contents_waiting: u64,
     /// Records that were lost since the start, because memory for them was full or the disk refused them.
     pub lost: u64,
     /// The same of contents.

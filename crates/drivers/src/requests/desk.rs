@@ -371,6 +371,7 @@ impl Desk {
         Health {
             trouble: records.trouble.clone().or_else(of_contents),
             waiting: records.waiting(),
+            contents_waiting: contents.waiting(),
             lost: records.lost,
             contents_lost: contents.lost,
             damage: records.befell.clone(),

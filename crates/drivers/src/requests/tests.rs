@@ -512,6 +512,7 @@ async fn texts_that_cannot_be_written_hold_no_record_up() {
     }
     let told = requests.health().trouble.unwrap().what;
     assert!(told.starts_with("the file of recorded texts: "), "{told}");
+    assert_eq!((requests.health().waiting, requests.health().contents_waiting), (0, 1));
     // By now it is tried again every few seconds.
     for round in 0..3 {
         let began = Clock.now();

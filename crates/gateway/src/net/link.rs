@@ -40,7 +40,7 @@ pub enum SendFault {
     NotSent,
     /// The connection ended after bytes may have left and before the answer's head came.
     NoAnswer(hyper::Error),
-    /// What came is not HTTP.
+    /// What came is not HTTP, or its head has no end.
     NotHttp(hyper::Error),
 }
 
@@ -54,6 +54,9 @@ impl SendFault {
                 ..Fault::upstream(Kind::Reset, "the connection was closed before the call")
             },
             Self::NoAnswer(_) => Fault::upstream(Kind::Reset, "the upstream closed the connection without an answer"),
+            Self::NotHttp(error) if error.is_parse_too_large() || is_endless(error) => {
+                Fault::upstream(Kind::BadResponse, "the head of the upstream's answer is too large")
+            }
             Self::NotHttp(_) => Fault::upstream(Kind::BadResponse, "the upstream's answer is not HTTP"),
         }
     }

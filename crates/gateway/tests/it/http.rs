@@ -745,6 +745,24 @@ fn interim_responses_without_end_are_no_answer() {
 }
 
 #[test]
+fn a_head_that_is_too_large_is_told_from_what_is_not_http() {
+    story(async {
+        let stage = Stage::set(&without_waits(&alone("openai", "http://a/v1")));
+        let field = format!("x-big: {}\r\n", "x".repeat(1 << 20));
+        let heads = ["x-small: x\r\n".repeat(150), field].map(|fields| format!("HTTP/1.1 200 OK\r\n{fields}\r\n"));
+        let garbage = "SSH-2.0-OpenSSH_9.6\r\n\r\n".to_owned();
+        let told = ["too large", "too large", "is not HTTP"];
+        for (head, told) in heads.into_iter().chain([garbage]).zip(told) {
+            stage.host("a", Script::always(Reply::raw([head])));
+            let answer = stage.ask(chat("chat").user("Hi")).await;
+            assert_eq!((answer.status, answer.code().as_deref()), (502, Some("upstream_bad_response")));
+            assert!(answer.text().contains(told), "{}", answer.text());
+        }
+        stage.comes_to_rest().await;
+    });
+}
+
+#[test]
 fn answers_in_tiny_pieces_leave_turns_to_others() {
     const PIECES: usize = 40_000;
     story(async {

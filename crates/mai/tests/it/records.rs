@@ -279,3 +279,20 @@ async fn a_locked_file_of_records_slows_neither_calls_nor_a_start() {
     requests_are(&gateway, "ok", 0).await;
     assert_eq!(found(&gateway, "").await, set(&["first", "second"]));
 }
+
+#[tokio::test]
+async fn a_stop_says_how_many_texts_could_not_be_written() {
+    let up = upstream("").await;
+    let dir = Dir::new();
+    dir.write("gateway.yaml", format!("records: {{ content: true }}\n{}", usual(&up.url())));
+    // Nobody can make the file, not even root.
+    std::fs::create_dir_all(dir.path("data/contents.db")).unwrap();
+    let mut gateway = Gateway::serve_in(dir, "gateway.yaml").await;
+    assert_eq!(gateway.ask(&chat().header("x-request-id", "first")).await.status, 200);
+    requests_are(&gateway, "behind", 0).await;
+    gateway.process.signal("TERM");
+    assert_eq!(gateway.process.exit().await, Some(0));
+    let told = "stopping without having written these request records and recorded texts";
+    until("the log says so", || gateway.process.err.has(told)).await;
+    assert!(gateway.process.err.has("records=0 texts=1"));
+}
