@@ -69,7 +69,8 @@ fn story(
     let mut story = json!({ "client": &*client.name, "endpoint": format!("/v1/{}", endpoint.tail()) });
     let size = body.len();
     let mut changes = Vec::new();
-    let told = Ask::read(endpoint, None, body).and_then(|ask| {
+    let only = || understand::only_model(snapshot, client, endpoint);
+    let told = Ask::read_with(endpoint, None, body, only).and_then(|ask| {
         let route = understand::route(snapshot, client, &ask)?;
         let policies = (&route.params, &client.params);
         let ask = params::apply(ask, policies, &mut |change| changes.push(told_change(&change)))?;

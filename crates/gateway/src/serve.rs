@@ -214,7 +214,7 @@ async fn tell(connection: &Connection, parts: &Parts, mut body: Incoming, trail:
         Wanted::Endpoint(endpoint) => Some(endpoint),
         Wanted::Lookup => None,
     };
-    let ask = read(&running, (endpoint, &parts.headers), body, &connection.presence).await?;
+    let ask = read(&running, &client, (endpoint, &parts.headers), body, &connection.presence).await?;
     if endpoint.is_some() {
         trail.record.fingerprints = fingerprints(&worker.live, &parts.headers, &ask);
     }
@@ -266,12 +266,13 @@ async fn tell(connection: &Connection, parts: &Parts, mut body: Incoming, trail:
 /// Reads a call, or a look-up before one.
 async fn read(
     running: &Running,
+    client: &Client,
     (endpoint, headers): (Option<Endpoint>, &HeaderMap),
     body: Incoming,
     presence: &Presence,
 ) -> Result<Ask, Unread> {
     match endpoint {
-        Some(endpoint) => understand::ask(running, endpoint, headers, body, presence).await,
+        Some(endpoint) => understand::ask(running, client, (endpoint, headers), body, presence).await,
         // Boxed, for few calls are one, and each would hold the room for it.
         None => Box::pin(understand::lookup(running, headers, body, presence)).await,
     }

@@ -20,13 +20,22 @@ use crate::wire::{Unread, read_body, too_large};
 /// A refusal that names the fault, or a caller who left.
 pub async fn ask(
     running: &Running,
-    endpoint: Endpoint,
-    headers: &HeaderMap,
+    client: &Client,
+    (endpoint, headers): (Endpoint, &HeaderMap),
     body: Incoming,
     presence: &Presence,
 ) -> Result<Ask, Unread> {
     let body = whole(running, endpoint, headers, body, presence).await?;
-    Ask::read(endpoint, headers.get(header::CONTENT_TYPE), body).map_err(Unread::Refused)
+    let only = || only_model(&running.snapshot, client, endpoint);
+    Ask::read_with(endpoint, headers.get(header::CONTENT_TYPE), body, only).map_err(Unread::Refused)
+}
+
+/// The model that this client must mean on an endpoint: that of the only route there that it may use.
+pub fn only_model<'a>(snapshot: &'a Snapshot, client: &Client, endpoint: Endpoint) -> Option<&'a str> {
+    let mut routes =
+        snapshot.routes.iter().filter(|route| route.endpoints.contains(&endpoint) && client.may_use(route));
+    let only = routes.next()?;
+    routes.next().is_none().then_some(&*only.model)
 }
 
 /// Reads what a look-up before a call is asked.

@@ -94,6 +94,21 @@ impl Ask {
     /// # Errors
     /// `invalid_json` or `invalid_request` that names the field.
     pub fn read(endpoint: Endpoint, content_type: Option<&http::HeaderValue>, body: Bytes) -> Result<Self, Refusal> {
+        Self::read_with(endpoint, content_type, body, || None)
+    }
+
+    /// The same for a caller of whom it is known which model it must mean: `only` is asked where a body cannot name one,
+    /// as that of text-embeddings-inference's clients, which know one server with one model. What it says is written into
+    /// the body.
+    ///
+    /// # Errors
+    /// As of [`Self::read`].
+    pub fn read_with<'m>(
+        endpoint: Endpoint,
+        content_type: Option<&http::HeaderValue>,
+        body: Bytes,
+        only: impl FnOnce() -> Option<&'m str>,
+    ) -> Result<Self, Refusal> {
         if !endpoint.is_understood()
             && let Some(content_type) = content_type
             && let Some(boundary) = multipart::boundary(content_type.as_bytes())
@@ -102,7 +117,11 @@ impl Ask {
         }
         let body = if body.starts_with(b"\xef\xbb\xbf") { body.slice(3..) } else { body };
         let fields = Fields::read(endpoint, &body)?;
-        let hints = Hints::read(&fields)?;
+        let mut hints = Hints::read(&fields)?;
+        if is_unnamed(endpoint, &fields) {
+            let model = only().ok_or_else(no_model)?;
+            hints.patch.insert(fields.object(), "model", &json::quoted(model));
+        }
         if hints.patch.is_empty() {
             return Self::read_fields(endpoint, &body, &fields, hints);
         }
@@ -273,6 +292,18 @@ fn chat(fields: &Fields<'_>) -> Chat {
 fn prompts(prompt: Value<'_>) -> u64 {
     let is_several = prompt.elements().next().is_some_and(|first| matches!(first.kind(), Kind::String | Kind::Array));
     if is_several { prompt.elements().count() as u64 } else { 1 }
+}
+
+/// Whether this is a ranking in the form of text-embeddings-inference (`texts`), which has no model in it.
+fn is_unnamed(endpoint: Endpoint, fields: &Fields<'_>) -> bool {
+    endpoint == Endpoint::Rerank && fields.member("model").is_none() && fields.member("texts").is_some()
+}
+
+fn no_model() -> Refusal {
+    Refusal::field(
+        "model",
+        "the field 'model' is missing; only a key that may use a single rerank route can do without",
+    )
 }
 
 fn model(fields: &Fields<'_>) -> Result<(String, Span), Refusal> {

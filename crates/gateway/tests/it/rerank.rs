@@ -1,7 +1,7 @@
 //! Rerank: documents in and out, and every provider's own dialect.
 
 use serde_json::{Value, json};
-use testkit::{Ask, Reply, Scenario, Script, Strict, rerank, story};
+use testkit::{Ask, Reply, Scenario, Script, Strict, get, rerank, story};
 
 use crate::stage::Stage;
 
@@ -245,6 +245,50 @@ fn more_documents_than_a_server_takes_go_in_parts_and_come_back_as_one_ranking()
         let whole = Stage::set(&ranker("jina", "http://a/v1"));
         whole.host("a", Scenario::of([]).strict(Strict::Jina));
         assert_eq!(common(answer.json()), common(whole.ask(ask()).await.json()));
+    });
+}
+
+/// LlamaIndex's reranker for text-embeddings-inference, and LiteLLM's, send `query` and `texts` and nothing else.
+#[test]
+fn a_client_of_tei_that_names_no_model_means_the_only_ranking_its_key_may_use() {
+    story(async {
+        let config = r#"
+providers: [{ name: a, protocol: jina, base_url: "http://a/v1" }]
+routes:
+  - { name: vectors, match: { path: /v1/embeddings }, upstreams: [{ provider: a, model: m }] }
+  - { name: one, match: { path: /v1/rerank, model: ranking }, upstreams: [{ provider: a, model: rank }], cache: { mode: exact } }
+  - { name: two, match: { path: /v1/rerank }, upstreams: [{ provider: a, model: other }] }
+clients:
+  - { name: app, keys: [sk-app], routes: [one, vectors] }
+  - { name: both, keys: [sk-both], routes: ["*"] }
+  - { name: none, keys: [sk-none], routes: [vectors] }
+"#;
+        let stage = Stage::set(config);
+        let a = stage.host("a", Scenario::of([]).strict(Strict::Jina));
+        let texts = json!(["blue sky", "red apples are sweet"]);
+        let post = |path: &str, body: Value| get(path).method("POST").body(body.to_string());
+        let unnamed = || post("/rerank", json!({"query": "red apples", "texts": texts}));
+        let answer = stage.ask(unnamed()).await;
+        assert_eq!((answer.status, answer.header("x-mai-route")), (200, Some("one")), "{}", answer.text());
+        assert_eq!(answer.json()[0]["index"], 1, "TEI's own list, the best first: {}", answer.text());
+        assert_eq!(a.calls()[0].request.json.as_ref().unwrap()["model"], "rank");
+        let named = post("/rerank", json!({"model": "ranking", "query": "red apples", "texts": texts}));
+        let named = stage.ask(named).await;
+        assert_eq!((named.header("x-mai-cache"), named.text()), (Some("hit"), answer.text()), "it is the same call");
+        let snapshot = &stage.live.running().snapshot;
+        let told = gateway::explain::explain(snapshot, "app", base::Endpoint::Rerank, unnamed().bytes());
+        assert_eq!(told.unwrap()["route"], "one");
+        for (unclear, key) in [
+            (unnamed(), "sk-both"),
+            (unnamed(), "sk-none"),
+            (post("/rerank", json!({"model": null, "query": "q", "texts": ["a"]})), "sk-app"),
+            (post("/rerank", json!({"query": "q", "documents": ["a"]})), "sk-app"),
+            (post("/v1/embeddings", json!({"input": "a", "texts": ["a"]})), "sk-app"),
+        ] {
+            let refused = stage.caller().ask(&unclear.key(key)).await;
+            assert_eq!((refused.status, refused.json()["error"]["param"].as_str()), (400, Some("model")), "{key}");
+        }
+        assert_eq!(a.calls().len(), 1);
     });
 }
 
