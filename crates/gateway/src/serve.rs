@@ -320,7 +320,8 @@ fn early(
     let wanted = models.or_else(|| Endpoint::of_path(path).map(Wanted::Endpoint));
     let wanted = wanted.or_else(|| is_lookup(path).then_some(Wanted::Lookup));
     let Some(wanted) = wanted else {
-        let message = "no such path here; the model endpoints are /v1/chat/completions, /v1/embeddings, /v1/rerank and /v1/models";
+        let message = "no such path here; the model endpoints are /v1/chat/completions, /v1/embeddings, /v1/rerank and /v1/models, \
+                       and an SDK's base URL ends with /v1";
         return Err(Refusal::new(Code::NotFound, message).into());
     };
     trail.record.endpoint = match wanted {

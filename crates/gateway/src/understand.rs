@@ -110,18 +110,30 @@ async fn unfolded(inflate: &mut Inflate, body: &[u8], most: usize) -> Result<Byt
 /// `model_not_found` or `route_not_allowed`.
 pub fn route<'a>(snapshot: &'a Snapshot, client: &Client, ask: &Ask) -> Result<&'a Arc<Route>, Refusal> {
     let Some(route) = snapshot.route(ask.endpoint, &ask.model) else {
-        let message = format!(
-            "no route answers model `{}` on /v1/{}; GET /v1/models lists what this key may use",
-            shown(&ask.model),
-            ask.endpoint.tail()
-        );
+        let message = not_here(snapshot, client, ask);
         return Err(Refusal { param: Some("model".into()), ..Refusal::new(Code::ModelNotFound, message) });
     };
     if client.may_use(route) {
         return Ok(route);
     }
-    let message = format!("this key may not use model `{}`; GET /v1/models lists what it may", shown(&ask.model));
+    let (model, here) = (shown(&ask.model), ask.endpoint.tail());
+    let message = format!("this key may not use model `{model}` on /v1/{here}; GET /v1/models lists what it may use");
     Err(Refusal { param: Some("model".into()), ..Refusal::new(Code::RouteNotAllowed, message) })
+}
+
+/// Why no route answers. Client libraries choose among OpenAI's endpoints on their own (responses in the place of chat,
+/// completions where a setting is forgotten): a name that the key may use elsewhere is told with where that is.
+fn not_here(snapshot: &Snapshot, client: &Client, ask: &Ask) -> String {
+    let (model, here) = (shown(&ask.model), ask.endpoint.tail());
+    let elsewhere = Endpoint::ALL
+        .into_iter()
+        .filter(|endpoint| snapshot.route(*endpoint, &ask.model).is_some_and(|route| client.may_use(route)));
+    let paths: Vec<String> = elsewhere.map(|endpoint| format!("/v1/{}", endpoint.tail())).collect();
+    if paths.is_empty() {
+        return format!("no route answers model `{model}` on /v1/{here}; GET /v1/models lists what this key may use");
+    }
+    let paths = paths.join(", ");
+    format!("model `{model}` is not offered on /v1/{here}, only on {paths}: have your client library call that")
 }
 
 /// A model name as far as an error message repeats it.

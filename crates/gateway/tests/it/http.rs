@@ -104,6 +104,9 @@ fn other_paths_and_methods_are_told_apart() {
             assert_eq!((answer.status, answer.code().as_deref()), (404, Some("not_found")), "{path}");
             assert!(answer.header("x-request-id").is_some());
         }
+        let whole_address = "/v1/chat/completions/chat/completions"; // where the SDK's base URL should have been
+        let answer = stage.ask(chat("chat").user("Hi").path(whole_address)).await;
+        assert!(answer.text().contains("base URL ends with /v1"), "{}", answer.text());
         for (method, path, allowed) in [
             ("GET", "/v1/chat/completions", "POST"),
             ("PUT", "/v1/embeddings", "POST"),

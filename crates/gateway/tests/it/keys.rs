@@ -151,6 +151,30 @@ fn a_key_opens_its_own_routes_only() {
     });
 }
 
+/// Client libraries choose among OpenAI's endpoints on their own, and a list in which the name stands would send whoever
+/// reads the error round in a circle.
+#[test]
+fn a_name_that_is_good_on_another_path_is_told_with_that_path_to_those_who_may_use_it_there() {
+    story(async {
+        let stage = Stage::set(CONFIG);
+        for path in ["/v1/responses", "/v1/completions", "/v1/embeddings", "/v1/rerank"] {
+            let with = |model: &str| {
+                let ask = chat(model).user("Hi").with("prompt", "Hi").with("input", "Hi").path(path).key(K1);
+                ask.with("query", "Hi").with("documents", json!(["a"]))
+            };
+            let answer = stage.caller().ask(&with("chat")).await;
+            assert_eq!((answer.status, answer.code().as_deref()), (404, Some("model_not_found")), "{path}");
+            let told = format!("not offered on {path}, only on /v1/chat/completions");
+            assert!(answer.text().contains(&told), "{}", answer.text());
+            for unknown in ["other", "nobody"] {
+                let answer = stage.caller().ask(&with(unknown)).await;
+                assert_eq!((answer.status, answer.code().as_deref()), (404, Some("model_not_found")), "{path}");
+                assert!(!answer.text().contains("chat"), "{}", answer.text());
+            }
+        }
+    });
+}
+
 #[test]
 fn no_record_holds_a_key_an_address_or_a_word_of_the_prompt() {
     let told = Told::default();
