@@ -63,6 +63,10 @@ async fn stop_and_legacy_completions_are_honoured() {
     let answer = client.post("/v1/completions", &json!({"model": "m", "prompt": "x", "max_tokens": 2})).await.json();
     assert_eq!(answer["choices"][0]["text"], "one two ");
     assert_eq!(answer["choices"][0]["finish_reason"], "length");
+    for (prompt, choices) in [(json!(["x", "y"]), 4), (json!([[1, 2], [3]]), 4), (json!([1, 2]), 2), (json!("x"), 2)] {
+        let answer = client.post("/v1/completions", &json!({"model": "m", "prompt": prompt, "n": 2})).await.json();
+        assert_eq!(answer["choices"].as_array().unwrap().len(), choices, "`n` for each prompt of {prompt}");
+    }
 }
 
 #[tokio::test]

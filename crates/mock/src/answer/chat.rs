@@ -253,13 +253,19 @@ fn chat_stream(asked: &Asked<'_>, speech: &Speech, choices: u64, usage: Option<V
     Draft::stream("text/event-stream", events)
 }
 
+/// How many prompts there are: a list of texts, or of token arrays, is as many.
+fn prompts(asked: &Asked<'_>) -> u64 {
+    let list = asked.request.field("prompt").and_then(Value::as_array);
+    list.filter(|list| list.iter().any(|one| one.is_string() || one.is_array())).map_or(1, |list| list.len() as u64)
+}
+
 /// `POST …/completions`.
 pub(super) fn completions(asked: &Asked<'_>) -> Result<Draft, Wrong> {
     if asked.request.field("prompt").is_none() {
         return Err((400, "Missing required parameter: 'prompt'.".to_owned()));
     }
     let limit = number(asked, "max_tokens")?.or(Some(16));
-    let choices = number(asked, "n")?.unwrap_or(1).min(CHOICES);
+    let choices = number(asked, "n")?.unwrap_or(1).saturating_mul(prompts(asked)).min(CHOICES);
     let speech = speak(asked, limit, &stops(asked), "stop");
     let usage = usage(asked, &speech, choices);
     let envelope = Envelope::of(asked, "cmpl", "text_completion");
