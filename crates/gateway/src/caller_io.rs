@@ -73,14 +73,16 @@ impl Presence {
         self.stage.fetch_or(CUT, Ordering::Relaxed);
     }
 
+    /// True when the gateway waits no longer for answers to end.
+    #[must_use]
+    pub fn is_cut(&self) -> bool {
+        self.stage.load(Ordering::Relaxed) & CUT != 0
+    }
+
     /// Ends when the gateway waits no longer for answers to end. It wakes nobody: the connection is
     /// polled when it is time to look.
     pub async fn cut_short(&self) {
-        std::future::poll_fn(|_| match self.stage.load(Ordering::Relaxed) & CUT {
-            0 => Poll::Pending,
-            _ => Poll::Ready(()),
-        })
-        .await;
+        std::future::poll_fn(|_| if self.is_cut() { Poll::Ready(()) } else { Poll::Pending }).await;
     }
 
     fn set(&self, stage: u8) {

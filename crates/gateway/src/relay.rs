@@ -318,6 +318,11 @@ impl Drop for Relay {
         if self.first.is_none() && self.opened.decoder.progress().done {
             self.conclude();
         }
-        self.end(Outcome::CallerGone, AttemptOutcome::Gone);
+        let (outcome, attempt) = if self.passage.presence.is_cut() {
+            (Outcome::GatewayShutdown, AttemptOutcome::Cancelled)
+        } else {
+            (Outcome::CallerGone, AttemptOutcome::Gone)
+        };
+        self.end(outcome, attempt);
     }
 }

@@ -44,6 +44,8 @@ pub struct Worker {
 const HANDSHAKE_PATIENCE: Duration = Duration::from_secs(10);
 /// A caller who takes nothing for so long is let go.
 const WRITE_STALL: Duration = Duration::from_secs(60);
+/// Once the gateway waits no longer for answers to end, a caller has so long to take the last word of one.
+const LAST_WORD: Duration = Duration::from_millis(500);
 /// How long a connection may stay without the head of a request; longer than the 60 s and 75 s for
 /// which common client pools and load balancers keep idle connections, so that they close first.
 const HEAD_PATIENCE: Duration = Duration::from_secs(90);
@@ -174,10 +176,11 @@ impl Worker {
                 if conversation.as_mut().poll(cx).is_ready() {
                     return Poll::Ready(());
                 }
-                if patience.is_over(cx) | last.is_spoken(cx) {
-                    return conversation.as_mut().poll(cx).map(drop);
+                if (patience.is_over(cx) | last.is_spoken(cx)) && conversation.as_mut().poll(cx).is_ready() {
+                    return Poll::Ready(());
                 }
-                Poll::Pending
+                // Nothing more can be told to who takes nothing. What its call used is written down with its end.
+                if last.is_unheard(cx) { Poll::Ready(()) } else { Poll::Pending }
             })
         })
         .await;
@@ -211,6 +214,8 @@ struct LastWord {
     /// None once it has been spoken.
     spoken: Option<std::pin::Pin<Box<dyn Future<Output = ()> + Send>>>,
     is_listening: bool,
+    /// How long it may take to be heard.
+    over: Option<std::pin::Pin<Box<tokio::time::Sleep>>>,
 }
 
 impl LastWord {
@@ -220,7 +225,7 @@ impl LastWord {
             // An error means that the process is gone, and this task with it.
             let _ = spoken.wait_for(|cut| *cut).await;
         });
-        Self { seen: cut, presence, spoken: Some(spoken), is_listening: false }
+        Self { seen: cut, presence, spoken: Some(spoken), is_listening: false, over: None }
     }
 
     /// Whether it has just been spoken, so that the connection is to be polled once more.
@@ -232,8 +237,14 @@ impl LastWord {
         if is_spoken {
             self.spoken = None;
             self.presence.cut();
+            self.over = Some(Box::pin(tokio::time::sleep(LAST_WORD)));
         }
         is_spoken
+    }
+
+    /// Whether it was spoken so long ago that the caller will not hear it.
+    fn is_unheard(&mut self, cx: &mut Context<'_>) -> bool {
+        self.over.as_mut().is_some_and(|over| over.as_mut().poll(cx).is_ready())
     }
 }
 

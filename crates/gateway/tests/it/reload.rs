@@ -231,3 +231,30 @@ fn when_the_grace_is_over_streams_end_with_an_error_and_calls_with_a_refusal() {
         assert!(log.iter().any(|line| line["tokens_out"].as_u64() > Some(0)), "what was said is counted");
     });
 }
+
+#[test]
+fn when_the_grace_is_over_who_takes_nothing_of_an_answer_is_written_down_all_the_same() {
+    story(async {
+        let stage = Stage::usual();
+        let words = vec!["x".repeat(4_000); 1_000];
+        let a = stage.host("a", Reply::say(words));
+        let mut caller = stage.caller();
+        caller.begin(&chat("chat").user("Hi").stream().key(KEY)).await;
+        a.has_calls(1).await;
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        stage.live.drain();
+        stage.live.cut_short();
+        assert_eq!(stage.live.requests(), 1);
+        // The process waits no longer than a second.
+        tokio::time::sleep(Duration::from_millis(900)).await;
+        assert_eq!(stage.live.requests(), 0);
+        let line = stage.last_line().await;
+        assert_eq!(
+            (line["outcome"].as_str(), line["attempts"][0]["outcome"].as_str()),
+            (Some("gateway_shutdown"), Some("cancelled"))
+        );
+        assert!(line["tokens_out"].as_u64() > Some(0), "what was said is counted");
+        assert_eq!(a.ending_of(1).await, End::Gone);
+        drop(caller);
+    });
+}
