@@ -16,11 +16,13 @@ use std::time::{Duration, Instant};
 
 use crate::slots::Terms;
 
+mod relief;
 mod window;
 
 #[cfg(test)]
 mod tests;
 
+use relief::{Answer, Relief};
 use window::{Mean, Window};
 
 /// The number of calls side by side from which the search begins.
@@ -53,7 +55,7 @@ pub struct Knee {
     window: Window,
     /// Raised by this share the next time.
     step: f64,
-    relieved: Option<Instant>,
+    relief: Relief,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -78,7 +80,7 @@ impl Knee {
             phase: Phase::Low,
             window: Window::since(now),
             step: STEP.0,
-            relieved: None,
+            relief: Relief::new(now),
         }
     }
 
@@ -125,6 +127,7 @@ impl Knee {
         {
             self.turns(Phase::Low, now);
         }
+        self.relief.ended(now);
         self.window.add(began, was_full, now);
         let needed = u64::from(self.limit()) * 4;
         if matches!(self.phase, Phase::Cruise(_)) || !self.window.is_full(needed.max(40), now) {
@@ -142,18 +145,18 @@ impl Knee {
 
     /// The upstream says that it has too much to do: it throttles, or answers no more in time.
     pub fn overloaded(&mut self, began: Instant, now: Instant) {
-        // Calls that were under way together say it once.
-        if self.relieved.is_some_and(|relieved| began <= relieved) {
-            return;
-        }
-        self.relieved = Some(now);
-        self.knee = (f64::from(self.limit()) * RELIEF).max(1.0);
+        self.knee = match self.relief.said(began, self.knee, now) {
+            Some(Answer::Lower) => (f64::from(self.limit()) * RELIEF).max(1.0),
+            Some(Answer::Back(knee)) => knee.min(f64::from(self.terms.max)),
+            None => return,
+        };
         self.is_found = true;
         self.step = STEP.0;
         self.cruises(now, now);
     }
 
     fn compares(&mut self, low: Mean, high: Mean, since: Instant, now: Instant) {
+        self.relief.is_calm();
         let most = f64::from(self.terms.max);
         let (fewer, calls) = (f64::from(self.low()), f64::from(self.high()));
         let ratio = high.seconds / low.seconds.max(1e-9);

@@ -123,6 +123,47 @@ fn without_headroom_it_stays_at_the_knee() {
     assert!((18.0..=24.0).contains(&limit), "{limit}");
 }
 
+/// A server beside which a model is throttled, whatever is asked of the others: a word every `every`.
+fn goes_beside_a_throttled_model(run: &mut Run, server: &mut Server, demand: usize, every: Duration) -> f64 {
+    let (mut sum, rounds) = (0.0, 2400);
+    for _ in 0..rounds {
+        run.goes(server, demand, every);
+        let now = run.begin + run.now;
+        run.knee.overloaded(now - Duration::from_millis(5), now);
+        sum += f64::from(run.knee.limit());
+    }
+    sum / f64::from(rounds)
+}
+
+#[test]
+fn a_model_that_is_throttled_however_few_calls_there_are_does_not_hold_up_the_others() {
+    let mut run = Run::new(terms(1000, 0.3));
+    let mut server = Server::new(40, steady(100));
+    let before = run.goes(&mut server, 5000, MINUTE * 5);
+    let beside = goes_beside_a_throttled_model(&mut run, &mut server, 5000, Duration::from_millis(250));
+    assert!(beside > before * 0.8, "{before} alone, {beside} beside it");
+}
+
+#[test]
+fn an_upstream_that_refuses_what_it_cannot_do_is_asked_for_less_and_less() {
+    // It works on five at a time, and refuses the others at once.
+    let mut run = Run::new(terms(1000, 0.0));
+    let mut server = Server::new(1000, steady(100));
+    run.goes(&mut server, 5000, MINUTE);
+    let before = run.knee.limit();
+    assert!(before > 500, "{before}");
+    for _ in 0..2000 {
+        let five = 5.min(run.knee.limit() as usize);
+        let began = run.begin + run.now;
+        if run.knee.limit() > 5 {
+            run.knee.overloaded(began + Duration::from_millis(1), began + Duration::from_millis(2));
+        }
+        run.now += Duration::from_millis(100);
+        (0..five).for_each(|_| run.knee.ended(began, true, run.begin + run.now));
+    }
+    assert!(run.knee.limit() <= 5, "{}", run.knee.limit());
+}
+
 #[test]
 fn it_follows_a_server_that_loses_hands_and_gets_them_back() {
     let mut run = Run::new(terms(1000, 0.3));

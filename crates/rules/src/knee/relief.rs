@@ -1,0 +1,145 @@
+//! Whether fewer calls side by side are what an upstream wants that says it has too much to do.
+//!
+//! Its word is taken at once, step after step, as long as it is said again. But a provider throttles a model for its tokens,
+//! or a key for its month, in the same words, and says them however few calls there are. So after some steps it is
+//! looked whether as many calls still end well. Where an upstream has more than it can do, they do: it only refuses
+//! fewer. Where they do not, the steps have cost calls and helped nobody: they are taken back, and for a while
+//! the words are not heard.
+
+use std::time::{Duration, Instant};
+
+/// Steps after which it is looked what they have come to.
+const STEPS: u32 = 4;
+/// For so long at least, and for so many times as long as the call took that was refused.
+const LOOK: (Duration, u32) = (Duration::from_secs(1), 2);
+/// What was looked at longer ago says nothing of what is said now.
+const STALE: Duration = Duration::from_secs(30);
+/// Of the calls that ended well before, so many must still, for the steps to have been right.
+const KEPT: f64 = 0.5;
+/// For so long words are not heard: the first time, and at most.
+const DEAF: (Duration, Duration) = (Duration::from_secs(60), Duration::from_secs(600));
+
+/// What a word is answered with.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum Answer {
+    /// Fewer calls are let in.
+    Lower,
+    /// As many as before these steps.
+    Back(f64),
+}
+
+/// What was said, and what was done about it.
+#[derive(Clone, Debug)]
+pub(super) struct Relief {
+    /// Calls that began before then have said it already.
+    heard: Option<Instant>,
+    steps: u32,
+    /// The knee, and calls that ended well in a second, before the first step.
+    before: (f64, f64),
+    look: Option<Look>,
+    deaf_until: Option<Instant>,
+    deaf_for: Duration,
+    rate: Rate,
+}
+
+/// What is seen after the steps.
+#[derive(Clone, Copy, Debug)]
+struct Look {
+    since: Instant,
+    until: Instant,
+    well: f64,
+}
+
+impl Relief {
+    pub const fn new(now: Instant) -> Self {
+        Self {
+            heard: None,
+            steps: 0,
+            before: (0.0, 0.0),
+            look: None,
+            deaf_until: None,
+            deaf_for: DEAF.0,
+            rate: Rate::since(now),
+        }
+    }
+
+    /// A call has ended well.
+    pub fn ended(&mut self, now: Instant) {
+        self.rate.add(now);
+        if let Some(look) = &mut self.look {
+            look.well += 1.0;
+        }
+    }
+
+    /// Nobody has said it for a whole comparison: what it was about is over.
+    pub const fn is_calm(&mut self) {
+        self.steps = 0;
+        self.look = None;
+    }
+
+    /// A call that began at `began` was refused; `knee` calls are thought to be right.
+    pub fn said(&mut self, began: Instant, knee: f64, now: Instant) -> Option<Answer> {
+        // Calls that were under way together say it once.
+        let is_heard = self.heard.is_some_and(|heard| began <= heard);
+        if is_heard || self.deaf_until.is_some_and(|until| now < until) {
+            return None;
+        }
+        if let Some(look) = self.look {
+            if now < look.until {
+                return None;
+            }
+            self.is_calm();
+            let well = look.well / now.saturating_duration_since(look.since).as_secs_f64();
+            let (knee, before) = self.before;
+            if now < look.until + STALE && well < before * KEPT {
+                self.deaf_until = Some(now + self.deaf_for);
+                self.deaf_for = (self.deaf_for * 2).min(DEAF.1);
+                self.heard = Some(now);
+                return Some(Answer::Back(knee));
+            }
+            self.deaf_for = DEAF.0;
+        }
+        if self.steps == 0 {
+            self.before = (knee, self.rate.per_second(now));
+        }
+        self.steps += 1;
+        self.heard = Some(now);
+        if self.steps == STEPS {
+            let (least, times) = LOOK;
+            let long = now.saturating_duration_since(began).saturating_mul(times).max(least);
+            self.look = Some(Look { since: now, until: now + long, well: 0.0 });
+        }
+        Some(Answer::Lower)
+    }
+}
+
+/// Calls that end well in a second, of late.
+#[derive(Clone, Copy, Debug)]
+struct Rate {
+    since: Instant,
+    count: f64,
+    /// That of the second before.
+    last: Option<f64>,
+}
+
+impl Rate {
+    const fn since(now: Instant) -> Self {
+        Self { since: now, count: 0.0, last: None }
+    }
+
+    fn add(&mut self, now: Instant) {
+        self.count += 1.0;
+        if now >= self.since + Duration::from_secs(1) {
+            *self = Self { since: now, count: 0.0, last: Some(self.so_far(now)) };
+        }
+    }
+
+    fn so_far(&self, now: Instant) -> f64 {
+        self.count / now.saturating_duration_since(self.since).as_secs_f64().max(0.001)
+    }
+
+    /// That of the last whole second, or longer where fewer came.
+    fn per_second(&self, now: Instant) -> f64 {
+        self.last.unwrap_or_else(|| self.so_far(now))
+    }
+}
