@@ -194,6 +194,7 @@ fn live(
 ) -> Result<(Arc<Live>, Arc<Shared>), String> {
     let shared = Shared::of(&snapshot, shares.upstreams)?;
     let log = AccessLog::to(io::stdout()).map_err(|error| format!("no thread for the access log: {error}"))?;
+    tell_a_lost_ledger(&snapshot.general);
     let ledger = SqliteLedger::open(snapshot.general.database.clone());
     let ledger = ledger.map_err(|error| format!("no thread for the usage ledger: {error}"))?;
     let general = &snapshot.general;
@@ -216,8 +217,20 @@ fn live(
     Ok((live, Arc::new(shared)))
 }
 
+/// Says that the usage ledger is gone, where the gateway has run before: nothing is known of what was used then.
+fn tell_a_lost_ledger(general: &config::General) {
+    let is_gone = std::fs::metadata(&general.database).map_or(true, |file| file.len() == 0);
+    // What comes about with the first call, as the ledger does.
+    if is_gone && [CACHE, RECORDS].iter().any(|file| general.data_dir.join(file).exists()) {
+        let ledger = general.database.display();
+        tracing::warn!(%ledger, "there is no usage ledger, but the gateway has run here before: quotas begin anew, and usage until now is not known; stop, put the file back and start again where that is not meant");
+    }
+}
+
 /// What is cached on disk, in `data_dir`.
 const CACHE: &str = "cache.db";
+/// Records of requests, there too.
+const RECORDS: &str = "requests.db";
 /// Which versions of knowledge bases are set, there too.
 const KB_VERSIONS: &str = "kb-versions.db";
 /// Objects of the admin API, issued keys and the audit log, there too.

@@ -88,6 +88,21 @@ async fn a_ledger_that_is_removed_while_in_use_resets_no_quota_not_even_by_a_res
     assert_eq!(gateway.ask(&chat().with("max_tokens", 50)).await.status, 429);
 }
 
+#[tokio::test]
+async fn a_ledger_that_is_gone_at_the_start_is_told_unless_it_is_the_first() {
+    let up = upstream(SCENARIO).await;
+    let told = "there is no usage ledger, but the gateway has run here before";
+    let gateway = Gateway::serve(&with_quota(&up.url(), "{ tokens: 100 }")).await;
+    assert_eq!(gateway.ask(&chat()).await.status, 200);
+    assert!(!gateway.process.err.has(told), "{}", gateway.process.err.text());
+    let gateway = Gateway::serve_in(stopped(gateway).await, "gateway.yaml").await;
+    assert!(!gateway.process.err.has(told), "it is there: {}", gateway.process.err.text());
+    let dir = stopped(gateway).await;
+    std::fs::remove_file(dir.path("data/gateway.db")).unwrap();
+    let gateway = Gateway::serve_in(dir, "gateway.yaml").await;
+    assert!(gateway.process.err.has(told), "{}", gateway.process.err.text());
+}
+
 /// What the admin port says has befallen a store's file, once something has.
 async fn damage(gateway: &Gateway, store: &str) -> Value {
     for _ in 0..1000 {
