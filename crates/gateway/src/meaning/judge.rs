@@ -36,10 +36,11 @@ pub struct Bar<'a> {
 }
 
 impl Bar<'_> {
-    /// Whether nothing but guards that may be overruled tells them apart, of which `found` was the first.
+    /// Whether nothing but guards that may be overruled tells them apart, of which `found` was the first. Signs are no
+    /// words, though a guard of words looks at them.
     fn leaves_open(&self, found: Guard, one: &Question, two: &Question) -> bool {
         let may_be = |guard: &Guard| self.overrules.iter().any(|overruled| overruled.as_str() == guard.name());
-        may_be(&found) && differences(one, two).iter().all(may_be)
+        may_be(&found) && one.has_signs_of(two) && differences(one, two).iter().all(may_be)
     }
 }
 
@@ -158,6 +159,7 @@ mod tests {
         assert_eq!(open(&[(FREE, 0.89)], 0.02, all), (None, 0), "below the threshold");
         assert_eq!(open(&[("How do I not reset my password?", 0.99)], 0.02, all), (None, 1), "what is said is another");
         assert_eq!(open(&[("How do I reset my 2 passcodes?", 0.99)], 0.02, all), (None, 1), "not by words alone");
+        assert_eq!(open(&[("How do I reset → my password?", 0.99)], 0.02, all), (None, 1), "a sign is no word");
     }
 
     #[test]

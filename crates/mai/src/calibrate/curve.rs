@@ -16,6 +16,8 @@ pub struct Judged {
     pub guards: Vec<Guard>,
     /// The one that is asked first.
     pub first: Option<Guard>,
+    /// Whether they have the same signs: another one is never overruled.
+    pub has_same_signs: bool,
     /// Whether another model says that they are the same, where it was asked.
     pub is_verified: Option<bool>,
     /// How well they fit, where it tells that.
@@ -32,6 +34,7 @@ impl Judged {
             similarity: cosine(vectors, &pair.a, &pair.b),
             guards: guards::differences(&one, &two),
             first: guards::compare(&one, &two).err(),
+            has_same_signs: one.has_signs_of(&two),
             is_verified: None,
             score: None,
         }
@@ -39,7 +42,7 @@ impl Judged {
 
     /// Whether no guard calls them different, but such as another model may overrule.
     pub fn is_open(&self) -> bool {
-        self.guards.iter().all(|guard| Overruled::of(guard.name()).is_some())
+        self.has_same_signs && self.guards.iter().all(|guard| Overruled::of(guard.name()).is_some())
     }
 }
 
@@ -269,8 +272,16 @@ mod tests {
     use super::{Curve, Judged, Point, Wish, advise};
 
     fn judged(lang: &str, same: bool, similarity: f64, guard: Option<Guard>) -> Judged {
-        let guards = guard.into_iter().collect();
-        Judged { lang: lang.to_owned(), same, similarity, guards, first: guard, is_verified: None, score: None }
+        Judged {
+            lang: lang.to_owned(),
+            same,
+            similarity,
+            guards: guard.into_iter().collect(),
+            first: guard,
+            has_same_signs: true,
+            is_verified: None,
+            score: None,
+        }
     }
 
     /// Two paraphrases below two near misses, one of which a guard refuses.

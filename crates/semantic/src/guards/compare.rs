@@ -17,7 +17,7 @@ pub fn compare(one: &Question, two: &Question) -> Result<(), Guard> {
     if one.words.is_empty() || two.words.is_empty() {
         return Err(Guard::Length);
     }
-    if one.signs != two.signs {
+    if !one.has_signs_of(two) {
         return Err(Guard::Entity);
     }
     if one.words == two.words {
@@ -43,7 +43,7 @@ pub fn differences(one: &Question, two: &Question) -> Vec<Guard> {
     match compare(one, two) {
         Ok(()) => Vec::new(),
         Err(Guard::Length) => vec![Guard::Length],
-        Err(found) if one.signs != two.signs => vec![found],
+        Err(found) if !one.has_signs_of(two) => vec![found],
         Err(_) => CHECKS.iter().filter_map(|check| check(one, two).err()).collect(),
     }
 }

@@ -51,6 +51,13 @@ pub struct Question {
 }
 
 impl Question {
+    /// Whether both have the same signs that are none of prose: `<`, an arrow, the minus of a number, the case of its unit.
+    /// Other words may say the same; another sign does not.
+    #[must_use]
+    pub fn has_signs_of(&self, other: &Self) -> bool {
+        self.signs == other.signs
+    }
+
     /// What was read, in one line for people.
     #[must_use]
     pub fn brief(&self) -> String {
