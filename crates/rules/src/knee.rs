@@ -156,7 +156,7 @@ impl Knee {
     }
 
     fn compares(&mut self, low: Mean, high: Mean, since: Instant, now: Instant) {
-        self.relief.is_calm();
+        self.relief.begins_anew();
         let most = f64::from(self.terms.max);
         let (fewer, calls) = (f64::from(self.low()), f64::from(self.high()));
         let ratio = high.seconds / low.seconds.max(1e-9);

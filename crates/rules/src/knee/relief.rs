@@ -71,8 +71,8 @@ impl Relief {
         }
     }
 
-    /// Nobody has said it for a whole comparison: what it was about is over.
-    pub const fn is_calm(&mut self) {
+    /// What was said before is over. That holds once a comparison has come to its end, which each step puts off.
+    pub const fn begins_anew(&mut self) {
         self.steps = 0;
         self.look = None;
     }
@@ -88,7 +88,7 @@ impl Relief {
             if now < look.until {
                 return None;
             }
-            self.is_calm();
+            self.begins_anew();
             let well = look.well / now.saturating_duration_since(look.since).as_secs_f64();
             let (knee, before) = self.before;
             if now < look.until + STALE && well < before * KEPT {
