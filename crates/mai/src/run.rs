@@ -220,10 +220,10 @@ fn live(
 /// Says that the usage ledger is gone, where the gateway has run before: nothing is known of what was used then.
 fn tell_a_lost_ledger(general: &config::General) {
     let is_gone = std::fs::metadata(&general.database).map_or(true, |file| file.len() == 0);
-    // What comes about with the first call, as the ledger does.
+    // These come about with the first call, the ledger with the first that is let in: of who was only refused there is none.
     if is_gone && [CACHE, RECORDS].iter().any(|file| general.data_dir.join(file).exists()) {
         let ledger = general.database.display();
-        tracing::warn!(%ledger, "there is no usage ledger, but the gateway has run here before: quotas begin anew, and usage until now is not known; stop, put the file back and start again where that is not meant");
+        tracing::warn!(%ledger, "there is no usage ledger, but the gateway has run here before: unless no call was let in so far, its file is gone, quotas begin anew, and usage until now is not known; stop, put the file back and start again where that is not meant");
     }
 }
 
