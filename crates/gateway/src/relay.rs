@@ -319,6 +319,8 @@ impl Drop for Relay {
             self.conclude();
         }
         let (outcome, attempt) = if self.passage.presence.is_cut() {
+            // It took nothing, so it could not be told.
+            self.trail.record.code = Some(Code::ShuttingDown.row().code.into());
             (Outcome::GatewayShutdown, AttemptOutcome::Cancelled)
         } else {
             (Outcome::CallerGone, AttemptOutcome::Gone)

@@ -250,8 +250,8 @@ fn when_the_grace_is_over_who_takes_nothing_of_an_answer_is_written_down_all_the
         assert_eq!(stage.live.requests(), 0);
         let line = stage.last_line().await;
         assert_eq!(
-            (line["outcome"].as_str(), line["attempts"][0]["outcome"].as_str()),
-            (Some("gateway_shutdown"), Some("cancelled"))
+            (line["outcome"].as_str(), line["code"].as_str(), line["attempts"][0]["outcome"].as_str()),
+            (Some("gateway_shutdown"), Some("shutting_down"), Some("cancelled"))
         );
         assert!(line["tokens_out"].as_u64() > Some(0), "what was said is counted");
         assert_eq!(a.ending_of(1).await, End::Gone);
