@@ -12,6 +12,7 @@ use base::{Clock, Dice, KeyHasher};
 use config::Source;
 use gateway::live::Live;
 use gateway::log::AccessLog;
+use gateway::meters::Whose;
 use gateway::running::Running;
 use rules::limits::{Decision, Want};
 use rules::shares::Class;
@@ -62,7 +63,7 @@ fn decide(running: &Arc<Running>) -> (Vec<u64>, Vec<u64>) {
     let Some(route) = snapshot.routes.first() else { return (decided, both) };
     for client in snapshot.clients.iter().cycle().take(DECISIONS) {
         let (begin, now) = (instant(), Clock.now());
-        let concerned = running.meters.of(client, route);
+        let concerned = running.meters.of(Whose::of(client, route));
         let want = Want { tokens: 100, class: Class::Online, is_turn: false };
         let answer = running.meters.counters.take(&concerned, want, now);
         let middle = instant();

@@ -14,7 +14,7 @@ use rules::shares::Class;
 use state::{Meter, Scope};
 
 use crate::lobby::Waiter;
-use crate::meters::Concerned;
+use crate::meters::{Concerned, Whose};
 use crate::pass::Pass;
 use crate::running::Running;
 use crate::trail::Trail;
@@ -33,7 +33,7 @@ pub async fn admit(
     deadline: Instant,
     trail: &mut Trail,
 ) -> Result<(), Refusal> {
-    let meters = running.meters.of(client, route);
+    let meters = running.meters.of(Whose::of(client, route));
     if meters.is_empty() {
         return Ok(());
     }
@@ -61,7 +61,7 @@ pub async fn admit(
         trail.tries.queue_ends();
         trail.allowance = turn.ok_or_else(|| queue.is_over(&refusal))?;
     }
-    trail.pass = Some(Pass::new(running.clone(), client.clone(), route.clone(), tokens));
+    trail.pass = Some(Pass::new(running.clone(), (client, route), tokens));
     Ok(())
 }
 

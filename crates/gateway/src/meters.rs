@@ -59,6 +59,22 @@ fn at<T>(object: &T) -> At {
     std::ptr::from_ref(object).addr()
 }
 
+/// Whose call it is, on which route: both of the configuration whose meters are asked for. It holds neither, for all
+/// workers count who holds a route in one place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Whose {
+    client: At,
+    route: At,
+}
+
+impl Whose {
+    /// A call of the client on the route.
+    #[must_use]
+    pub fn of(client: &Client, route: &Route) -> Self {
+        Self { client: at(client), route: at(route) }
+    }
+}
+
 /// The meters of one client.
 #[derive(Debug, Default)]
 struct OfClient {
@@ -68,25 +84,26 @@ struct OfClient {
 }
 
 impl Meters {
-    /// Those that a call of the client on the route concerns.
+    /// Those that a call concerns.
     #[must_use]
-    pub fn of(&self, client: &Client, route: &Route) -> Concerned<'_> {
+    pub fn of(&self, whose: Whose) -> Concerned<'_> {
+        let Whose { client, route } = whose;
         let mut concerned = Concerned::default();
         if let Some(gateway) = &self.gateway {
             concerned.add(gateway);
         }
         if !self.routes.is_empty()
-            && let Some(bound) = self.routes.get(&at(route))
+            && let Some(bound) = self.routes.get(&route)
         {
             concerned.add(bound);
         }
         if !self.clients.is_empty()
-            && let Some(known) = self.clients.get(&at(client))
+            && let Some(known) = self.clients.get(&client)
         {
             if let Some(own) = &known.own {
                 concerned.add(own);
             }
-            let found = known.on.binary_search_by_key(&at(route), |(route, _)| *route).ok();
+            let found = known.on.binary_search_by_key(&route, |(route, _)| *route).ok();
             if let Some((_, bound)) = found.and_then(|found| known.on.get(found)) {
                 concerned.add(bound);
             }

@@ -9,6 +9,7 @@ use config::{Client, Route};
 use rules::shares::Class;
 use state::Settled;
 
+use crate::meters::Whose;
 use crate::running::Running;
 
 /// A call's place within every limit that applies to it, and the tokens put aside for it. Dropped, it
@@ -17,8 +18,8 @@ use crate::running::Running;
 pub struct Pass {
     /// Whose meters were charged. A reload in the meantime changes limits, not meters.
     running: Arc<Running>,
-    client: Arc<Client>,
-    route: Arc<Route>,
+    whose: Whose,
+    class: Class,
     aside: u64,
     used: u64,
     is_void: bool,
@@ -35,15 +36,16 @@ pub struct LinedUp<'a>(&'a Pass);
 impl Pass {
     /// For a call whose meters have been charged, with `aside` tokens.
     #[must_use]
-    pub const fn new(running: Arc<Running>, client: Arc<Client>, route: Arc<Route>, aside: u64) -> Self {
-        Self { running, client, route, aside, used: 0, is_void: false, ended: None, lines: AtomicU32::new(0) }
+    pub fn new(running: Arc<Running>, (client, route): (&Client, &Route), aside: u64) -> Self {
+        let (whose, class) = (Whose::of(client, route), client.class);
+        Self { running, whose, class, aside, used: 0, is_void: false, ended: None, lines: AtomicU32::new(0) }
     }
 
     /// The call is known better: it wants so many tokens at most. What it has put aside beyond them is there again
     /// for others at once.
     pub fn wants(&mut self, tokens: u64) {
         if tokens < self.aside {
-            let meters = self.running.meters.of(&self.client, &self.route);
+            let meters = self.running.meters.of(self.whose);
             let now = Clock.now();
             self.running.meters.counters.spare(&meters, self.aside, tokens, now);
             self.running.lobby.has_news(&meters, now);
@@ -69,10 +71,10 @@ impl Pass {
     }
 
     fn is_in_line(&self, is_in_line: bool) {
-        if self.client.class == Class::Online {
+        if self.class == Class::Online {
             return;
         }
-        let meters = self.running.meters.of(&self.client, &self.route);
+        let meters = self.running.meters.of(self.whose);
         for meter in meters.iter().filter(|meter| meter.scope.is_shared()) {
             meter.account().lines_up(is_in_line);
         }
@@ -108,10 +110,10 @@ impl Drop for LinedUp<'_> {
 
 impl Drop for Pass {
     fn drop(&mut self) {
-        let meters = self.running.meters.of(&self.client, &self.route);
+        let meters = self.running.meters.of(self.whose);
         let now = self.ended.unwrap_or_else(|| Clock.now());
         let tokens = Settled { aside: self.aside, used: self.used, is_void: self.is_void };
-        self.running.meters.counters.give_back(&meters, self.client.class, tokens, now);
+        self.running.meters.counters.give_back(&meters, self.class, tokens, now);
         self.running.lobby.has_news(&meters, now);
     }
 }

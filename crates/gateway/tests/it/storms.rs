@@ -5,6 +5,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use base::Clock;
+use gateway::meters::Whose;
 use mock::{Coding, Slices};
 use rules::pursuit::Bar;
 use testkit::{Ask, Door, Host, Reply, Scenario, Script, Storm, chat, embeddings, rerank, storms};
@@ -279,7 +280,7 @@ async fn nothing_is_held(stage: &Stage) {
     let running = stage.live.running();
     for client in &running.snapshot.clients {
         for route in &running.snapshot.routes {
-            for meter in &*running.meters.of(client, route) {
+            for meter in &*running.meters.of(Whose::of(client, route)) {
                 assert_eq!(meter.running(), 0, "{}", meter.scope);
             }
         }
