@@ -160,7 +160,9 @@ impl Consult<'_> {
             let nearest = shelf.nearest(&partition, &vector, least);
             let judged = judge((&live.meanings.readings, &text), &nearest, bar);
             judged.refused.iter().for_each(|guard| refuse(asked, guard.name()));
-            if judged.too_close.is_some() {
+            // Where a verifier is asked, its word counts.
+            let is_close = judged.too_close.is_some();
+            if is_close && judged.open.is_none() {
                 refuse(asked, "margin");
             }
             asked.near = self.near(&text, &judged);
@@ -182,6 +184,9 @@ impl Consult<'_> {
                 && !self.verdict(verify, asked, &known, patience).await?
             {
                 refuse(asked, "verify");
+                if is_close {
+                    refuse(asked, "margin");
+                }
                 if let Some(near) = &mut asked.near {
                     near.withheld = Some("verify");
                 }

@@ -11,6 +11,8 @@ use crate::remote::{If, Peer, Trouble};
 
 /// After how many pairs long work tells how far it is.
 const NEWS: usize = 50;
+/// Failures that are told one by one.
+const TOLD: usize = 3;
 /// The endpoints that such a route may have, in the order in which they are tried.
 const ENDPOINTS: [Endpoint; 2] = [Endpoint::Rerank, Endpoint::Chat];
 
@@ -37,19 +39,40 @@ impl<'a> Verifier<'a> {
     /// guards call different which may be overruled.
     ///
     /// # Errors
-    /// A sentence that says what failed.
+    /// A sentence that says why the first of them came to no verdict, or that more than a tenth did not.
     pub fn ask(&self, judged: &mut [Judged], texts: &[(&str, &str)]) -> Result<(), String> {
         let asked: Vec<_> = judged.iter_mut().zip(texts).filter(|(pair, _)| pair.is_open()).collect();
         let (mut endpoint, all) = (None, asked.len());
         complain(format!("asking {} about {all} of them", self.model));
+        let mut failed = 0;
         for (done, (pair, texts)) in asked.into_iter().enumerate() {
-            let (found, word) = self.word(endpoint, *texts)?;
-            endpoint = Some(found);
-            pair.is_verified = Some(word.is_same(self.min_score));
-            pair.score = if let Said::Score(score) = word { Some(score) } else { None };
+            match self.word(endpoint, *texts) {
+                Ok((found, word)) => {
+                    endpoint = Some(found);
+                    pair.is_verified = Some(word.is_same(self.min_score));
+                    pair.score = if let Said::Score(score) = word { Some(score) } else { None };
+                }
+                Err(why) if endpoint.is_none() => return Err(why),
+                // A gateway serves nothing either where it comes to no verdict.
+                Err(why) => {
+                    failed += 1;
+                    if failed <= TOLD {
+                        complain(why);
+                    }
+                    pair.is_verified = Some(false);
+                }
+            }
             if (done + 1).is_multiple_of(NEWS) {
                 complain(format!("{} of {all} pairs verified", done + 1));
             }
+        }
+        if failed * 10 > all {
+            return Err(
+                self.told(&format!("{failed} of {all} pairs came to no verdict; figures of the others would mislead"))
+            );
+        }
+        if failed > 0 {
+            complain(format!("{failed} of {all} pairs came to no verdict, and count as not the same"));
         }
         Ok(())
     }

@@ -10,14 +10,17 @@ use std::time::{Duration, Instant};
 
 /// Steps after which it is looked what they have come to.
 const STEPS: u32 = 4;
-/// For so long at least, and for so many times as long as the call took that was refused.
-const LOOK: (Duration, u32) = (Duration::from_secs(1), 2);
+/// For so many times as long as the call took that was refused; for so long at least, and at most.
+const LOOK: (u32, Duration, Duration) = (2, Duration::from_secs(1), Duration::from_secs(60));
 /// What was looked at longer ago says nothing of what is said now.
 const STALE: Duration = Duration::from_secs(30);
 /// Of the calls that ended well before, so many must still, for the steps to have been right.
 const KEPT: f64 = 0.5;
 /// For so long words are not heard: the first time, and at most.
 const DEAF: (Duration, Duration) = (Duration::from_secs(60), Duration::from_secs(600));
+
+/// A rate says nothing any more when nothing has been added to it for so long.
+const OVER: Duration = Duration::from_secs(5);
 
 /// What a word is answered with.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -91,7 +94,8 @@ impl Relief {
             self.begins_anew();
             let well = look.well / now.saturating_duration_since(look.since).as_secs_f64();
             let (knee, before) = self.before;
-            if now < look.until + STALE && well < before * KEPT {
+            // Where none ends well any more, fewer calls are not what has cost them.
+            if now < look.until + STALE && well > 0.0 && well < before * KEPT {
                 self.deaf_until = Some(now + self.deaf_for);
                 self.deaf_for = (self.deaf_for * 2).min(DEAF.1);
                 self.heard = Some(now);
@@ -105,8 +109,8 @@ impl Relief {
         self.steps += 1;
         self.heard = Some(now);
         if self.steps == STEPS {
-            let (least, times) = LOOK;
-            let long = now.saturating_duration_since(began).saturating_mul(times).max(least);
+            let (times, least, most) = LOOK;
+            let long = now.saturating_duration_since(began).saturating_mul(times).clamp(least, most);
             self.look = Some(Look { since: now, until: now + long, well: 0.0 });
         }
         Some(Answer::Lower)
@@ -138,8 +142,8 @@ impl Rate {
         self.count / now.saturating_duration_since(self.since).as_secs_f64().max(0.001)
     }
 
-    /// That of the last whole second, or longer where fewer came.
+    /// That of the last whole second, or longer where fewer came; but not of one that is long over.
     fn per_second(&self, now: Instant) -> f64 {
-        self.last.unwrap_or_else(|| self.so_far(now))
+        self.last.filter(|_| now < self.since + OVER).unwrap_or_else(|| self.so_far(now))
     }
 }

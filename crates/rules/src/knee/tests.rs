@@ -145,6 +145,21 @@ fn a_model_that_is_throttled_however_few_calls_there_are_does_not_hold_up_the_ot
 }
 
 #[test]
+fn an_upstream_of_which_nothing_ends_well_any_more_is_not_asked_for_more_again() {
+    let mut run = Run::new(terms(1000, 0.3));
+    run.goes(&mut Server::new(40, steady(100)), 5000, MINUTE * 5);
+    let mut now = run.begin + run.now;
+    let mut before = run.knee.limit();
+    for _ in 0..100 {
+        now += Duration::from_secs(2);
+        run.knee.overloaded(now - Duration::from_secs(1), now);
+        assert!(run.knee.limit() <= before, "{before}, then {}", run.knee.limit());
+        before = run.knee.limit();
+    }
+    assert_eq!(before, 1);
+}
+
+#[test]
 fn an_upstream_that_refuses_what_it_cannot_do_is_asked_for_less_and_less() {
     // It works on five at a time, and refuses the others at once.
     let mut run = Run::new(terms(1000, 0.0));
