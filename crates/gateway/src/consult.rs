@@ -160,9 +160,7 @@ impl Consult<'_> {
             let nearest = shelf.nearest(&partition, &vector, least);
             let judged = judge((&live.meanings.readings, &text), &nearest, bar);
             judged.refused.iter().for_each(|guard| refuse(asked, guard.name()));
-            // Where a verifier is asked, its word counts.
-            let is_close = judged.too_close.is_some();
-            if is_close && judged.open.is_none() {
+            if judged.too_close.is_some() {
                 refuse(asked, "margin");
             }
             asked.near = self.near(&text, &judged);
@@ -184,14 +182,17 @@ impl Consult<'_> {
                 && !self.verdict(verify, asked, &known, patience).await?
             {
                 refuse(asked, "verify");
-                if is_close {
-                    refuse(asked, "margin");
-                }
                 if let Some(near) = &mut asked.near {
                     near.withheld = Some("verify");
                 }
                 return Ok(Looked::Refused);
             }
+            // It may have been removed while the other model thought.
+            let found = match terms.verify {
+                Some(_) => self.answer_to((shelf, route), found.candidate).await,
+                None => Some(found),
+            };
+            let Some(found) = found else { return Ok(Looked::Miss) };
             if let Some(guard) = overruled {
                 live.metrics.caches.overruled(&route.name, guard);
             }

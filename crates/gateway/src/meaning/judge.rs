@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use config::Overruled;
-use semantic::guards::{Guard, Question, compare, differences};
+use semantic::guards::{Guard, Question, compare, differences, only_words_differ};
 use smallvec::SmallVec;
 
 use super::readings::Readings;
@@ -36,11 +36,10 @@ pub struct Bar<'a> {
 }
 
 impl Bar<'_> {
-    /// Whether nothing but guards that may be overruled tells them apart, of which `found` was the first. Signs are no
-    /// words, though a guard of words looks at them.
+    /// Whether nothing but guards that may be overruled tells them apart, of which `found` was the first.
     fn leaves_open(&self, found: Guard, one: &Question, two: &Question) -> bool {
         let may_be = |guard: &Guard| self.overrules.iter().any(|overruled| overruled.as_str() == guard.name());
-        may_be(&found) && one.has_signs_of(two) && differences(one, two).iter().all(may_be)
+        may_be(&found) && only_words_differ(one, two) && differences(one, two).iter().all(may_be)
     }
 }
 
@@ -49,7 +48,8 @@ impl Bar<'_> {
 #[must_use]
 pub fn judge((readings, text): (&Readings, &Arc<str>), nearest: &[Candidate], bar: Bar<'_>) -> Judged {
     let mut judged = among((readings, text), nearest, bar);
-    if judged.found.is_some()
+    // Nobody needs to be asked where one is the same by its words, also where that is not served.
+    if (judged.found.is_some() || judged.too_close.is_some())
         && let Some((_, guard)) = judged.open.take()
     {
         judged.refused.push(guard);
@@ -89,8 +89,8 @@ fn among((readings, text): (&Readings, &Arc<str>), nearest: &[Candidate], bar: B
                 judged.too_close = Some(best.clone());
                 return judged;
             }
-            // What follows is no nearer: at most another model may yet find it the same.
-            None if margin > 0.0 && (judged.open.is_some() || bar.overrules.is_empty()) => return judged,
+            // What follows is no nearer: another model may at most be asked about it.
+            None if margin > 0.0 && bar.overrules.is_empty() => return judged,
             _ => {}
         }
     }
@@ -167,6 +167,13 @@ mod tests {
         for margin in [0.0, 0.02] {
             let refused = open(&[("How do I not reset my password?", 0.97), (FREE, 0.95)], margin, &Overruled::ALL);
             assert_eq!(refused, (Some(FREE.to_owned()), 1), "behind one that is firmly different");
+        }
+        for (margin, nearest) in [(0.02, [(FREE, 0.96), (SAME, 0.95)]), (0.0, [(FREE, 0.96), (SAME, 0.95)])] {
+            assert_eq!(
+                open(&nearest, margin, &Overruled::ALL).0,
+                None,
+                "nor where the same one stands too near another"
+            );
         }
         let bar = Bar { threshold: 0.9, margin: 0.0, overrules: &Overruled::ALL };
         let judged = judged(ASKED, &[(FREE, 0.96), (SAME, 0.96)], bar);

@@ -362,9 +362,15 @@ fn how_much_a_provider_takes_is_found_out_anew_where_it_has_moved() {
         let stage = Stage::set(&config);
         let limit = || stage.metric("mai_upstream_concurrency{kind=\"limit\",provider=\"a\"}");
         let begins_with = limit();
-        stage.host("a", Reply::status(429).header("retry-after", "1"));
+        stage.host("a", Reply::status(429).header("retry-after", "1").after(Duration::from_millis(100)));
         stage.host("c", pleasant());
-        asks(&stage, ask("1", DAY).header("x-mai-timeout-ms", "500")).await;
+        let mut callers = Vec::new();
+        for n in 0..3 {
+            callers.push(begin(&stage, ask(&format!("{n}"), DAY).header("x-mai-timeout-ms", "500")).await);
+        }
+        for mut caller in callers {
+            caller.answer().await.unwrap();
+        }
         let found = limit();
         assert!(found < begins_with, "{found}");
         stage.reload(&config.replace("model: model-a", "model: model-c"));

@@ -16,8 +16,8 @@ pub struct Judged {
     pub guards: Vec<Guard>,
     /// The one that is asked first.
     pub first: Option<Guard>,
-    /// Whether they have the same signs: another one is never overruled.
-    pub has_same_signs: bool,
+    /// Whether no more than words tells them apart, as far as can be seen.
+    pub only_words_differ: bool,
     /// Whether another model says that they are the same, where it was asked.
     pub is_verified: Option<bool>,
     /// How well they fit, where it tells that.
@@ -34,7 +34,7 @@ impl Judged {
             similarity: cosine(vectors, &pair.a, &pair.b),
             guards: guards::differences(&one, &two),
             first: guards::compare(&one, &two).err(),
-            has_same_signs: one.has_signs_of(&two),
+            only_words_differ: guards::only_words_differ(&one, &two),
             is_verified: None,
             score: None,
         }
@@ -42,7 +42,8 @@ impl Judged {
 
     /// Whether no guard calls them different, but such as another model may overrule.
     pub fn is_open(&self) -> bool {
-        self.has_same_signs && self.guards.iter().all(|guard| Overruled::of(guard.name()).is_some())
+        let may_be = |guard: &Guard| Overruled::of(guard.name()).is_some();
+        self.guards.is_empty() || self.only_words_differ && self.guards.iter().all(may_be)
     }
 }
 
@@ -278,7 +279,7 @@ mod tests {
             similarity,
             guards: guard.into_iter().collect(),
             first: guard,
-            has_same_signs: true,
+            only_words_differ: true,
             is_verified: None,
             score: None,
         }

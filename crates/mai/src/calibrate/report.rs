@@ -53,11 +53,11 @@ pub fn text(all: &All<'_>) -> String {
                 all.wish.precision
             ));
             lines.push(format!(
-                "   cache: {{ mode: semantic, semantic: {{ route: {}, threshold: {threshold:.3} }} }}",
+                "   cache: {{ mode: semantic, kb_version: \"1\", semantic: {{ route: {}, threshold: {threshold:.3}, shadow: true }} }}",
                 all.route
             ));
             lines.push(
-                "   It holds for this model with this prefix alone. Watch it with `shadow: true` before it serves."
+                "   It holds for this model with this prefix alone. With `shadow: true` nothing is served yet: watch it first."
                     .to_owned(),
             );
         }

@@ -43,6 +43,7 @@ pub(super) struct Relief {
     deaf_until: Option<Instant>,
     deaf_for: Duration,
     rate: Rate,
+    share: Share,
 }
 
 /// What is seen after the steps.
@@ -63,12 +64,14 @@ impl Relief {
             deaf_until: None,
             deaf_for: DEAF.0,
             rate: Rate::since(now),
+            share: Share::since(now),
         }
     }
 
     /// A call has ended well.
     pub fn ended(&mut self, now: Instant) {
         self.rate.add(now);
+        self.share.add(1.0, 0.0, now);
         if let Some(look) = &mut self.look {
             look.well += 1.0;
         }
@@ -82,6 +85,10 @@ impl Relief {
 
     /// A call that began at `began` was refused; `knee` calls are thought to be right.
     pub fn said(&mut self, began: Instant, knee: f64, now: Instant) -> Option<Answer> {
+        self.share.add(0.0, 1.0, now);
+        if !self.share.is_telling() {
+            return None;
+        }
         // Calls that were under way together say it once.
         let is_heard = self.heard.is_some_and(|heard| began <= heard);
         if is_heard || self.deaf_until.is_some_and(|until| now < until) {
@@ -145,5 +152,34 @@ impl Rate {
     /// That of the last whole second, or longer where fewer came; but not of one that is long over.
     fn per_second(&self, now: Instant) -> f64 {
         self.last.filter(|_| now < self.since + OVER).unwrap_or_else(|| self.so_far(now))
+    }
+}
+
+/// How many calls hear the word, of late: what has ended counts half after [`HALF`].
+#[derive(Clone, Copy, Debug)]
+struct Share {
+    at: Instant,
+    well: f64,
+    refused: f64,
+}
+
+/// See [`Share`].
+const HALF: f64 = 2.0;
+/// One call in so many hears it at least, and it is heard more than once, where there are too many side by side.
+const TELLING: (f64, f64) = (0.02, 1.2);
+
+impl Share {
+    const fn since(now: Instant) -> Self {
+        Self { at: now, well: 0.0, refused: 0.0 }
+    }
+
+    fn add(&mut self, well: f64, refused: f64, now: Instant) {
+        let left = (-now.saturating_duration_since(self.at).as_secs_f64() / HALF).exp2();
+        *self = Self { at: now.max(self.at), well: self.well * left + well, refused: self.refused * left + refused };
+    }
+
+    fn is_telling(&self) -> bool {
+        let (share, words) = TELLING;
+        self.refused >= words && self.refused >= (self.well + self.refused) * share
     }
 }

@@ -145,6 +145,22 @@ fn a_model_that_is_throttled_however_few_calls_there_are_does_not_hold_up_the_ot
 }
 
 #[test]
+fn a_word_now_and_then_is_none_about_calls_side_by_side() {
+    // A model of the same provider rests for as long as it asks for, is tried again, and asks again.
+    for (hands, demand, every) in [(40, 5000, 30), (12, 12, 15), (40, 5000, 3)] {
+        let mut run = Run::new(terms(1000, 0.3));
+        let mut server = Server::new(hands, steady(100));
+        let before = run.goes(&mut server, demand, MINUTE * 5);
+        for _ in 0..40 {
+            let between = run.goes(&mut server, demand, Duration::from_secs(every));
+            assert!(between > before * 0.7, "{before}, then {between}");
+            let now = run.begin + run.now;
+            run.knee.overloaded(now - Duration::from_millis(5), now);
+        }
+    }
+}
+
+#[test]
 fn an_upstream_of_which_nothing_ends_well_any_more_is_not_asked_for_more_again() {
     let mut run = Run::new(terms(1000, 0.3));
     run.goes(&mut Server::new(40, steady(100)), 5000, MINUTE * 5);

@@ -48,6 +48,27 @@ pub fn differences(one: &Question, two: &Question) -> Vec<Guard> {
     }
 }
 
+/// Whether no more than words tells two questions apart. Guards that compare words stop at the first that is another,
+/// and what is said may differ behind it: so all that can be seen of that is looked at by itself.
+#[must_use]
+pub fn only_words_differ(one: &Question, two: &Question) -> bool {
+    let firm = |question: &Question| -> SmallVec<[Mark; 4]> {
+        question.marks.iter().copied().filter(|mark| mark.is_comparison() || mark.is_time()).collect()
+    };
+    let is_said = one.has_signs_of(two)
+        && firm(one) == firm(two)
+        && [quantities, persons, mood, kinds].iter().all(|check| check(one, two).is_ok());
+    if !is_said || one.terms.len().max(two.terms.len()) > MOST_TERMS {
+        return false;
+    }
+    let Aligned { matched, left, right } = Aligned::of(one, two);
+    let denies = |question: &Question, at: &usize| question.terms.get(*at).is_some_and(|term| term.not);
+    let is_denied = matched.iter().any(|(a, b)| denies(one, a) != denies(two, b))
+        || left.iter().any(|at| denies(one, at))
+        || right.iter().any(|at| denies(two, at));
+    !is_denied && directions(one, two, &matched).is_ok()
+}
+
 /// Finds one difference.
 type Check = fn(&Question, &Question) -> Result<(), Guard>;
 
@@ -217,39 +238,53 @@ fn exact(one: &Term, two: &Term) -> bool {
     one.forms == two.forms
 }
 
+/// Terms of two questions with their likes, and those that have none.
+struct Aligned {
+    matched: Matched,
+    left: SmallVec<[usize; 8]>,
+    right: SmallVec<[usize; 8]>,
+}
+
+impl Aligned {
+    fn of(one: &Question, two: &Question) -> Self {
+        let mut matched = Matched::new();
+        let mut taken: SmallVec<[bool; 24]> = SmallVec::from_elem(false, two.terms.len());
+        let mut left: SmallVec<[usize; 8]> = SmallVec::new();
+        let mut open: SmallVec<[usize; 24]> = (0..one.terms.len()).collect();
+        // A word that is there twice is told by the one before it: 测试环境, 生产环境.
+        let before = |at: usize, place: usize| {
+            let pair = at.checked_sub(1).zip(place.checked_sub(1));
+            pair.and_then(|(at, place)| one.terms.get(at).zip(two.terms.get(place))).is_some_and(|(a, b)| exact(a, b))
+        };
+        let is_noun = |a: &Term, b: &Term| a.class != Class::Verb && b.class != Class::Verb;
+        let passes: [(Alike, bool); 3] = [(exact, true), (exact, false), (Term::same, false)];
+        for (same, led) in passes {
+            left.clear();
+            for &at in &open {
+                let Some(term) = one.terms.get(at) else { continue };
+                let found = two.terms.iter().zip(&mut taken).enumerate().find(|(place, (other, taken))| {
+                    !**taken && same(term, other) && (!led || is_noun(term, other) && before(at, *place))
+                });
+                match found {
+                    Some((place, (_, taken))) => {
+                        *taken = true;
+                        matched.push((at, place));
+                    }
+                    None => left.push(at),
+                }
+            }
+            open.clear();
+            open.extend(left.iter().copied());
+        }
+        let right: SmallVec<[usize; 8]> =
+            taken.iter().enumerate().filter(|(_, taken)| !**taken).map(|(at, _)| at).collect();
+        Self { matched, left, right }
+    }
+}
+
 /// Finds for each term of either question its like in the other.
 fn aligned(one: &Question, two: &Question) -> Result<Matched, Guard> {
-    let mut matched = Matched::new();
-    let mut taken: SmallVec<[bool; 24]> = SmallVec::from_elem(false, two.terms.len());
-    let mut left: SmallVec<[usize; 8]> = SmallVec::new();
-    let mut open: SmallVec<[usize; 24]> = (0..one.terms.len()).collect();
-    // A word that is there twice is told by the one before it: 测试环境, 生产环境.
-    let before = |at: usize, place: usize| {
-        let pair = at.checked_sub(1).zip(place.checked_sub(1));
-        pair.and_then(|(at, place)| one.terms.get(at).zip(two.terms.get(place))).is_some_and(|(a, b)| exact(a, b))
-    };
-    let is_noun = |a: &Term, b: &Term| a.class != Class::Verb && b.class != Class::Verb;
-    let passes: [(Alike, bool); 3] = [(exact, true), (exact, false), (Term::same, false)];
-    for (same, led) in passes {
-        left.clear();
-        for &at in &open {
-            let Some(term) = one.terms.get(at) else { continue };
-            let found = two.terms.iter().zip(&mut taken).enumerate().find(|(place, (other, taken))| {
-                !**taken && same(term, other) && (!led || is_noun(term, other) && before(at, *place))
-            });
-            match found {
-                Some((place, (_, taken))) => {
-                    *taken = true;
-                    matched.push((at, place));
-                }
-                None => left.push(at),
-            }
-        }
-        open.clear();
-        open.extend(left.iter().copied());
-    }
-    let right: SmallVec<[usize; 8]> =
-        taken.iter().enumerate().filter(|(_, taken)| !**taken).map(|(at, _)| at).collect();
+    let Aligned { matched, left, right } = Aligned::of(one, two);
     for (a, b) in &matched {
         if one.terms.get(*a).map(|term| term.not) != two.terms.get(*b).map(|term| term.not) {
             return Err(Guard::Negation);

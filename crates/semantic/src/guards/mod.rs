@@ -20,7 +20,7 @@ mod term;
 mod time;
 mod token;
 
-pub use compare::{compare, differences};
+pub use compare::{compare, differences, only_words_differ};
 pub use fold::LONGEST;
 pub use guard::Guard;
 pub use question::Question;

@@ -54,7 +54,7 @@ impl Question {
     /// Whether both have the same signs that are none of prose: `<`, an arrow, the minus of a number, the case of its unit.
     /// Other words may say the same; another sign does not.
     #[must_use]
-    pub fn has_signs_of(&self, other: &Self) -> bool {
+    pub(super) fn has_signs_of(&self, other: &Self) -> bool {
         self.signs == other.signs
     }
 
