@@ -337,7 +337,8 @@ impl Gateway {
         let watching = self.configuration.clone();
         background(async move { watching.watch(hangup).await });
         stop.asked().await;
-        drain(&self.live, general.shutdown_grace, &mut stop).await;
+        let grace = self.live.running().snapshot.general.shutdown_grace;
+        drain(&self.live, grace, &mut stop).await;
         late_rows.written(CLOSING).await;
         if late_rows.count() > 0 {
             tracing::warn!(rows = late_rows.count(), "stopping without these rows of the audit log: this log has them");

@@ -49,7 +49,9 @@ pub fn put(endpoint: Endpoint, model: &str, (asked, known): (&str, &str)) -> Val
 pub fn said(endpoint: Endpoint, answer: &[u8]) -> Option<Said> {
     let answer: Value = serde_json::from_slice(answer).ok()?;
     if endpoint == Endpoint::Rerank {
-        return answer.pointer("/results/0/relevance_score").and_then(Value::as_f64).map(Said::Score);
+        // A score beyond the scale is none: a server of raw scores that is taken for one of probabilities.
+        let score = answer.pointer("/results/0/relevance_score").and_then(Value::as_f64);
+        return score.filter(|score| (0.0..=1.0).contains(score)).map(Said::Score);
     }
     // A model that thinks first may have said nothing so far: that is no yes.
     let said = answer.pointer("/choices/0/message")?.get("content").and_then(Value::as_str).unwrap_or_default();
@@ -87,7 +89,9 @@ mod tests {
     fn a_reranker_tells_a_score() {
         let said = |answer: &str| said(Endpoint::Rerank, answer.as_bytes());
         assert_eq!(said(r#"{"results": [{"index": 0, "relevance_score": 0.91}]}"#), Some(Said::Score(0.91)));
-        assert_eq!(said(r#"{"results": []}"#), None);
+        for none in [r#"{"results": []}"#, r#"{"results": [{"relevance_score": 1.7}]}"#] {
+            assert_eq!(said(none), None);
+        }
         assert!(Said::Score(0.91).is_same(0.9) && !Said::Score(0.89).is_same(0.9));
     }
 }

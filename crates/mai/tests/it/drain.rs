@@ -5,7 +5,7 @@ use std::time::Duration;
 use testkit::{Caller, get};
 use tokio::net::TcpStream;
 
-use crate::process::{Gateway, chat, soon, until, upstream, usual};
+use crate::process::{ADMIN, Gateway, chat, reload, soon, until, upstream, usual};
 
 /// Streams of about a second, slow calls of about as much.
 const SLOW: &str = "rules: [{ when: { stream: true }, reply: { say: [one, two, three], every: 400ms } }, \
@@ -69,6 +69,19 @@ async fn running_calls_end_new_ones_are_refused_and_every_line_is_written() {
     let log = gateway.log();
     let count = |status: u64| log.iter().filter(|line| line["status"] == status).count();
     assert_eq!((count(200), count(503)), (16, 2));
+}
+
+#[tokio::test]
+async fn the_grace_is_the_one_in_force_when_it_stops() {
+    let up = upstream(ENDLESS).await;
+    let mut gateway = Gateway::serve(&usual(&up.url())).await;
+    gateway.rewrite(&format!("shutdown_grace: 300ms\n{}", usual(&up.url())));
+    assert_eq!(gateway.ask_admin(&reload(ADMIN)).await.status, 200);
+    let mut caller = gateway.begin(&chat()).await;
+    soon("it runs", up.log().until(|calls| calls.len() == 1)).await;
+    gateway.process.signal("TERM");
+    assert_eq!(soon("the end", gateway.process.exit()).await, Some(0));
+    assert_eq!(soon("an answer", caller.answer()).await.unwrap().status, 503);
 }
 
 #[tokio::test]
