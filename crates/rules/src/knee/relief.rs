@@ -1,6 +1,7 @@
 //! Whether fewer calls side by side are what an upstream wants that says it has too much to do.
 //!
-//! Its word is taken at once, step after step, as long as it is said again. But a provider throttles a model for its tokens,
+//! A word that one call hears, or fewer than one in fifty, is none about calls side by side. Others are taken at once, step
+//! after step, as long as they are said again. But a provider throttles a model for its tokens,
 //! or a key for its month, in the same words, and says them however few calls there are. So after some steps it is
 //! looked whether as many calls still end well. Where an upstream has more than it can do, they do: it only refuses
 //! fewer. Where they do not, the steps have cost calls and helped nobody: they are taken back, and for a while
@@ -18,9 +19,6 @@ const STALE: Duration = Duration::from_secs(30);
 const KEPT: f64 = 0.5;
 /// For so long words are not heard: the first time, and at most.
 const DEAF: (Duration, Duration) = (Duration::from_secs(60), Duration::from_secs(600));
-
-/// A rate says nothing any more when nothing has been added to it for so long.
-const OVER: Duration = Duration::from_secs(5);
 
 /// What a word is answered with.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -42,7 +40,6 @@ pub(super) struct Relief {
     look: Option<Look>,
     deaf_until: Option<Instant>,
     deaf_for: Duration,
-    rate: Rate,
     share: Share,
 }
 
@@ -63,14 +60,12 @@ impl Relief {
             look: None,
             deaf_until: None,
             deaf_for: DEAF.0,
-            rate: Rate::since(now),
             share: Share::since(now),
         }
     }
 
     /// A call has ended well.
     pub fn ended(&mut self, now: Instant) {
-        self.rate.add(now);
         self.share.add(1.0, 0.0, now);
         if let Some(look) = &mut self.look {
             look.well += 1.0;
@@ -111,7 +106,7 @@ impl Relief {
             self.deaf_for = DEAF.0;
         }
         if self.steps == 0 {
-            self.before = (knee, self.rate.per_second(now));
+            self.before = (knee, self.share.well_per_second());
         }
         self.steps += 1;
         self.heard = Some(now);
@@ -121,37 +116,6 @@ impl Relief {
             self.look = Some(Look { since: now, until: now + long, well: 0.0 });
         }
         Some(Answer::Lower)
-    }
-}
-
-/// Calls that end well in a second, of late.
-#[derive(Clone, Copy, Debug)]
-struct Rate {
-    since: Instant,
-    count: f64,
-    /// That of the second before.
-    last: Option<f64>,
-}
-
-impl Rate {
-    const fn since(now: Instant) -> Self {
-        Self { since: now, count: 0.0, last: None }
-    }
-
-    fn add(&mut self, now: Instant) {
-        self.count += 1.0;
-        if now >= self.since + Duration::from_secs(1) {
-            *self = Self { since: now, count: 0.0, last: Some(self.so_far(now)) };
-        }
-    }
-
-    fn so_far(&self, now: Instant) -> f64 {
-        self.count / now.saturating_duration_since(self.since).as_secs_f64().max(0.001)
-    }
-
-    /// That of the last whole second, or longer where fewer came; but not of one that is long over.
-    fn per_second(&self, now: Instant) -> f64 {
-        self.last.filter(|_| now < self.since + OVER).unwrap_or_else(|| self.so_far(now))
     }
 }
 
@@ -176,6 +140,11 @@ impl Share {
     fn add(&mut self, well: f64, refused: f64, now: Instant) {
         let left = (-now.saturating_duration_since(self.at).as_secs_f64() / HALF).exp2();
         *self = Self { at: now.max(self.at), well: self.well * left + well, refused: self.refused * left + refused };
+    }
+
+    /// Of calls that come evenly, what counts half after so long counts `HALF / ln 2` seconds of them.
+    fn well_per_second(&self) -> f64 {
+        self.well * std::f64::consts::LN_2 / HALF
     }
 
     fn is_telling(&self) -> bool {
