@@ -86,7 +86,7 @@ impl Point {
 
     /// The precision as it is shown: that of no hits is none.
     pub fn shown(&self) -> String {
-        if self.hits + self.wrong == 0 { "-".to_owned() } else { format!("{:.2}", self.precision()) }
+        shown(self.hits, self.wrong)
     }
 
     /// For programs.
@@ -255,6 +255,11 @@ pub fn advise(curves: &[Curve], wish: &Wish, trapped: &[&str]) -> Option<f64> {
     }
     let fitting = thresholds().filter_map(|threshold| Some((hits(threshold)?, threshold)));
     fitting.max_by(|one, two| one.0.cmp(&two.0).then(one.1.total_cmp(&two.1))).map(|(_, threshold)| threshold)
+}
+
+/// A precision as it is shown: that of no hits is none.
+pub fn shown(hits: usize, wrong: usize) -> String {
+    if hits + wrong == 0 { "-".to_owned() } else { format!("{:.2}", share(hits, hits + wrong)) }
 }
 
 /// A count as a number to reckon with.

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::curve::{Curve, Point, Wish};
+use super::curve::{Curve, Point, Wish, shown};
 use super::embed::Trap;
 use super::store::Row;
 use super::verify;
@@ -131,10 +131,6 @@ fn told_best(how: &str, best: Option<Point>, wish: &Wish) -> String {
     }
 }
 
-fn told_of(hits: usize, wrong: usize, precision: f64) -> String {
-    if hits + wrong == 0 { "-".to_owned() } else { format!("{precision:.2}") }
-}
-
 fn store(rows: &[Row], lines: &mut Vec<String>) {
     lines.push(String::new());
     lines.push("All questions in one store, each asked of all others: precision/recall".to_owned());
@@ -155,9 +151,7 @@ fn store(rows: &[Row], lines: &mut Vec<String>) {
         let Some(first) = line.first() else { continue };
         let cells: String = line
             .iter()
-            .map(|row| {
-                format!("{:<20}", format!("{}/{:.2}", told_of(row.hits, row.wrong, row.precision()), row.recall()))
-            })
+            .map(|row| format!("{:<20}", format!("{}/{:.2}", shown(row.hits, row.wrong), row.recall())))
             .collect();
         lines.push(format!("   {:<6}{:<11.2}{}", first.lang, first.threshold, cells.trim_end()));
     }

@@ -82,6 +82,24 @@ async fn a_verifier_is_measured_by_its_word_on_what_the_guards_leave_open() {
 }
 
 #[tokio::test]
+async fn a_verifier_that_fails_after_its_first_word_gives_no_figures() {
+    let said = r#"{ choices: [{ index: 0, finish_reason: stop, message: { role: assistant, content: "Yes." } }] }"#;
+    let first = format!("{{ when: {{ path: /v1/chat/*, first: 1 }}, reply: {{ json: {said} }} }}");
+    let up = upstream(&format!("rules: [{first}, {{ when: {{ path: /v1/chat/* }}, reply: 400 }}]")).await;
+    let gateway = Gateway::serve(&usual(&up.url())).await;
+    let pairs = gateway.dir.write("pairs.jsonl", PAIRS).display().to_string();
+    let url = format!("http://{}", gateway.data);
+    let args = ["--route", "embedding", "--url", &url, "--verify", "chat", &pairs].map(str::to_owned);
+    let ran = calibrated(args.to_vec()).await;
+    assert!(
+        ran.code == 1 && ran.err.contains("pairs came to no verdict; figures of the others would mislead"),
+        "{}",
+        ran.err
+    );
+    assert_eq!(ran.out, "");
+}
+
+#[tokio::test]
 async fn what_stands_in_its_way_is_said() {
     let dir = Dir::new();
     let pairs = dir.write("pairs.jsonl", PAIRS).display().to_string();
