@@ -421,6 +421,17 @@ fn another_model_may_overrule_guards_that_compare_words_and_no_others() {
 }
 
 #[test]
+fn an_answer_that_is_removed_while_the_verifier_thinks_is_not_served() {
+    story(async {
+        let (stage, verifier) = verified(score(1.0).after(Duration::from_millis(200))).await;
+        let mut caller = begun(&stage, vec![ask(AGAIN)]).await.remove(0);
+        verifier.has_calls(1).await;
+        assert!(stage.live.purge(&Which { route: Some("chat".into()), ..Which::default() }).await.is_ok());
+        assert_eq!(cache(&caller.answer().await.unwrap()), "miss");
+    });
+}
+
+#[test]
 fn a_caller_in_a_hurry_waits_no_longer_than_it_may() {
     story(async {
         let (stage, _, e) = stage("");

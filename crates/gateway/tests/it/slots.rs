@@ -267,15 +267,20 @@ fn a_reload_that_gives_more_places_lets_those_who_wait_pass() {
 
 #[test]
 fn where_places_are_bounded_no_more_nobody_waits_for_one() {
+    two_who_wait_go_on(&alone("concurrency: { max: 1 }"), &alone("timeout: { }").replace(", timeout: { }", ""));
+}
+
+/// Of three calls under the one configuration two wait; under the other none does.
+fn two_who_wait_go_on(before: &str, after: &str) {
     story(async {
-        let stage = Stage::set(&alone("concurrency: { max: 1 }"));
+        let stage = Stage::set(before);
         let a = stage.host("a", slow(900));
         let mut callers = Vec::new();
         for text in ["1", "2", "3"] {
             callers.push(begin(&stage, ask(text, DAY)).await);
         }
         assert_eq!(a.calls().len(), 1);
-        stage.reload(&alone("timeout: { }").replace(", timeout: { }", ""));
+        stage.reload(after);
         tokio::time::sleep(Duration::from_millis(50)).await;
         assert_eq!(a.calls().len(), 3);
         for caller in &mut callers {
@@ -313,22 +318,7 @@ fn connected(most: u32) -> String {
 
 #[test]
 fn a_reload_that_allows_more_connections_lets_those_who_wait_for_one_pass() {
-    story(async {
-        let stage = Stage::set(&connected(1));
-        let a = stage.host("a", slow(900));
-        let mut callers = Vec::new();
-        for text in ["1", "2", "3"] {
-            callers.push(begin(&stage, ask(text, DAY)).await);
-        }
-        assert_eq!(a.calls().len(), 1);
-        stage.reload(&connected(3));
-        tokio::time::sleep(Duration::from_millis(50)).await;
-        assert_eq!(a.calls().len(), 3);
-        for caller in &mut callers {
-            assert_eq!(caller.answer().await.unwrap().status, 200);
-        }
-        stage.comes_to_rest().await;
-    });
+    two_who_wait_go_on(&connected(1), &connected(3));
 }
 
 #[test]
