@@ -10,6 +10,8 @@ impl Folder {
         static COUNT: AtomicUsize = AtomicUsize::new(0);
         let number = COUNT.fetch_add(1, Ordering::Relaxed);
         let path = std::env::temp_dir().join(format!("mai-drivers-{}-{number}", std::process::id()));
+        // A process that was killed leaves its folder behind, and its number comes again.
+        let _ = std::fs::remove_dir_all(&path);
         std::fs::create_dir_all(&path).unwrap();
         Self(path)
     }
