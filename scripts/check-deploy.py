@@ -18,6 +18,7 @@ DOCKERFILE = pathlib.Path("deploy/Dockerfile")
 COMPOSE = pathlib.Path("deploy/compose.yaml")
 UNIT = pathlib.Path("deploy/systemd/mai-gateway.service")
 ENVIRONMENT = pathlib.Path("deploy/systemd/mai-gateway.env")
+SETTINGS = pathlib.Path("docs/reference/configuration.md")
 COMMANDS = pathlib.Path("docs/reference/cli.md")
 
 problems = []
@@ -178,6 +179,16 @@ def unit(known):
         problems.append(f"{UNIT}: it does not read {ENVIRONMENT.name}")
 
 
+def stops():
+    """Whoever stops the gateway waits for its grace, and for what it writes after that."""
+    writing = 30
+    grace = int(re.search(r"^\| `shutdown_grace` \|[^|]*\| `(\d+)s` \|", SETTINGS.read_text(), re.M).group(1))
+    for path, key in [(COMPOSE, "stop_grace_period: "), (UNIT, "TimeoutStopSec=")]:
+        wait = re.search(rf"{key}(\d+)s", path.read_text())
+        if not wait or int(wait.group(1)) < grace + writing:
+            problems.append(f"{path}: `{key.strip()}` must be {grace + writing}s or more: `shutdown_grace`, and what is written after it")
+
+
 def ask(base, queries):
     """Asks a Prometheus for every query; an error is a problem, an empty answer is told."""
     empty = []
@@ -204,6 +215,7 @@ rules(known)
 dockerfile()
 compose(variables_of_the_program())
 unit(variables_of_the_program())
+stops()
 if sys.argv[1:2] == ["--live"]:
     ask(sys.argv[2].rstrip("/"), queries)
 for problem in problems:
