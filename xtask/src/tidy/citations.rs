@@ -1,5 +1,7 @@
 //! A document that code or prose points to is there.
 
+use std::collections::BTreeSet;
+
 use super::Findings;
 use crate::tree::{File, Tree};
 
@@ -33,20 +35,46 @@ fn cited(file: &File) -> Vec<(usize, &str)> {
     found
 }
 
-/// `](path)`, from where the page stands.
+/// `](path)` and `](path#heading)`, from where the page stands.
 fn links(file: &File, tree: &Tree, found: &mut Findings) {
     for (at, _) in file.text.match_indices("](") {
         let rest = file.text.get(at + 2..).unwrap_or_default();
-        let target = rest.split([')', '#', ' ', '\n']).next().unwrap_or_default();
+        let target = rest.split([')', ' ', '\n']).next().unwrap_or_default();
         if target.is_empty() || target.contains(':') {
             continue;
         }
-        let path = joined(&file.path, target);
+        let (to, heading) = target.split_once('#').map_or((target, None), |(to, heading)| (to, Some(heading)));
+        let path = if to.is_empty() { file.path.clone() } else { joined(&file.path, to) };
         let is_there = tree.files.iter().any(|other| other.path == path || other.path.starts_with(&format!("{path}/")));
         if !is_there && !path.ends_with(".png") {
-            found.add(&file.path, file.line(at), format!("the link to `{target}` leads nowhere; mend it"));
+            found.add(&file.path, file.line(at), format!("the link to `{to}` leads nowhere; mend it"));
+        }
+        let page = tree.files.iter().find(|other| other.path == path && path.ends_with(".md"));
+        if let (Some(page), Some(heading)) = (page, heading)
+            && !anchors(&page.text).contains(heading)
+        {
+            found.add(&file.path, file.line(at), format!("`{path}` has no heading `#{heading}`; mend the link"));
         }
     }
+}
+
+/// What a link may name of a page: its headings, as GitHub makes anchors of them; of several alike the second ends in `-1`.
+fn anchors(text: &str) -> BTreeSet<String> {
+    let mut known = BTreeSet::new();
+    let mut is_code = false;
+    for line in text.lines() {
+        is_code ^= line.trim_start().starts_with("```");
+        let heading = line.trim_start_matches('#');
+        let Some(heading) = heading.strip_prefix(' ').filter(|_| line.starts_with('#') && !is_code) else { continue };
+        let kept = heading.trim().chars().filter(|letter| letter.is_alphanumeric() || matches!(letter, ' ' | '-' | '_'));
+        let anchor = kept.collect::<String>().to_lowercase().replace(' ', "-");
+        let free = (1..).map(|count| format!("{anchor}-{count}")).find(|next| !known.contains(next));
+        match known.contains(&anchor) {
+            true => known.extend(free),
+            false => drop(known.insert(anchor)),
+        }
+    }
+    known
 }
 
 fn joined(page: &str, target: &str) -> String {
@@ -80,5 +108,19 @@ mod tests {
         assert_eq!(told.len(), 2, "{told:?}");
         assert!(told[0].starts_with("crates/a/src/b.rs:1: `docs/gone.md`"));
         assert!(told[1].starts_with("docs/there.md:1: the link to `gone.md`"));
+    }
+
+    #[test]
+    fn a_link_to_a_heading_finds_it() {
+        let page = "[ok](#how-it-is-named-1) [ok](b.md#二-b_2) [gone](#lost) [code](b.md#no-heading)\n\n## How `it` is named?\n\n## How it is named\n";
+        let other = "# 二 (B_2)\n\n```sh\n# no heading\n```\n";
+        let told = told(check, &[("docs/a.md", page), ("docs/b.md", other)]);
+        assert_eq!(
+            told,
+            [
+                "docs/a.md:1: `docs/a.md` has no heading `#lost`; mend the link",
+                "docs/a.md:1: `docs/b.md` has no heading `#no-heading`; mend the link"
+            ]
+        );
     }
 }
