@@ -7,7 +7,7 @@ use axum::extract::State;
 use axum::http::StatusCode;
 use config::{CacheMode, Route};
 use serde::{Deserialize, Serialize};
-use serde_json::{Value, json};
+use serde_json::json;
 use state::answers::{Key, Kind, Tier, Which};
 use state::{Answer, Trouble, Unreadable};
 use utoipa::{IntoParams, ToSchema};
@@ -23,17 +23,17 @@ use crate::extract::{Json, Path, Query};
 const PATIENCE: Duration = Duration::from_secs(5);
 
 /// How the cache on disk does; the gateway is ready all the same.
-pub(crate) fn health(desk: &Desk) -> Value {
+pub(crate) fn health(desk: &Desk) -> Health {
     match desk.live.answers.stats().disk {
-        None => json!({ "status": "memory" }),
-        Some(disk) => json!(Health::of(disk.trouble)),
+        None => Health { status: "memory", since: None, why: None },
+        Some(disk) => Health::of(disk.trouble),
     }
 }
 
 /// How a store does.
 #[derive(Serialize, ToSchema)]
-struct Health {
-    /// `ok`, or `out` while it cannot be used.
+pub(crate) struct Health {
+    /// `ok`, or `out` while it cannot be used; of the cache also `memory` where nothing is kept on disk.
     status: &'static str,
     /// Since when it is out, in seconds since the Unix epoch.
     since: Option<u64>,
@@ -42,7 +42,7 @@ struct Health {
 }
 
 impl Health {
-    fn of(trouble: Option<Trouble>) -> Self {
+    pub(crate) fn of(trouble: Option<Trouble>) -> Self {
         Self {
             status: if trouble.is_some() { "out" } else { "ok" },
             since: trouble.as_ref().map(|trouble| trouble.since.as_secs()),

@@ -5,13 +5,13 @@ use axum::extract::State;
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use serde::Serialize;
-use serde_json::{Value, json};
 use utoipa::ToSchema;
 
-use crate::damage::shown;
+use crate::cache::{self, Health};
+use crate::damage::Damage;
 use crate::desk::Desk;
 use crate::error::{Body, Error};
-use crate::{cache, requests};
+use crate::requests::{self, RecordsHealth};
 
 /// That the process runs.
 #[derive(Serialize, ToSchema)]
@@ -36,22 +36,46 @@ pub(crate) struct Ready {
     /// The problems of the last reload; none where it went well.
     last_reload: Vec<String>,
     /// The usage ledger.
-    #[schema(value_type = Object)]
-    ledger: Value,
-    /// The store of objects of the admin API, issued keys and the audit log.
-    #[schema(value_type = Object)]
-    objects: Value,
+    ledger: LedgerHealth,
+    /// The store of objects of the admin API, issued keys and the audit log: `out` while it cannot be written, or is not
+    /// the one that was opened. What is in force stays so.
+    objects: Health,
     /// The cache on disk.
-    #[schema(value_type = Object)]
-    cache: Value,
+    cache: Health,
     /// The request records.
-    #[schema(value_type = Object)]
-    requests: Value,
+    requests: RecordsHealth,
     /// Versions of knowledge bases that operators have set.
-    #[schema(value_type = Object)]
-    kb_versions: Value,
+    kb_versions: VersionsHealth,
     /// Who is told of events, in the order of the configuration.
     webhooks: Vec<Webhook>,
+}
+
+/// How the usage ledger does.
+#[derive(Serialize, ToSchema)]
+struct LedgerHealth {
+    /// `ok`, or `behind` while it cannot be written.
+    status: &'static str,
+    /// Since when it is behind, in seconds since the Unix epoch.
+    since: Option<u64>,
+    /// Why it is behind.
+    why: Option<String>,
+    /// Entries of usage that are in memory alone, and wait to be written.
+    entries_waiting: u64,
+    /// Requests whose usage was lost since the start.
+    requests_lost: u64,
+    /// Quotas of which it has not told yet what was used before the start. Until it does, only what was used since counts.
+    quotas_unread: usize,
+    /// What befell its file last; null where nothing has since the start.
+    damage: Option<Damage>,
+}
+
+/// How the set versions of knowledge bases do.
+#[derive(Serialize, ToSchema)]
+struct VersionsHealth {
+    /// `ok`, or `unread` while it is not known which are set: nothing stored before is served then.
+    status: &'static str,
+    /// What befell their file last; null where nothing has since the start.
+    damage: Option<Damage>,
 }
 
 /// How a webhook does.
@@ -79,7 +103,7 @@ pub(crate) async fn readyz(State(desk): State<Desk>) -> Response {
         not_in_force: desk.live.running().snapshot.not_in_force.clone(),
         last_reload: desk.last_reload.problems(),
         ledger: ledger(&desk),
-        objects: objects(&desk),
+        objects: Health::of(desk.live.objects.health()),
         cache: cache::health(&desk),
         webhooks: webhooks(&desk),
         requests: requests::health(&desk),
@@ -90,26 +114,26 @@ pub(crate) async fn readyz(State(desk): State<Desk>) -> Response {
 }
 
 /// How the usage ledger does: `behind` while it cannot be written. The gateway is ready all the same.
-fn ledger(desk: &Desk) -> Value {
+fn ledger(desk: &Desk) -> LedgerHealth {
     let health = desk.live.books.ledger.health();
-    json!({
-        "status": if health.trouble.is_some() { "behind" } else { "ok" },
-        "since": health.trouble.as_ref().map(|trouble| trouble.since.as_secs()),
-        "why": health.trouble.map(|trouble| trouble.what),
-        "entries_waiting": health.waiting,
-        "requests_lost": health.lost,
-        "quotas_unread": desk.live.books.unopened(),
-        "damage": shown(health.damage),
-    })
+    LedgerHealth {
+        status: if health.trouble.is_some() { "behind" } else { "ok" },
+        since: health.trouble.as_ref().map(|trouble| trouble.since.as_secs()),
+        why: health.trouble.map(|trouble| trouble.what),
+        entries_waiting: health.waiting,
+        requests_lost: health.lost,
+        quotas_unread: desk.live.books.unopened(),
+        damage: health.damage.map(Into::into),
+    }
 }
 
 /// Whether it is known which versions are set; nothing stored before is served until it is.
-fn kb_versions(desk: &Desk) -> Value {
+fn kb_versions(desk: &Desk) -> VersionsHealth {
     let versions = &desk.live.kb_versions;
-    json!({
-        "status": if versions.all().is_some() { "ok" } else { "unread" },
-        "damage": shown(versions.damage()),
-    })
+    VersionsHealth {
+        status: if versions.all().is_some() { "ok" } else { "unread" },
+        damage: versions.damage().map(Into::into),
+    }
 }
 
 fn webhooks(desk: &Desk) -> Vec<Webhook> {
@@ -121,17 +145,6 @@ fn webhooks(desk: &Desk) -> Vec<Webhook> {
         events_waiting: hook.waiting,
     };
     hooks.map(webhook).collect()
-}
-
-/// How the store of objects does: `out` while it cannot be written, or is not the one that was opened. What is in force
-/// stays so.
-fn objects(desk: &Desk) -> Value {
-    let trouble = desk.live.objects.health();
-    json!({
-        "status": if trouble.is_some() { "out" } else { "ok" },
-        "since": trouble.as_ref().map(|trouble| trouble.since.as_secs()),
-        "why": trouble.map(|trouble| trouble.what),
-    })
 }
 
 /// All metrics, in Prometheus' text format.

@@ -12,7 +12,7 @@ use state::{Answer, Unreadable};
 use utoipa::{IntoParams, ToSchema};
 
 use crate::caller::{Admin, Caller, Viewer};
-use crate::damage;
+use crate::damage::Damage;
 use crate::desk::Desk;
 use crate::error::{Body, Error, Store};
 use crate::extract::{Path, Query};
@@ -371,19 +371,41 @@ async fn told<T: Unpin>(desk: &Desk, answer: Answer<Result<T, Unreadable>>) -> R
     }
 }
 
+/// How the request records do, and the recorded texts beside them (`records.content`).
+#[derive(Serialize, ToSchema)]
+pub(crate) struct RecordsHealth {
+    /// `ok`, or `behind` while they cannot be written.
+    status: &'static str,
+    /// Since when they are behind, in seconds since the Unix epoch.
+    since: Option<u64>,
+    /// Why they are behind.
+    why: Option<String>,
+    /// Records that are in memory alone, and wait to be written.
+    waiting: u64,
+    /// Recorded texts that wait to be written.
+    contents_waiting: u64,
+    /// Records that were lost since the start: memory for them was full, or the disk refused them.
+    lost: u64,
+    /// Recorded texts that were lost since the start.
+    contents_lost: u64,
+    /// What befell the file of records last; null where nothing has since the start.
+    damage: Option<Damage>,
+    /// The same of the file of recorded texts.
+    contents_damage: Option<Damage>,
+}
+
 /// How they do; the gateway is ready all the same.
-pub(crate) fn health(desk: &Desk) -> Value {
-    let Health { trouble, waiting, contents_waiting, lost, contents_lost, damage: befell, contents_damage } =
-        desk.live.records.health();
-    json!({
-        "status": if trouble.is_some() { "behind" } else { "ok" },
-        "since": trouble.as_ref().map(|trouble| trouble.since.as_secs()),
-        "why": trouble.map(|trouble| trouble.what),
-        "waiting": waiting,
-        "contents_waiting": contents_waiting,
-        "lost": lost,
-        "contents_lost": contents_lost + desk.live.contents.lost(),
-        "damage": damage::shown(befell),
-        "contents_damage": damage::shown(contents_damage),
-    })
+pub(crate) fn health(desk: &Desk) -> RecordsHealth {
+    let health = desk.live.records.health();
+    RecordsHealth {
+        status: if health.trouble.is_some() { "behind" } else { "ok" },
+        since: health.trouble.as_ref().map(|trouble| trouble.since.as_secs()),
+        why: health.trouble.map(|trouble| trouble.what),
+        waiting: health.waiting,
+        contents_waiting: health.contents_waiting,
+        lost: health.lost,
+        contents_lost: health.contents_lost + desk.live.contents.lost(),
+        damage: health.damage.map(Into::into),
+        contents_damage: health.contents_damage.map(Into::into),
+    }
 }

@@ -114,7 +114,7 @@ fn object(name: &str, schema: &Value) -> String {
             let required: BTreeSet<&str> = items(&own["required"]).filter_map(Value::as_str).collect();
             let rows = fields(&own["properties"]).map(|(field, schema)| {
                 let shown = if required.contains(field) { code(field) } else { format!("*{}*", code(field)) };
-                vec![shown, kind(schema), words(&schema["description"])]
+                vec![shown, kind(schema), meaning(schema)]
             });
             text.push_str(&table(&["field", "form", "means"], rows));
         }
@@ -123,6 +123,12 @@ fn object(name: &str, schema: &Value) -> String {
         None => {}
     }
     text
+}
+
+/// What a field means; of one that may be null, and else is an object, that stands with the object.
+fn meaning(schema: &Value) -> String {
+    let own = std::iter::once(schema).chain(items(&schema["oneOf"]));
+    own.map(|schema| words(&schema["description"])).find(|told| !told.is_empty()).unwrap_or_default()
 }
 
 /// The form of a value, in words.

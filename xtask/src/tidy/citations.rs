@@ -66,7 +66,8 @@ fn anchors(text: &str) -> BTreeSet<String> {
         is_code ^= line.trim_start().starts_with("```");
         let heading = line.trim_start_matches('#');
         let Some(heading) = heading.strip_prefix(' ').filter(|_| line.starts_with('#') && !is_code) else { continue };
-        let kept = heading.trim().chars().filter(|letter| letter.is_alphanumeric() || matches!(letter, ' ' | '-' | '_'));
+        let kept =
+            heading.trim().chars().filter(|letter| letter.is_alphanumeric() || matches!(letter, ' ' | '-' | '_'));
         let anchor = kept.collect::<String>().to_lowercase().replace(' ', "-");
         let free = (1..).map(|count| format!("{anchor}-{count}")).find(|next| !known.contains(next));
         match known.contains(&anchor) {
