@@ -60,12 +60,25 @@ impl Disk {
     }
 }
 
+/// Why a file cannot be read and what to do, to be put behind its name.
+#[must_use]
+pub fn unreadable(error: &std::io::Error) -> String {
+    match error.kind() {
+        ErrorKind::NotFound => "is not there; check its path".to_owned(),
+        ErrorKind::NotADirectory => "is not there: a part of its path is a file; check its path".to_owned(),
+        ErrorKind::IsADirectory => "is a folder; name a file in it".to_owned(),
+        ErrorKind::PermissionDenied => "may not be read by this user; give it the right to (chmod, chown)".to_owned(),
+        _ => format!("cannot be read: {error}"),
+    }
+}
+
 fn read_capped(path: &Path, most: u64) -> Result<Vec<u8>, String> {
     const IRREGULAR: &str = "cannot be read: it is not a regular file";
     let unreadable = |error: std::io::Error| match error.kind() {
         // Some of /proc look like regular files, and have no end.
         ErrorKind::WouldBlock => IRREGULAR.to_owned(),
-        _ => format!("cannot be read: {error}"),
+        ErrorKind::NotFound if path.is_symlink() => "is a link that leads nowhere; mend it or remove it".to_owned(),
+        _ => unreadable(&error),
     };
     // A pipe or a device would be waited for without end; to open one may be more than to look at it.
     if !std::fs::metadata(path).map_err(unreadable)?.is_file() {

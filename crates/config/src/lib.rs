@@ -56,7 +56,7 @@ pub use added::{Added, ClientKey};
 pub use caching::{CacheBounds, CacheMode, CacheScope, Caching, MultiTurn, Overruled, Semantic, Verify};
 pub use callers::{Callers, Comers};
 pub use destination::Destination;
-pub use disk::Disk;
+pub use disk::{Disk, unreadable};
 pub use export::as_yaml;
 pub use files::Files;
 pub use list::{List, Walk};

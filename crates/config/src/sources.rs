@@ -75,7 +75,7 @@ pub(crate) fn read(source: &Source, disk: &Disk) -> Result<Written, Vec<Problem>
 fn read_folder(folder: &Path, disk: &Disk) -> Result<Written, Vec<Problem>> {
     let place = Place::whole(&clean_path(folder));
     let problem = |text: String| vec![Problem::new(&place, "", text)];
-    let paths = in_folder(folder).map_err(|error| problem(format!("the folder cannot be read: {error}")))?;
+    let paths = in_folder(folder).map_err(|error| problem(format!("the folder {}", crate::unreadable(&error))))?;
     if paths.is_empty() {
         return Err(problem("the folder holds no *.yaml, *.yml or *.json file".into()));
     }

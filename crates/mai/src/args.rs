@@ -15,7 +15,7 @@ pub use objects::*;
 /// one address and one key per team.
 #[derive(Debug, Parser)]
 #[command(name = "mai-gateway", version, about, long_about = None, arg_required_else_help = true,
-    after_help = "First steps:\n  mai-gateway serve              run with what is found: provider keys, Ollama, else a mock\n  mai-gateway check -c my.yaml   find every problem of a configuration\n  mai-gateway serve -c my.yaml   run with it\n\nWhile it runs, with MAI_ADMIN_TOKEN set:\n  mai-gateway keys new --client online-qa   give a team a key\n  mai-gateway requests list                 see what was called, and how it went\n  mai-gateway breakers list                 see which upstreams take calls\n\nEnvironment, beside what stands with each option:\n  MAI_SECRET_KEY   64 hex digits, under which secrets made through the admin API are\n                   kept; else a key is made in the data folder (secrets.key)\n\nExit codes: 0 done or a clean stop, 1 bad configuration or a refusal, 2 bad usage.")]
+    after_help = "First steps:\n  mai-gateway serve              run with what is found: provider keys, Ollama, else a mock\n  mai-gateway check -c my.yaml   find every problem of a configuration\n  mai-gateway serve -c my.yaml   run with it\n\nWhile it runs, with MAI_ADMIN_TOKEN set (to a token of the gateway; without a\nconfiguration to the `adm-…` that serve prints):\n  mai-gateway keys new --client online-qa   give a team a key\n  mai-gateway requests list                 see what was called, and how it went\n  mai-gateway breakers list                 see which upstreams take calls\n\nEnvironment, beside what stands with each option:\n  MAI_SECRET_KEY   64 hex digits, under which secrets made through the admin API are\n                   kept; else a key is made in the data folder (secrets.key)\n\nExit codes: 0 done or a clean stop, 1 bad configuration or a refusal, 2 bad usage.")]
 pub struct Args {
     /// What to do.
     #[command(subcommand)]
@@ -211,10 +211,10 @@ pub struct CalibrateFlags {
     #[arg(long, env = "MAI_KEY", value_name = "KEY", hide_env_values = true)]
     pub key: Option<String>,
     /// Of a hundred hits, how many must be right: 0.95 is 95
-    #[arg(long, value_name = "SHARE", default_value_t = 0.95)]
+    #[arg(long, value_name = "SHARE", default_value_t = 0.95, value_parser = number)]
     pub precision: f64,
     /// The same, the other way round: the share of false hits that is borne
-    #[arg(long, value_name = "SHARE", conflicts_with = "precision")]
+    #[arg(long, value_name = "SHARE", conflicts_with = "precision", value_parser = number)]
     pub false_hits: Option<f64>,
     /// Also put all questions into one store, and ask each of all others
     #[arg(long)]
@@ -229,7 +229,7 @@ pub struct CalibrateFlags {
     #[arg(long, value_name = "NAME", conflicts_with = "write_pairs")]
     pub verify: Option<String>,
     /// With `--verify`: the least score of a rerank route
-    #[arg(long, value_name = "SCORE", default_value_t = 0.9, requires = "verify")]
+    #[arg(long, value_name = "SCORE", default_value_t = 0.9, requires = "verify", value_parser = number)]
     pub min_score: f64,
     /// Draw the curves into this file
     #[arg(long, value_name = "FILE")]
@@ -263,11 +263,19 @@ pub struct MockFlags {
     #[arg(long, default_value_t = 9090, value_name = "N")]
     pub port: u16,
     /// The address to listen on
-    #[arg(long, default_value = "127.0.0.1", value_name = "ADDR")]
+    #[arg(long, default_value = "127.0.0.1", value_name = "ADDR", value_parser = address)]
     pub host: std::net::IpAddr,
     /// What it plays: a YAML or JSON file; without one it answers everything pleasantly
     #[arg(long, value_name = "FILE")]
     pub scenario: Option<PathBuf>,
+}
+
+fn number(text: &str) -> Result<f64, String> {
+    text.parse().map_err(|_| "write a number such as 0.9".to_owned())
+}
+
+fn address(text: &str) -> Result<std::net::IpAddr, String> {
+    text.parse().map_err(|_| "write an IP address such as 127.0.0.1, or 0.0.0.0 for all of this machine".to_owned())
 }
 
 impl MockFlags {

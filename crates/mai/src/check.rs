@@ -26,6 +26,11 @@ pub fn source(at: &ConfigAt) -> Option<Source> {
     at.config.clone().filter(|path| !path.as_os_str().is_empty()).or_else(usual).map(Source::Path)
 }
 
+/// That there is none, and what to do.
+pub fn none() -> String {
+    format!("no configuration: name one with --config PATH or MAI_CONFIG, or put one into {USUAL}")
+}
+
 fn shown(source: &Source) -> String {
     match source {
         Source::Path(path) => path.display().to_string(),
@@ -36,7 +41,7 @@ fn shown(source: &Source) -> String {
 /// `mai-gateway check`
 pub fn check(at: &ConfigAt) -> ExitCode {
     let Some(source) = source(at) else {
-        complain(format!("no configuration: name one with --config PATH or MAI_CONFIG, or put one into {USUAL}"));
+        complain(none());
         return BAD_CONFIG.into();
     };
     match config::load(&source, &env, &KeyHasher::new(&[0; 64])) {

@@ -169,7 +169,8 @@ pub async fn kept(objects: &dyn Objects) -> Result<(Holdings, Vec<IssuedKey>), S
         Err(Unreadable(told)) => told,
     };
     Err(format!(
-        "what was made through the admin API cannot be read: {told}. Without it callers that are known would be refused"
+        "what was made through the admin API cannot be read: {told}. Without it callers that are known would be \
+         refused: mend that, or name another data folder (`data_dir`, --data-dir)"
     ))
 }
 

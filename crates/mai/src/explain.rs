@@ -1,12 +1,11 @@
 //! `explain`: what would happen to a request, up to the order of upstreams; nothing is sent.
 
-use std::io::Read as _;
 use std::process::ExitCode;
 
 use base::KeyHasher;
 use serde_json::Value;
 
-use crate::{BAD_CONFIG, CLEAN, check, complain, say};
+use crate::{BAD_CONFIG, CLEAN, check, complain, files, say};
 use mai::args::ExplainFlags;
 
 /// A request file larger than this is no request.
@@ -26,27 +25,15 @@ pub fn explain(flags: &ExplainFlags) -> ExitCode {
 }
 
 fn explained(flags: &ExplainFlags) -> Result<Value, String> {
-    let source = check::source(&flags.at).ok_or("no configuration: name one with --config PATH or MAI_CONFIG")?;
+    let source = check::source(&flags.at).ok_or_else(check::none)?;
     let loaded = config::load(&source, &check::env, &KeyHasher::new(&[0; 64])).map_err(|errors| errors.to_string())?;
-    let body = read(flags)?;
+    let body = files::bytes(&flags.request, LARGEST)?;
     let endpoint = gateway::explain::endpoint(flags.path.as_deref(), &body).map_err(|wrong| match wrong {
         // A path would not help.
-        wrong if wrong.contains("not valid JSON") => format!("{}: {wrong}", flags.request.display()),
+        wrong if wrong.contains("not valid JSON") => format!("{}: {wrong}", files::name(&flags.request)),
         wrong => format!("{wrong} (option --path /v1/…)"),
     })?;
     gateway::explain::explain(&loaded.snapshot, &flags.client, endpoint, body.into())
-}
-
-fn read(flags: &ExplainFlags) -> Result<Vec<u8>, String> {
-    let mut body = Vec::new();
-    let failed = |error: std::io::Error| format!("{}: {error}", flags.request.display());
-    if flags.request.as_os_str() == "-" {
-        std::io::stdin().take(LARGEST).read_to_end(&mut body).map_err(failed)?;
-    } else {
-        let file = std::fs::File::open(&flags.request).map_err(failed)?;
-        file.take(LARGEST).read_to_end(&mut body).map_err(failed)?;
-    }
-    Ok(body)
 }
 
 fn table(story: &Value) -> String {

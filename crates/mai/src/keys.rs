@@ -88,7 +88,8 @@ fn list(at: &AdminAt, client: Option<&str>, is_json: bool) -> Result<(), Trouble
             // Those that are written in the client itself have no times of their own.
             let is_issued = key.get("created_at").is_some_and(|at| !at.is_null());
             let used = if is_issued { time("last_used_at") } else { "not kept".to_owned() };
-            let (id, note, by) = (text(&key, "id"), text(&key, "note"), text(&key, "created_by"));
+            let (id, by) = (text(&key, "id"), text(&key, "created_by"));
+            let note = if is_issued { text(&key, "note") } else { "in the client's own `keys`".to_owned() };
             table.row([name, &id, &note, &made, &by, &ends, &used, &text(&key, "managed_by")]);
             if let Some(key) = key.as_object_mut().filter(|_| client.is_none()) {
                 key.insert("client".to_owned(), json!(name));
@@ -106,11 +107,21 @@ fn list(at: &AdminAt, client: Option<&str>, is_json: bool) -> Result<(), Trouble
 
 /// The client that has the key of this id.
 fn owner(peer: &Peer, id: &str) -> Result<String, Trouble> {
+    let mut owners = Vec::new();
     for client in peer.list("/admin/v1/clients")? {
         let name = text(&client, "name");
         if peer.list(&format!("{}/keys", at_client(&name)))?.iter().any(|key| text(key, "id") == id) {
-            return Ok(name);
+            owners.push(name);
         }
     }
-    Err(Trouble::of(format!("no client has a key {id}; see `mai-gateway keys list`")))
+    match owners.as_slice() {
+        [] => Err(Trouble::of(format!("no client has a key {}; see `mai-gateway keys list`", clean(id)))),
+        [owner] => Ok(owner.clone()),
+        // Only keys that stand in clients themselves are numbered in each.
+        several => Err(Trouble::of(format!(
+            "the clients {} each have a key {} in their own `keys`; take it out where the client is written",
+            clean(&several.join(", ")),
+            clean(id)
+        ))),
+    }
 }

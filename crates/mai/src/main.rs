@@ -7,10 +7,12 @@ mod check;
 mod configuration;
 mod descriptors;
 mod explain;
+mod files;
 mod holdings;
 mod keys;
 mod listen;
 mod logging;
+mod misuse;
 mod mocking;
 mod objects;
 mod reload;
@@ -37,8 +39,10 @@ use serde_json::Value;
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> ExitCode {
-    // clap prints help to stdout with code 0 and usage errors to stderr with code 2.
-    let args = args::Args::parse();
+    let args = match args::Args::try_parse() {
+        Ok(args) => args,
+        Err(error) => return misuse::told(&error),
+    };
     match args.command {
         args::Command::Serve(flags) => run::serve(flags),
         args::Command::Check(at) => check::check(&at),

@@ -5,19 +5,22 @@ use std::process::ExitCode;
 use mock::{Mock, Scenario};
 
 use crate::run::Stop;
-use crate::{BAD_CONFIG, CLEAN, complain};
+use crate::{BAD_CONFIG, CLEAN, complain, files};
 use mai::args::MockFlags;
+
+/// Bytes of a scenario at most.
+const LARGEST: u64 = 64 << 20;
 
 /// Runs until it is stopped.
 pub fn mock(flags: &MockFlags) -> ExitCode {
     let scenario = match flags.scenario.as_ref() {
         None => Scenario::default(),
         Some(path) => {
-            let read = std::fs::read_to_string(path).map_err(|error| error.to_string());
-            match read.and_then(|text| Scenario::read(&text).map_err(|error| error.to_string())) {
+            let read = |text: String| Scenario::read(&text).map_err(|error| format!("{}: {error}", files::name(path)));
+            match files::text(path, LARGEST).and_then(read) {
                 Ok(scenario) => scenario,
                 Err(error) => {
-                    complain(format!("{}: {error}", path.display()));
+                    complain(error);
                     return BAD_CONFIG.into();
                 }
             }

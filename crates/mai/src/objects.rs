@@ -2,7 +2,6 @@
 
 mod edit;
 
-use std::io::Read as _;
 use std::path::Path;
 
 use base::ObjectKind;
@@ -14,7 +13,7 @@ use ureq::http::Method;
 
 use crate::remote::{If, Peer, Told, Trouble, encoded, told_of};
 use crate::table::{Table, clean};
-use crate::{check, complain, say, text, when};
+use crate::{check, complain, files, say, text, when};
 
 /// What an import may be, at most, is 8 MiB; a file that is larger is none.
 const LARGEST: u64 = 8 << 20;
@@ -117,28 +116,10 @@ fn or_default(value: Option<&Value>) -> String {
     }
 }
 
-/// A file's text, or what comes on standard input; and what it is called in messages.
-fn read(file: &Path) -> Result<(String, String), Trouble> {
-    let name = if file.as_os_str() == "-" { "standard input".to_owned() } else { file.display().to_string() };
-    let wrong = |why: String| Trouble::of(format!("{name}: {why}"));
-    let mut bytes = Vec::new();
-    let read = if file.as_os_str() == "-" {
-        std::io::stdin().take(LARGEST + 1).read_to_end(&mut bytes)
-    } else {
-        std::fs::File::open(file).and_then(|file| file.take(LARGEST + 1).read_to_end(&mut bytes))
-    };
-    read.map_err(|error| wrong(error.to_string()))?;
-    if bytes.len() as u64 > LARGEST {
-        return Err(wrong("it is larger than 8 MiB".to_owned()));
-    }
-    let text = String::from_utf8(bytes).map_err(|_| wrong("it is not UTF-8; save it as UTF-8".to_owned()))?;
-    Ok((name, text))
-}
-
 /// What stands in a file, variables filled from this command's environment.
 fn pieces(file: &Path, alone: Option<ObjectKind>) -> Result<config::Pieces, Trouble> {
-    let (name, text) = read(file)?;
-    config::pieces(&name, &text, alone, &check::env).map_err(|errors| Trouble::of(errors.to_string()))
+    let text = files::text(file, LARGEST)?;
+    config::pieces(&files::name(file), &text, alone, &check::env).map_err(|errors| Trouble::of(errors.to_string()))
 }
 
 fn put(kind: ObjectKind, at: &AdminAt, file: &Path, dry_run: bool, is_json: bool) -> Result<(), Trouble> {
@@ -146,7 +127,7 @@ fn put(kind: ObjectKind, at: &AdminAt, file: &Path, dry_run: bool, is_json: bool
     let (pieces, more): (Vec<Piece>, Vec<Piece>) = pieces.into_iter().partition(|piece| piece.kind == kind);
     if let Some(other) = more.first().map(|other| other.kind.list()).or(others.first().map(String::as_str)) {
         let hint = "write the three sections of a configuration with `mai-gateway import`";
-        return Err(Trouble::of(format!("{}: there is also `{other}`; {hint}", file.display())));
+        return Err(Trouble::of(format!("{}: there is also `{other}`; {hint}", files::name(file))));
     }
     let peer = Peer::admin(at)?;
     let mut answers = Vec::new();
@@ -299,7 +280,7 @@ pub fn import(flags: &ImportFlags, only: Option<ObjectKind>) -> Result<(), Troub
     }
     if sections.is_empty() {
         let wanted = only.map_or("providers, routes or clients", ObjectKind::list);
-        return Err(Trouble::of(format!("{}: there are no {wanted} in it", flags.file.display())));
+        return Err(Trouble::of(format!("{}: there are no {wanted} in it", files::name(&flags.file))));
     }
     if !others.is_empty() {
         complain(format!("left out: {}", others.join(", ")));

@@ -22,7 +22,9 @@ const PATIENCE: Duration = Duration::from_secs(60);
 const PAGE: &str = "500";
 const MOST_PAGES: usize = 1_000;
 /// Bytes of a file with a token at most.
-const LONGEST_TOKEN: u64 = 64 << 10;
+const LONGEST_TOKEN: u64 = 1 << 20;
+/// Bytes of a file with certificates at most.
+const LONGEST_CA: u64 = 64 << 20;
 /// What stands in a path or a query as it is.
 const PLAIN: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
 
@@ -128,8 +130,9 @@ impl Peer {
         let given = at.token_file.as_deref().map(token_in).transpose()?;
         let token = given.or_else(|| at.token.clone().filter(|token| !token.is_empty())).ok_or_else(|| {
             Trouble::of(
-                "no admin token: give one in MAI_ADMIN_TOKEN or in a file with --token-file \
-                 (one of `admin.tokens`, or what the gateway itself has in MAI_ADMIN_TOKEN)",
+                "no admin token: give one in MAI_ADMIN_TOKEN or in a file with --token-file (one of the gateway's \
+                 `admin.tokens`, what it has in MAI_ADMIN_TOKEN itself, or, without a configuration, the `adm-…` that its \
+                 start prints)",
             )
         })?;
         let url = at.admin.trim_end_matches('/').trim_end_matches("/admin/v1");
@@ -262,7 +265,7 @@ impl Peer {
             let text = format!("{} answers {status}, but not as a gateway does; {advice}", self.base);
             return Trouble { status: Some(status), ..Trouble::of(text) };
         };
-        let message = in_own_words(error("code").unwrap_or_default(), message);
+        let message = in_own_words(error("code").unwrap_or_default(), error("param"), message);
         let mut text = format!("{} answers {status}: {}", self.base, crate::table::clean(&message));
         if let Some(advice) = advice.as_deref().or_else(|| error("code").and_then(|code| todo(code, &message))) {
             text.push_str(&format!("; {advice}"));
@@ -289,13 +292,24 @@ pub fn told_of(problem: &Value) -> String {
     before.into_iter().flatten().chain([message]).collect::<Vec<_>>().join(": ")
 }
 
+/// Parameters that are options of the same name.
+const OPTIONS: [&str; 9] = ["status", "since", "until", "after", "from", "to", "kind", "latency", "for"];
+
 /// A refusal as whoever types a command must read it: the gateway speaks of headers and parameters.
-fn in_own_words<'a>(code: &str, message: &'a str) -> Cow<'a, str> {
-    match code {
-        "invalid_token" => "it does not know this admin token; give one of its `admin.tokens`, or what it has in \
-                            MAI_ADMIN_TOKEN itself, in MAI_ADMIN_TOKEN or in a file with --token-file"
-            .into(),
-        "already_exists" => message.replace("`replace=true`", "`--replace`").into(),
+fn in_own_words<'a>(code: &str, param: Option<&str>, message: &'a str) -> Cow<'a, str> {
+    match (code, param) {
+        ("invalid_token", _) => {
+            "it does not know this admin token; it knows its `admin.tokens`, what it has in MAI_ADMIN_TOKEN \
+                                 itself, or, without a configuration, the `adm-…` that its start prints: give one in \
+                                 MAI_ADMIN_TOKEN or in a file with --token-file"
+                .into()
+        }
+        ("invalid_request", Some("group_by")) => message.replace("`group_by`", "`--by`").into(),
+        ("invalid_request", Some(param)) if OPTIONS.contains(&param) => {
+            message.replacen(&format!("`{param}`"), &format!("`--{param}`"), 1).into()
+        }
+        ("not_found", _) => message.replace("GET /admin/v1/breakers lists", "`mai-gateway breakers list` shows").into(),
+        ("already_exists", _) => message.replace("`replace=true`", "`--replace`").into(),
         _ => message.into(),
     }
 }
@@ -312,6 +326,12 @@ fn todo(code: &str, message: &str) -> Option<&'static str> {
             Some("that is the data port: `--admin` takes the address of the admin port (8081 unless set otherwise)")
         }
         "not_found" if message.contains("no such path") => Some("is that gateway older than this program?"),
+        "not_found" if message.contains("no key `") => Some("see `mai-gateway keys list`"),
+        "not_found" if message.starts_with("there is no route `") && !message.contains("breakers list") => {
+            Some("see `mai-gateway routes list`")
+        }
+        "not_found" if message.starts_with("there is no provider `") => Some("see `mai-gateway providers list`"),
+        "not_found" if message.starts_with("there is no client `") => Some("see `mai-gateway clients list`"),
         _ => None,
     }
 }
@@ -323,7 +343,7 @@ fn tls(ca: Option<&std::path::Path>) -> Result<TlsConfig, String> {
         .extend(rustls_native_certs::load_native_certs().certs.iter().map(|der| Certificate::from_der(der).to_owned()));
     if let Some(file) = ca {
         let shown = file.display();
-        let pem = std::fs::read(file).map_err(|error| format!("--ca {shown}: {error}"))?;
+        let pem = crate::files::bytes(file, LONGEST_CA).map_err(|why| format!("--ca {why}"))?;
         let before = roots.len();
         for item in ureq::tls::parse_pem(&pem) {
             let item = item.map_err(|error| format!("--ca {shown}: this is no PEM file: {error}"))?;
@@ -346,13 +366,12 @@ fn tls(ca: Option<&std::path::Path>) -> Result<TlsConfig, String> {
 
 /// A token out of a file, without the line's end.
 fn token_in(file: &std::path::Path) -> Result<String, Trouble> {
-    use std::io::Read as _;
-    let wrong = |why: String| Trouble::of(format!("--token-file {}: {why}", file.display()));
-    let mut text = String::new();
-    let opened = std::fs::File::open(file).map_err(|error| wrong(error.to_string()))?;
-    opened.take(LONGEST_TOKEN).read_to_string(&mut text).map_err(|error| wrong(error.to_string()))?;
-    let token = text.trim();
-    if token.is_empty() { Err(wrong("the file is empty".to_owned())) } else { Ok(token.to_owned()) }
+    let wrong = |why: String| Trouble::of(format!("--token-file {why}"));
+    let text = crate::files::text(file, LONGEST_TOKEN).map_err(wrong)?;
+    match text.trim() {
+        "" => Err(wrong(format!("{}: the file is empty; it must hold the token alone", file.display()))),
+        token => Ok(token.to_owned()),
+    }
 }
 
 /// An error in words that help; the library's own begin with their kind.
@@ -362,6 +381,11 @@ fn plain(error: &ureq::Error) -> String {
         ureq::Error::Timeout(what) => format!("it takes too long ({what})"),
         ureq::Error::HostNotFound => "there is no host of that name".to_owned(),
         ureq::Error::BodyExceedsLimit(most) => format!("it is larger than {} MiB", most >> 20),
-        other => other.to_string(),
+        other => match other.to_string() {
+            told if told.contains("InvalidContentType") => {
+                "it speaks no TLS there, so that its address begins with http://".to_owned()
+            }
+            told => told,
+        },
     }
 }

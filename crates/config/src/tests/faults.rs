@@ -346,8 +346,7 @@ fn a_token_budget_bounds_something_and_counts_by_what_is_there() {
         ),
         "gateway.yaml:5:58: routes[r].upstreams[0].tokenizer: `o300k` is no encoding; write `o200k_base`, `cl100k_base` or a file\n\
          gateway.yaml:5:77: routes[r].context: bounds nothing; write `budget`, or remove it\n\
-         gateway.yaml:6:58: routes[s].upstreams[0].tokenizer: the file `none/tokenizer.json` cannot be read: No such file or \
-         directory (os error 2)\n\
+         gateway.yaml:6:58: routes[s].upstreams[0].tokenizer: the file `none/tokenizer.json` is not there; check its path\n\
          gateway.yaml:6:110: routes[s].context.retrieval_share: is a share of `budget`, which is not written\n\
          gateway.yaml:7:90: routes[t].context.retrieval.tag: is no tag's name; write it without brackets\n\
          gateway.yaml:8:91: routes[u].context.retrieval.role: is a role of the conversation itself; mark passages by \

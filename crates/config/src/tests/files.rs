@@ -79,10 +79,12 @@ fn a_file_of_a_folder_that_cannot_be_reached_is_not_left_out() {
     folder.write("a.yaml", "providers: [{ name: p, base_url: http://a }]");
     std::fs::create_dir(folder.path().join("folder.yaml")).unwrap();
     let link = |to: &str| std::os::unix::fs::symlink(to, folder.path().join("b.yaml")).unwrap();
-    for (to, why) in [("nowhere", "No such file or directory (os error 2)"), ("/dev/null", "it is not a regular file")]
-    {
+    for (to, why) in [
+        ("nowhere", "is a link that leads nowhere; mend it or remove it"),
+        ("/dev/null", "cannot be read: it is not a regular file"),
+    ] {
         link(to);
-        assert_eq!(folder.problems(), format!("b.yaml: the file cannot be read: {why}"));
+        assert_eq!(folder.problems(), format!("b.yaml: the file {why}"));
         let watched = folder.load().unwrap_err().files;
         assert!(watched.contains(&folder.path().join("b.yaml")), "it is looked for: {watched:?}");
         std::fs::remove_file(folder.path().join("b.yaml")).unwrap();
@@ -134,10 +136,7 @@ fn what_cannot_be_read_says_so() {
     assert_eq!(folder.problems(), "FOLDER: the folder holds no *.yaml, *.yml or *.json file");
     let missing = folder.path().join("none.yaml");
     let errors = load(&Source::Path(missing.clone()), &|_| None, &hasher()).unwrap_err().to_string();
-    assert_eq!(
-        errors,
-        format!("{}: the file cannot be read: No such file or directory (os error 2)", missing.display())
-    );
+    assert_eq!(errors, format!("{}: the file is not there; check its path", missing.display()));
     let errors = load(&Source::Path("/dev/zero".into()), &|_| None, &hasher()).unwrap_err().to_string();
     assert_eq!(errors, "/dev/zero: the file cannot be read: it is not a regular file");
 }
@@ -171,7 +170,7 @@ fn named_files_that_cannot_serve_are_problems_of_their_keys() {
     );
     assert_eq!(
         folder.problems(),
-        "gateway.yaml:1:14: tls.cert: the file `none.pem` cannot be read: No such file or directory (os error 2)\n\
+        "gateway.yaml:1:14: tls.cert: the file `none.pem` is not there; check its path\n\
          gateway.yaml:1:29: tls.key: the file holds no PEM private key (`-----BEGIN PRIVATE KEY-----`)\n\
          gateway.yaml:2:49: providers[a].ca: the file holds no PEM certificate (`-----BEGIN CERTIFICATE-----`)"
     );

@@ -62,6 +62,9 @@ pub enum Keys {
         form: Form,
     },
     /// List the keys of a client, or of all; never the keys themselves
+    ///
+    /// Keys that were issued have ids such as `key_2f9c41d07b`. Those that stand in a client's own `keys` have no names, and are
+    /// numbered in their order: `written_1` is the first. They are taken out where the client is written, not by `keys revoke`.
     #[command(after_help = "Example:\n  mai-gateway keys list --client online-qa")]
     List {
         /// Which gateway.
@@ -76,7 +79,7 @@ pub enum Keys {
     },
     /// Take a key back at once: the next call with it is refused
     #[command(
-        after_help = "Example:\n  mai-gateway keys revoke key_2f9c41d07b\n\nIds are those of `keys list`. A key that stands in a file is removed there."
+        after_help = "Example:\n  mai-gateway keys revoke key_2f9c41d07b\n\nIds are those of `keys list`. A key that stands in a client's own `keys` (`written_1` and so on)\nis taken out where the client is written."
     )]
     Revoke {
         /// Which gateway.
@@ -271,7 +274,7 @@ pub enum Drills {
 #[group(required = true, multiple = true)]
 pub struct Harm {
     /// Answers come so much later, such as 2s or 500ms
-    #[arg(long, value_name = "TIME")]
+    #[arg(long, value_name = "TIME", value_parser = time)]
     pub latency: Option<String>,
     /// Calls are answered with this status
     #[arg(long, value_name = "CODE", value_parser = clap::value_parser!(u16).range(400..=599))]

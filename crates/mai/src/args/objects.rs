@@ -89,7 +89,7 @@ pub struct ExportFlags {
     /// Which gateway.
     #[command(flatten)]
     pub at: AdminAt,
-    /// Also the digests of keys that were issued, so that they are good elsewhere too; wants a token of role admin
+    /// Also the digests of keys that clients were issued, so that they are good elsewhere too; wants a token of role admin
     #[arg(long)]
     pub key_hashes: bool,
 }

@@ -9,6 +9,8 @@ mod store;
 mod svg;
 mod verify;
 
+use std::fs::OpenOptions;
+use std::io::ErrorKind;
 use std::path::Path;
 use std::process::ExitCode;
 
@@ -16,7 +18,7 @@ use base::Secret;
 use semantic::guards;
 use serde_json::{Value, json};
 
-use crate::{BAD_CONFIG, CLEAN, complain, say};
+use crate::{BAD_CONFIG, CLEAN, complain, files, say};
 use curve::{Curve, Judged, Wish};
 use embed::Embedder;
 use mai::args::CalibrateFlags;
@@ -58,6 +60,10 @@ struct Found {
 
 /// Writes the pairs of requests to a file, for a person to label.
 fn written(flags: &CalibrateFlags, path: &Path) -> Result<String, String> {
+    // Rather now than once all is read.
+    if path.exists() {
+        return Err(files::unwritten(path, &ErrorKind::AlreadyExists.into()));
+    }
     let found = requests::found(flags)?;
     let told = found.told();
     found.write(path)?;
@@ -90,6 +96,11 @@ fn labelled(flags: &CalibrateFlags) -> Result<Labelled, String> {
 
 fn measured(flags: &CalibrateFlags) -> Result<Found, String> {
     let wish = Wish::new(flags.precision, flags.false_hits)?;
+    if let Some(path) = &flags.svg {
+        // Rather now than once all is measured.
+        let opened = OpenOptions::new().append(true).create(true).open(path);
+        opened.map_err(|error| files::unwritten(path, &error))?;
+    }
     let route = flags.route.as_deref().unwrap_or_default();
     let embedder = Embedder::new(&flags.url, flags.key.as_deref().map(Secret::new), route)?;
     let verifier = |route| Verifier::new(&flags.url, flags.key.as_deref().map(Secret::new), route, flags.min_score);
@@ -108,7 +119,7 @@ fn measured(flags: &CalibrateFlags) -> Result<Found, String> {
     let stores = if flags.store { store::measured(&pairs, &vectors, &flags.margins()?) } else { Vec::new() };
     if let Some(path) = &flags.svg {
         let drawn = svg::draw(route, &curves, &wish);
-        std::fs::write(path, drawn).map_err(|error| format!("{}: {error}", path.display()))?;
+        std::fs::write(path, drawn).map_err(|error| files::unwritten(path, &error))?;
         complain(format!("the curves are in {}", path.display()));
     }
     let trapped: Vec<&str> = traps.iter().filter(|trap| trap.is_trap()).map(|trap| trap.lang).collect();

@@ -1,9 +1,10 @@
 //! Labelled pairs of questions: one JSON object a line.
 
-use std::io::Read as _;
 use std::path::Path;
 
 use serde_json::Value;
+
+use crate::files;
 
 /// A file of pairs larger than this is none.
 const LARGEST: u64 = 64 << 20;
@@ -32,14 +33,8 @@ pub struct Pairs {
 /// # Errors
 /// A sentence that names the line.
 pub fn read(path: &Path) -> Result<Pairs, String> {
-    let mut text = String::new();
-    let failed = |error: std::io::Error| format!("{}: {error}", path.display());
-    if path.as_os_str() == "-" {
-        std::io::stdin().take(LARGEST).read_to_string(&mut text).map_err(failed)?;
-    } else {
-        std::fs::File::open(path).map_err(failed)?.take(LARGEST).read_to_string(&mut text).map_err(failed)?;
-    }
-    parse(&text).map_err(|message| format!("{}: {message}", path.display()))
+    let text = files::text(path, LARGEST)?;
+    parse(&text).map_err(|message| format!("{}: {message}", files::name(path)))
 }
 
 fn parse(text: &str) -> Result<Pairs, String> {

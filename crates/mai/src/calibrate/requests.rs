@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 
 use super::pairs::{self, Pair, Pairs};
 use crate::remote::{Peer, encoded, query};
-use crate::{complain, when};
+use crate::{complain, files, when};
 use mai::args::CalibrateFlags;
 
 /// Requests whose texts are read.
@@ -335,7 +335,7 @@ impl Found {
         #[cfg(unix)]
         std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
         let written = options.open(path).and_then(|mut file| file.write_all(lines.as_bytes()));
-        written.map_err(|error| format!("{}: {error}", path.display()))
+        written.map_err(|error| files::unwritten(path, &error))
     }
 }
 

@@ -12,10 +12,10 @@ use mai::args::AdminAt;
 use tokio::signal::unix::{SignalKind, signal};
 use ureq::http::Method;
 
-use super::{at_object, difference, pieces, read, warn, what_became, written};
+use super::{LARGEST, at_object, difference, pieces, warn, what_became, written};
 use crate::remote::{If, Peer, Told, Trouble};
 use crate::table::clean;
-use crate::{check, say, text};
+use crate::{check, files, say, text};
 
 /// Opens an object in the editor and puts what comes back, if nobody else has changed it meanwhile. A text that could
 /// not be put is kept.
@@ -46,7 +46,7 @@ pub(super) fn edit(kind: ObjectKind, at: &AdminAt, name: &str) -> Result<(), Tro
         let told = format!("{shown}: the editor has left no file at {}; nothing was changed", file.display());
         return Err(Trouble::of(told));
     }
-    let (_, after) = read(&file).map_err(kept)?;
+    let after = files::text(&file, LARGEST).map_err(|why| kept(Trouble::of(why)))?;
     if after == before || after.trim().is_empty() {
         remove(&file);
         say(format!("{shown}: nothing was changed"));
@@ -84,20 +84,26 @@ fn put_back(
 /// A file for nobody else to read, and of a name that no other process has.
 fn new_file(kind: ObjectKind, text: &str) -> Result<PathBuf, Trouble> {
     let folder = std::env::temp_dir();
-    let wrong = |error: std::io::Error| Trouble::of(format!("{}: {error}", folder.display()));
     for count in 0..1_000 {
         let name = format!("mai-gateway-{}-{}-{count}.yaml", kind.word(), std::process::id());
         let file = folder.join(name);
         match OpenOptions::new().write(true).create_new(true).mode(0o600).open(&file) {
             Ok(mut opened) => {
-                opened.write_all(text.as_bytes()).map_err(wrong)?;
-                return Ok(file);
+                return match opened.write_all(text.as_bytes()) {
+                    Ok(()) => Ok(file),
+                    Err(error) => Err(no_room(&file, &error)),
+                };
             }
             Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {}
-            Err(error) => return Err(wrong(error)),
+            Err(error) => return Err(no_room(&file, &error)),
         }
     }
     Err(Trouble::of(format!("{}: no name is free for a file", folder.display())))
+}
+
+fn no_room(file: &Path, error: &std::io::Error) -> Trouble {
+    Trouble::of(files::unwritten(file, error))
+        .and("The text is edited in a file there: TMPDIR may name another folder.")
 }
 
 fn remove(file: &Path) {

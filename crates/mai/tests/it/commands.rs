@@ -80,6 +80,55 @@ fn all_keys_are_listed_client_by_client() {
     );
 }
 
+#[test]
+fn keys_that_stand_in_clients_are_told_apart_from_issued_ones_and_revoked_by_no_number() {
+    let both = |asked: &Asked| -> Reply {
+        let key = json!({ "id": "written_1", "note": "", "created_at": null, "managed_by": "file" });
+        match asked.line.split('?').next().unwrap() {
+            "GET /admin/v1/clients" => ok(json!({ "data": [{ "name": "a" }, { "name": "b" }] })),
+            _ => ok(json!({ "data": [key] })),
+        }
+    };
+    let desk = Desk::saying(both);
+    let table = desk.run(&["keys", "list"]).out;
+    assert!(table.contains("a       written_1  in the client's own `keys`"), "{table}");
+    let ran = desk.run(&["keys", "revoke", "written_1"]);
+    assert!(ran.code == 1 && ran.err.starts_with("the clients a, b each have a key written_1"), "{}", ran.err);
+    assert!(desk.lines().iter().all(|line| !line.starts_with("DELETE")), "{:?}", desk.lines());
+}
+
+#[test]
+fn a_file_that_cannot_be_used_is_named_with_what_to_do() {
+    let desk = Desk::saying(|_| ok("{}"));
+    let dir = Dir::new();
+    let (there, none) = (dir.write("there", "mine"), dir.path("none/file"));
+    let [there, none, folder] = [&there, &none, &dir.path("")].map(|path| path.to_str().unwrap().to_owned());
+    let nowhere = format!("{none}: its folder is not there; make it, or name a file elsewhere\n");
+    for (words, told) in [
+        (vec!["routes", "put", &none], format!("{none}: is not there; check its path\n")),
+        (vec!["import", &folder], format!("{folder}: is a folder; name a file in it\n")),
+        (vec!["keys", "list", "--token-file", &none], format!("--token-file {none}: is not there; check its path\n")),
+        (
+            vec!["explain", "-c", &none, "--client", "a", "--request", &none],
+            format!("{none}: the file is not there; check its path\n"),
+        ),
+        (vec!["mock", "--scenario", &none], format!("{none}: is not there; check its path\n")),
+        (vec!["calibrate", &none, "--route", "r"], format!("{none}: is not there; check its path\n")),
+        (
+            vec!["calibrate", "--from-requests", "--write-pairs", &there],
+            format!("{there}: is there already, and nothing is written over; name another file, or move it away\n"),
+        ),
+        (vec!["calibrate", &there, "--route", "r", "--svg", &none], nowhere),
+    ] {
+        let mut command = program();
+        command.args(&words).env("MAI_ADMIN_TOKEN", TOKEN);
+        let ran = run(&mut command);
+        assert_eq!((ran.code, ran.err), (1, told), "{words:?}");
+    }
+    assert!(desk.asked().is_empty());
+    assert_eq!(std::fs::read_to_string(there).unwrap(), "mine");
+}
+
 /// A route `chat` that was made through the admin API.
 fn one_route(asked: &Asked) -> Reply {
     let chat = |qps: u32| json!({ "name": "chat", "managed_by": "admin", "revision": 3, "config": { "name": "chat", "limit": { "qps": qps }, "headers": "[secret]" } });
@@ -279,6 +328,24 @@ fn a_refusal_names_the_options_of_the_command_and_not_those_of_the_admin_api() {
     let file = dir.write("all.yaml", "routes: [{ name: a }]\n");
     let ran = desk.run(&["import", file.to_str().unwrap()]);
     assert!(ran.code == 1 && ran.err.contains("already; `--replace` replaces it"), "{}", ran.err);
+    let desk = Desk::saying(|_| {
+        let told =
+            json!({ "error": { "code": "invalid_request", "param": "group_by", "message": "`group_by` has `x`" } });
+        (400, &[], told.to_string())
+    });
+    let ran = desk.run(&["usage", "--by", "x"]);
+    assert!(ran.code == 1 && ran.err.ends_with("answers 400: `--by` has `x`\n"), "{}", ran.err);
+    for (told, words) in [
+        ("there is no client `a`", "there is no client `a`; see `mai-gateway clients list`\n"),
+        ("the client `a` has no key `k`", "the client `a` has no key `k`; see `mai-gateway keys list`\n"),
+        (
+            "no route has an upstream `a/b`; GET /admin/v1/breakers lists those that there are",
+            "; `mai-gateway breakers list` shows those that there are\n",
+        ),
+    ] {
+        let ran = Desk::saying(move |_| error(404, "not_found", told)).run(&["keys", "list", "--client", "a"]);
+        assert!(ran.code == 1 && ran.err.ends_with(words), "{}", ran.err);
+    }
     let desk = Desk::saying(|_| error(401, "invalid_token", "send `Authorization: Bearer TOKEN`"));
     let ran = desk.run(&["routes", "list"]);
     assert!(ran.err.contains("does not know this admin token") && ran.err.contains("--token-file"), "{}", ran.err);

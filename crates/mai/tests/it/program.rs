@@ -29,6 +29,26 @@ fn help_teaches_and_wrong_usage_is_2() {
 }
 
 #[test]
+fn a_mistake_is_told_in_few_lines_with_what_is_missing_and_where_more_stands() {
+    let missing = "error: the following required arguments were not provided:\n";
+    for (words, told) in [
+        ("keys new", format!("{missing}  --client <NAME>  The client, by name; it may be one of a file\nSee `mai-gateway keys new --help`.\n")),
+        ("keys revoke", format!("{missing}  <ID>  The key's id\nSee `mai-gateway keys revoke --help`.\n")),
+        ("calibrate x --rout y", "error: unexpected argument '--rout' found\n  tip: a similar argument exists: '--route'\nSee `mai-gateway calibrate --help`.\n".to_owned()),
+        ("requests list --limit 0", "error: invalid value '0' for '--limit <N>': 0 is not in 1..=500\nSee `mai-gateway requests list --help`.\n".to_owned()),
+        ("drills start a/b --for 1m", format!("{missing}  --latency <TIME> or --status <CODE> or --reset\nSee `mai-gateway drills start --help`.\n")),
+        ("calibrate --route r", format!("{missing}  <FILE>  Labelled pairs, one JSON object a line; `-` for standard input\nSee `mai-gateway calibrate --help`.\n")),
+        ("sevre", "error: unrecognized subcommand 'sevre'\n  tip: a similar subcommand exists: 'serve'\nSee `mai-gateway --help`.\n".to_owned()),
+    ] {
+        let mut program = program();
+        // What the environment gives is no part of the mistake.
+        program.args(words.split(' ')).env("MAI_ADMIN_TOKEN", ADMIN).env("MAI_KEY", KEY);
+        let ran = run(&mut program);
+        assert_eq!((ran.code, ran.err.as_str(), ran.out.as_str()), (2, told.as_str(), ""), "{words}");
+    }
+}
+
+#[test]
 fn without_a_command_it_shows_its_help() {
     let ran = run(&mut program());
     assert_eq!(ran.code, 2);
@@ -74,7 +94,11 @@ fn the_configuration_is_found_by_flag_then_environment() {
     assert_eq!(run(program().arg("check").env("MAI_CONFIG", &broken)).code, 1);
     assert_eq!(run(program().args(["check", "-c"]).arg(&sound).env("MAI_CONFIG", &broken)).code, 0);
     let nowhere = run(program().arg("check").env("MAI_CONFIG", dir.path("nowhere.yaml")));
-    assert!(nowhere.code == 1 && nowhere.out.contains("nowhere.yaml: the file cannot be read"), "{}", nowhere.out);
+    assert!(
+        nowhere.code == 1 && nowhere.out.contains("nowhere.yaml: the file is not there; check its path"),
+        "{}",
+        nowhere.out
+    );
     // A variable that is set to nothing counts as not set.
     let unset = run(program().arg("check").env("MAI_CONFIG", ""));
     assert!(unset.code == 1 && unset.err.contains("no configuration"), "{}{}", unset.out, unset.err);

@@ -291,7 +291,7 @@ async fn the_command_prints_what_a_running_gateway_has() {
     for (flags, token, words) in [
         (&["--by", "client"][..], None, "no admin token"),
         (&["--by", "client"][..], Some("wrong-token"), "answers 401"),
-        (&["--by", "colour"][..], Some(VIEWER), "`group_by` has `colour`"),
+        (&["--by", "colour"][..], Some(VIEWER), "`--by` has `colour`"),
         (&["--from", "yesterday"][..], Some(VIEWER), "`from` is `yesterday`"),
     ] {
         let (code, _, told) = spawned(&url, flags, token).await;
