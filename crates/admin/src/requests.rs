@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use axum::Json;
 use axum::extract::State;
-use base::decimal;
+use base::{Matched, decimal};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Number, Value, json};
 use state::requests::{Health, Place, Request, Search, Step, Tried, Value as Fact};
@@ -39,7 +39,8 @@ pub(crate) struct Asking {
     outcome: Option<String>,
     /// Answered or tried by this upstream, as `provider/model`.
     upstream: Option<String>,
-    /// Whose cache came to this, as `x-mai-cache`.
+    /// Whose cache came to this, as `x-mai-cache`; or `shadow`: those for which a stored answer to the same question was
+    /// found, and not served.
     cache: Option<String>,
     /// Arrived on this day in UTC or later, or at this instant or later.
     since: Option<String>,
@@ -55,13 +56,15 @@ pub(crate) struct Asking {
 
 impl Asking {
     fn search(self) -> Result<Search, Error> {
+        let is_shadow = self.cache.as_deref() == Some(Matched::SHADOW);
         Ok(Search {
             request_id: self.request_id.map(Into::into),
             client: self.client.map(Into::into),
             route: self.route.map(Into::into),
             upstream: self.upstream.map(Into::into),
             outcome: self.outcome.map(Into::into),
-            cache: self.cache.map(Into::into),
+            cache: self.cache.filter(|_| !is_shadow).map(Into::into),
+            is_shadow,
             status: self.status.as_deref().map(statuses).transpose()?,
             since: self.since.as_deref().map(|since| instant("since", since, false)).transpose()?,
             until: self.until.as_deref().map(|until| instant("until", until, true)).transpose()?,

@@ -73,6 +73,11 @@ pub struct Matched {
     pub similarity: f32,
 }
 
+impl Matched {
+    /// The word for one that was only noted: in decisions, and where requests are searched by what their cache came to.
+    pub const SHADOW: &str = "shadow";
+}
+
 /// What an answer that was not asked for again would have taken.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Saved {

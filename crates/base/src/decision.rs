@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use smallvec::SmallVec;
 
-use crate::{Cached, Truncated};
+use crate::{Cached, Matched, Truncated};
 
 /// A decision, and when it was made.
 #[derive(Clone, Debug, PartialEq)]
@@ -103,6 +103,8 @@ pub enum Decision {
     /// A stored answer to a question that is near was not served, by what withheld it: a guard, the margin, the
     /// verifier, or a look-up that did not come to an end.
     Withheld(&'static str),
+    /// The question that the caller names does not stand in its last user message: that decides the answer whole.
+    QueryElsewhere,
     /// So many more, which there was no room for.
     More(u32),
 }
@@ -276,6 +278,7 @@ words! {
     KeyRests "key_rests"
     UpstreamRests "upstream_rests"
     Degraded "degraded"
+    QueryElsewhere "query_not_in_user_message"
     More "more"
 }
 
@@ -307,6 +310,7 @@ impl Decision {
             Self::Rests(_) => What::UpstreamRests,
             Self::Degraded(_) => What::Degraded,
             Self::Withheld(_) => What::MatchWithheld,
+            Self::QueryElsewhere => What::QueryElsewhere,
             Self::More(_) => What::More,
         }
     }
@@ -351,7 +355,7 @@ impl Decision {
                     add("overruled", Word(guard));
                 }
                 if *is_shadow {
-                    add("shadow", Yes);
+                    add(Matched::SHADOW, Yes);
                 }
             }
             Self::Branch(upstream) | Self::Mirrored(upstream) | Self::Rests(upstream) => {
@@ -374,7 +378,7 @@ impl Decision {
             Self::Degraded(by) => add("to", Word(by.as_str())),
             Self::Withheld(by) => add("by", Word(by)),
             Self::More(count) => add("decisions", Number((*count).into())),
-            Self::Joined | Self::OverQuota | Self::RetryBudgetSpent => {}
+            Self::Joined | Self::OverQuota | Self::RetryBudgetSpent | Self::QueryElsewhere => {}
         }
         facts
     }

@@ -2,11 +2,12 @@
 
 use std::net::SocketAddr;
 
+use base::nearest;
 use dialect::Protocol;
 use unicode_normalization::{UnicodeNormalization as _, is_nfc};
 
 use crate::node::{Core, Entry, Node, Scalar, Style, Value, item_path, join};
-use crate::problem::{Place, Problem, nearest};
+use crate::problem::{Place, Problem};
 use crate::shape::Branch;
 use crate::table::Kind;
 use crate::{address, units};

@@ -194,24 +194,3 @@ fn push_visible(out: &mut String, word: &str, most: usize) {
         }
     }
 }
-
-/// The word of `known` that `written` was probably meant to be: the same but for case and
-/// hyphens, or a few letters away.
-pub(crate) fn nearest<'a>(written: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
-    let written = fold(written);
-    known
-        .into_iter()
-        .map(|word| (strsim::damerau_levenshtein(&written, &fold(word)), word))
-        .filter(|(distance, word)| *distance <= (word.chars().count() / 3).max(1))
-        .min_by_key(|(distance, _)| *distance)
-        .map(|(_, word)| word)
-}
-
-/// Lower case without the separators that people mix up, of bounded length.
-fn fold(word: &str) -> String {
-    word.chars()
-        .filter(|c| !matches!(c, '_' | '-' | ' ' | '.'))
-        .flat_map(char::to_lowercase)
-        .take(LONGEST_WORD)
-        .collect()
-}

@@ -20,6 +20,7 @@ use serde_json::{Value, json};
 use state::answers::Stored;
 
 use crate::attempt::{Errand, Landed};
+use crate::kb_versions::KbVersion;
 use crate::live::Live;
 use crate::meaning::{Asked, Bar, Candidate, Judged, Match, Near, Shelf, Sought, judge};
 use crate::plan::plan;
@@ -46,6 +47,8 @@ pub struct Consult<'a> {
     pub client: &'a Arc<Client>,
     /// Whom answers are stored for; `None` where the route's callers share them.
     pub owner: Option<&'a Arc<str>>,
+    /// What a stored answer must rest on, to the moment when it is served.
+    pub kb_version: &'a KbVersion,
     /// Of the call that is to be answered.
     pub request_id: &'a HeaderValue,
     /// That call's span: those of the gateway's own are its children.
@@ -187,7 +190,7 @@ impl Consult<'_> {
                 }
                 return Ok(Looked::Refused);
             }
-            // It may have been removed while the other model thought.
+            // It may have been removed, or another version been set, while the other model thought.
             let found = match terms.verify {
                 Some(_) => self.answer_to((shelf, route), found.candidate).await,
                 None => Some(found),
@@ -217,7 +220,8 @@ impl Consult<'_> {
         Some(Near { question: question.clone(), known, answer, similarity, withheld })
     }
 
-    /// The stored answer to a question, where it is still there; else the question is forgotten.
+    /// The stored answer to a question, where it is still there and its version holds; where it is gone the question is
+    /// forgotten.
     async fn answer_to(&self, (shelf, route): (&Shelf, &Route), candidate: Candidate) -> Option<Match> {
         let live = &self.worker.live;
         let stored = match live.answers.get(&candidate.answer) {
@@ -237,6 +241,10 @@ impl Consult<'_> {
             live.meanings.forget(shelf, candidate.place, &candidate.answer);
             return None;
         };
+        // Asked last, for vectors, verdicts and disks have been waited for since the call began.
+        if !live.kb_versions.still_holds(route, self.kb_version) {
+            return None;
+        }
         shelf.touch(candidate.place);
         Some(Match { candidate, stored, is_shadow: false, overruled: None })
     }
@@ -289,6 +297,7 @@ struct Own {
     running: Arc<Running>,
     client: Arc<Client>,
     owner: Option<Arc<str>>,
+    kb_version: KbVersion,
     request_id: HeaderValue,
     trace: Option<SpanContext>,
     deadline: Instant,
@@ -301,6 +310,7 @@ impl Own {
             running: consult.running.clone(),
             client: consult.client.clone(),
             owner: consult.owner.cloned(),
+            kb_version: consult.kb_version.clone(),
             request_id: consult.request_id.clone(),
             trace: consult.trace.copied(),
             deadline,
@@ -309,9 +319,9 @@ impl Own {
 
     /// Whose it is, that nobody is told of what is near.
     fn consult(&self) -> Consult<'_> {
-        let Self { worker, running, client, owner, request_id, trace, deadline } = self;
+        let Self { worker, running, client, owner, kb_version, request_id, trace, deadline } = self;
         let (owner, trace, deadline, tells_near) = (owner.as_ref(), trace.as_ref(), *deadline, false);
-        Consult { worker, running, client, owner, request_id, trace, deadline, tells_near }
+        Consult { worker, running, client, owner, kb_version, request_id, trace, deadline, tells_near }
     }
 }
 

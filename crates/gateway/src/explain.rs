@@ -243,13 +243,17 @@ fn cache(snapshot: &Snapshot, client: &Client, route: &Route, ask: &Ask) -> Valu
     if !caching.is_on() {
         return Value::Null;
     }
-    json!({
+    let mut told = json!({
         "mode": caching.mode.as_str(),
         "ttl_ms": millis(caching.ttl),
         "scope": client.cache_scope.unwrap_or(caching.scope).as_str(),
         "kb_version": caching.kb_version.as_deref(),
         "key": recall::key_by_body(snapshot, (route, client), ask).map(|key| key.to_string()),
-    })
+    });
+    if let Some(is_there) = recall::is_query_in_message(route, ask) {
+        told["query_in_user_message"] = json!(is_there);
+    }
+    told
 }
 
 /// What bounds the client, and what the call would put aside of it.

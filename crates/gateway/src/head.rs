@@ -33,6 +33,8 @@ pub const CACHE_ID: HeaderName = HeaderName::from_static("x-mai-cache-id");
 pub const SIMILARITY: HeaderName = HeaderName::from_static("x-mai-cache-similarity");
 /// `x-mai-query`
 pub const QUERY: HeaderName = HeaderName::from_static("x-mai-query");
+/// What `x-mai-query` says of an answer to a call whose question does not stand in its last user message.
+pub const QUERY_ELSEWHERE: HeaderValue = HeaderValue::from_static("not_in_user_message");
 /// `x-mai-kb-version`
 pub const KB_VERSION: HeaderName = HeaderName::from_static("x-mai-kb-version");
 /// `idempotency-key`

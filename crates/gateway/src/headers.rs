@@ -76,6 +76,10 @@ pub const RESPONSE: &[Header] = &[
         "x-mai-cache-similarity",
         "With `semantic`: the cosine of both questions' vectors, four digits behind the point.",
     ),
+    row(
+        "x-mai-query",
+        "`not_in_user_message`: on a route that matches by meaning, the question that the call names does not stand word for word in its last user message, so that message stays in the cache key, passages and all.",
+    ),
     row("age", "Seconds since a cached answer was stored."),
     row("x-mai-degraded", "Why the answer is a weak one."),
     row("x-mai-truncated", "What the token budget dropped: `history=4,retrieval=2,tokens=1830`."),
@@ -138,6 +142,7 @@ mod tests {
             head::QUEUE,
             head::CACHE,
             head::CACHE_ID,
+            head::QUERY,
             head::SHOULD_RETRY,
             head::ACCEL_BUFFERING,
         ] {
@@ -150,6 +155,7 @@ mod tests {
             head::TIMEOUT,
             head::SIDE_EFFECTS,
             head::IDEMPOTENCY_KEY,
+            head::QUERY,
             head::KB_VERSION,
         ] {
             assert!(stands(REQUEST, &name), "{name}");

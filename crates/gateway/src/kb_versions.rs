@@ -1,10 +1,12 @@
-//! The versions of knowledge bases that operators have set, which go before those of the configuration.
+//! The versions of knowledge bases that operators have set, which go before those of the configuration, and which of
+//! them a call rests on.
 
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use base::{Clock, Dice};
+use config::Route;
 use state::{Answer, Damage, Unreadable, Versioned, Versions};
 use tokio::sync::Mutex;
 use tokio::task::JoinSet;
@@ -21,6 +23,23 @@ pub struct KbVersions {
     unknown: Arc<str>,
     /// What befell the store last.
     damage: std::sync::Mutex<Option<Damage>>,
+}
+
+/// The version of a knowledge base that a call's answer rests on.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct KbVersion {
+    /// The version; `None` where the route has none.
+    pub name: Option<Arc<str>>,
+    /// The caller has named it: what operators set does not change it.
+    is_told: bool,
+}
+
+impl KbVersion {
+    /// As the configuration tells it.
+    #[must_use]
+    pub fn configured(route: &Route) -> Self {
+        Self { name: route.cache.kb_version.clone(), is_told: false }
+    }
 }
 
 /// How often it is looked whether the store still has what is set.
@@ -52,6 +71,21 @@ impl KbVersions {
             Some(set) => set.get(route).cloned(),
             None => Some(self.unknown.clone()),
         }
+    }
+
+    /// The one that a call on a route rests on: what the caller has `told`, else what is set, else the configuration's.
+    #[must_use]
+    pub fn for_call(&self, route: &Route, told: Option<&str>) -> KbVersion {
+        match told {
+            Some(told) => KbVersion { name: Some(told.into()), is_told: true },
+            None => KbVersion { name: self.of(&route.name).or_else(|| route.cache.kb_version.clone()), is_told: false },
+        }
+    }
+
+    /// Whether a call that began with this version would begin with it now.
+    #[must_use]
+    pub fn still_holds(&self, route: &Route, version: &KbVersion) -> bool {
+        version.is_told || *version == self.for_call(route, None)
     }
 
     /// All that are set; `None` while that is not known.

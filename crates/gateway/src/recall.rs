@@ -19,13 +19,14 @@ use rules::pursuit::deadline_exceeded;
 use state::answers::{Key, Kind, Stored};
 
 use crate::flights::{Arrival, Boarded, End, Form, Head, Landed, Names, Passenger, Promise, Rider};
+use crate::kb_versions::KbVersion;
 use crate::live::Live;
 use crate::meaning::{Match, Sought};
 use crate::running::Running;
 use crate::trail::Trail;
 use crate::{forms, head, kept};
 
-pub use question::asked;
+pub use question::{asked, is_query_in_message};
 
 /// What a look-up that is not answered from memory may take; then it has found nothing.
 const LOOK: Duration = Duration::from_millis(100);
@@ -50,7 +51,7 @@ pub struct Wish {
     /// Whom it is stored for; `None` where the route's callers share it.
     pub owner: Option<Arc<str>>,
     /// The knowledge base that it rests on.
-    pub kb_version: Option<Arc<str>>,
+    pub kb_version: KbVersion,
     /// Who calls, and how the answer is wanted.
     pub passenger: Passenger,
 }
@@ -65,7 +66,7 @@ impl Wish {
             ttl: route.cache.ttl,
             kind: if ask.endpoint.family() == Family::Rerank { Kind::Ranking } else { Kind::Answer },
             owner: None,
-            kb_version: None,
+            kb_version: KbVersion::default(),
             passenger: Passenger {
                 client: client.name.clone(),
                 class: client.class,
@@ -140,10 +141,7 @@ pub fn wish(
         let control = head::cache_control(headers);
         let scope = client.cache_scope.unwrap_or(route.cache.scope);
         wish.owner = (scope == CacheScope::Client).then(|| client.name.clone());
-        wish.kb_version = match head::kb_version(headers)? {
-            Some(version) => Some(version.into()),
-            None => live.kb_versions.of(&route.name).or_else(|| route.cache.kb_version.clone()),
-        };
+        wish.kb_version = live.kb_versions.for_call(route, head::kb_version(headers)?);
         // What has side effects is to have them: another call's answer does not stand for it.
         if !control.no_store && wish.passenger.is_idempotent {
             wish.names.answer = key(environment, route, &wish, (ask, first));
@@ -198,7 +196,7 @@ fn surroundings(domain: &str, environment: &[u8], route: &Route, wish: &Wish, fi
         .part(environment)
         .part(route.name.as_bytes())
         .option(wish.owner.as_ref().map(|owner| owner.as_bytes()))
-        .option(wish.kb_version.as_ref().map(|version| version.as_bytes()))
+        .option(wish.kb_version.name.as_ref().map(|version| version.as_bytes()))
         .option(branch)
         .list(models.into_iter())
 }
@@ -212,7 +210,7 @@ pub fn key_by_body(snapshot: &Snapshot, (route, client): (&Route, &Client), ask:
     }
     let scope = client.cache_scope.unwrap_or(route.cache.scope);
     let owner = (scope == CacheScope::Client).then(|| client.name.clone());
-    let wish = Wish { owner, kb_version: route.cache.kb_version.clone(), ..Wish::nothing(route, client, ask) };
+    let wish = Wish { owner, kb_version: KbVersion::configured(route), ..Wish::nothing(route, client, ask) };
     key(snapshot.general.environment.as_bytes(), route, &wish, (ask, None))
 }
 

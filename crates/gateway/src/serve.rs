@@ -241,8 +241,7 @@ async fn tell(connection: &Connection, parts: &Parts, mut body: Incoming, trail:
             if let Some(found) = recall::at_hand(&worker.live, &call.wish) {
                 return Ok(call.found(connection, found));
             }
-            let asked = (&call.shaped.ask, call.errands.first);
-            call.asked = recall::asked((&call.running.snapshot, &call.route), &parts.headers, asked, &call.wish)?;
+            call.read_question(&parts.headers, trail)?;
             return match endpoint {
                 Some(_) => Box::pin(call.told(connection, trail)).await,
                 None => Box::pin(call.looked_up(connection, trail)).await,

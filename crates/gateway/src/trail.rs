@@ -54,6 +54,8 @@ pub struct Trail {
     pub age: Option<Duration>,
     /// Of a call that leads a flight: its caller has left, and the flight goes on for others.
     pub departed: Option<Arc<AtomicBool>>,
+    /// The question that the caller names does not stand in its last user message.
+    pub is_query_elsewhere: bool,
     /// What hears its texts, where they are kept.
     pub ear: Option<Arc<Ear>>,
     began: Instant,
@@ -114,6 +116,7 @@ impl Trail {
             cache_id: None,
             age: None,
             departed: None,
+            is_query_elsewhere: false,
             ear: None,
             record,
             lesson: None,
@@ -228,6 +231,9 @@ impl Trail {
         }
         if let (Some(Cached::Semantic), Some(matched)) = (self.record.cache, &self.record.matched) {
             headers.insert(head::SIMILARITY, head::named(&format!("{:.4}", matched.similarity)));
+        }
+        if self.is_query_elsewhere {
+            headers.insert(head::QUERY, head::QUERY_ELSEWHERE);
         }
         if let Some(age) = self.age {
             headers.insert(header::AGE, HeaderValue::from(age.as_secs()));

@@ -172,6 +172,8 @@ pub struct Search {
     pub outcome: Option<Box<str>>,
     /// Their cache came to this.
     pub cache: Option<Box<str>>,
+    /// A stored answer to the same question was found, and by `shadow` not served.
+    pub is_shadow: bool,
     /// Of these statuses, from the first to the last.
     pub status: Option<(u16, u16)>,
     /// Arrived at this time or later, from the Unix epoch.

@@ -2,12 +2,11 @@
 
 use std::sync::Arc;
 
-use base::{Endpoint, Family, ObjectKind};
+use base::{Endpoint, Family, ObjectKind, nearest};
 use dialect::chat::Pattern;
 
 use super::{Compiler, Directory};
 use crate::caching::{CacheBounds, CacheMode, CacheScope, Caching, MultiTurn, Overruled, Semantic, Verify};
-use crate::problem::nearest;
 use crate::snapshot::Route;
 use crate::view::View;
 

@@ -4,12 +4,13 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use base::nearest;
 use dialect::Protocol;
 use rules::prices::{Price, Rate, Tier};
 
 use super::Compiler;
 use crate::node::{Map, Node, Scalar, join};
-use crate::problem::{Problem, nearest};
+use crate::problem::Problem;
 use crate::snapshot::Provider;
 use crate::view::View;
 use crate::yaml;

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use base::{Endpoint, Family};
+use base::{Endpoint, Family, nearest};
 use indexmap::IndexMap;
 use rules::breaker;
 use rules::order::Strategy;
@@ -12,7 +12,6 @@ use rules::pursuit::{LEAST, Repeats, Retry};
 use rules::split::{Branch, Mirror, Share};
 
 use super::{Compiler, small};
-use crate::problem::nearest;
 use crate::snapshot::{OnFailure, Route, Upstream};
 use crate::view::View;
 

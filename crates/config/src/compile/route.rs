@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use base::{Endpoint, Family, ObjectKind};
+use base::{Endpoint, Family, ObjectKind, nearest};
 use dialect::{Place as Where, Protocol, Score, TokenArrays};
 use foldhash::{HashMap, HashMapExt as _};
 use http::uri::PathAndQuery;
@@ -11,7 +11,7 @@ use rules::queue::Patience;
 use super::provider::{base_url, pool};
 use super::{Compiler, Directory, Names, caches, context, limits, params, prices, resilience, small};
 use crate::address::Address;
-use crate::problem::{Place, nearest};
+use crate::problem::Place;
 use crate::snapshot::{Pool, Provider, Route, Timeouts, Upstream};
 use crate::view::View;
 

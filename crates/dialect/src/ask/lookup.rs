@@ -104,6 +104,7 @@ mod tests {
             (r#"{"model":"chat","query":7}"#, "query"),
             (r#"{"query":"Why?"}"#, "model"),
             (r#"{"model":"chat","query":"Why?","messages":"none"}"#, "messages"),
+            (r#"{"model":"chat","query":"Why?","mai":{"question":"Why?"}}"#, "mai.question"),
         ] {
             assert_eq!(read(body).unwrap_err().param.as_deref(), Some(param), "{body}");
         }

@@ -7,7 +7,7 @@ mod multipart;
 
 use std::borrow::Cow;
 
-use base::{Code, Endpoint, Refusal};
+use base::{Code, Endpoint, Refusal, nearest};
 use bytes::Bytes;
 
 use crate::json::{self, Kind, Patch, Span, Value};
@@ -237,7 +237,7 @@ impl Hints {
             hints.patch.remove(mai);
             hints.query = match mai.value.kind() {
                 Kind::Null => None,
-                Kind::Object => text("mai.query", mai.value.get("query"))?,
+                Kind::Object => query(mai.value)?,
                 _ => return Err(wrong_kind("mai", "an object", mai.value)),
             };
         }
@@ -258,6 +258,38 @@ impl Hints {
         }
         Ok(hints)
     }
+}
+
+/// What `mai` may hold.
+const MAI: [&str; 1] = ["query"];
+/// So many letters of a name that a caller made up are repeated to it.
+const NAME_SHOWN: usize = 64;
+
+/// `mai.query`. A member that nobody knows is a slip that nobody would notice, for the call is answered without it.
+fn query(mai: Value<'_>) -> Result<Option<String>, Refusal> {
+    let mut query = None;
+    for member in mai.members() {
+        if member.key != "query" {
+            return Err(unknown_member(&member.key));
+        }
+        if query.replace(member.value).is_some() {
+            return Err(Refusal::field("mai.query", "the field 'mai.query' stands twice in the body"));
+        }
+    }
+    text("mai.query", query)
+}
+
+fn unknown_member(key: &str) -> Refusal {
+    let visible = |letter: char| if base::unseen(letter).is_some() { '\u{fffd}' } else { letter };
+    let mut shown: String = key.chars().take(NAME_SHOWN).map(visible).collect();
+    if key.chars().nth(NAME_SHOWN).is_some() {
+        shown.push('…');
+    }
+    let hint = match nearest(key, MAI) {
+        Some(near) => format!("did you mean '{near}'?"),
+        None => format!("it may hold: {}", MAI.join(", ")),
+    };
+    Refusal::field(format!("mai.{shown}"), format!("'mai' has no member '{shown}'; {hint}"))
 }
 
 /// An optional text; null counts as absent.

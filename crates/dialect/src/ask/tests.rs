@@ -60,7 +60,12 @@ fn a_wrong_field_is_refused_by_its_name() {
         (r#"{"model":"a","messages":[1],"messages":[1]}"#, "messages"),
         (r#"{"model":"a","messages":[1],"stream":"yes"}"#, "stream"),
         (r#"{"model":"a","messages":[1],"mai":"q"}"#, "mai"),
+        (r#"{"model":"a","messages":[1],"mai":["query"]}"#, "mai"),
         (r#"{"model":"a","messages":[1],"mai":{"query":1}}"#, "mai.query"),
+        (r#"{"model":"a","messages":[1],"mai":{"query":{"text":"q"}}}"#, "mai.query"),
+        (r#"{"model":"a","messages":[1],"mai":{"query":"q","query":"r"}}"#, "mai.query"),
+        (r#"{"model":"a","messages":[1],"mai":{"question":"q"}}"#, "mai.question"),
+        (r#"{"model":"a","messages":[1],"mai":{"query":"q","threshold":null}}"#, "mai.threshold"),
         (r#"{"model":"a","messages":[1],"metadata":{"mai_tag":[]}}"#, "metadata.mai_tag"),
     ] {
         assert_eq!(refused(Endpoint::Chat, body), (Code::InvalidRequest, Some(name.into())), "{body}");
@@ -91,7 +96,7 @@ fn gateway_only_fields_leave_and_the_rest_stays_to_the_byte() {
             r#"{"model":"m", "messages":[1]}"#,
         ),
         (
-            r#"{"model":"m","metadata":{"a":"1", "mai_tag":"t"},"messages":[1.0],"mai":{"query":"q","x":1} }"#,
+            r#"{"model":"m","metadata":{"a":"1", "mai_tag":"t"},"messages":[1.0],"mai":{ "query" :"q"} }"#,
             r#"{"model":"m","metadata":{"a":"1"},"messages":[1.0] }"#,
         ),
     ] {
@@ -102,6 +107,26 @@ fn gateway_only_fields_leave_and_the_rest_stays_to_the_byte() {
     }
     let plain = r#"{"model":"m","metadata":{},"messages":[1],"extra_body":{"mai":1}}"#;
     assert_eq!(read(Endpoint::Chat, plain).unwrap().body, plain);
+}
+
+#[test]
+fn an_unknown_member_of_mai_is_answered_with_those_that_there_are_on_every_endpoint() {
+    let told = |key: &str| {
+        let body = format!(r#"{{"model":"m","mai":{{{key}:"q"}},"input":"x"}}"#);
+        let refusal = Ask::read(Endpoint::Embeddings, None, body.into()).unwrap_err();
+        assert_eq!(refusal.code, Code::InvalidRequest);
+        (refusal.param.unwrap().into_owned(), refusal.message.into_owned())
+    };
+    let (param, message) = told(r#""question""#);
+    assert_eq!((&*param, &*message), ("mai.question", "'mai' has no member 'question'; it may hold: query"));
+    assert_eq!(told(r#""Querry""#).1, "'mai' has no member 'Querry'; did you mean 'query'?");
+    let (param, message) = told(&format!(r#""\u0007\u202e{}""#, "x".repeat(500)));
+    assert!(param.chars().all(|letter| base::unseen(letter).is_none()), "{param}");
+    assert!(message.len() < 200, "{message}");
+    for endpoint in Endpoint::ALL {
+        let body = r#"{"model":"m","mai":{"question":"q"},"messages":[1],"prompt":"x","input":"x","query":"x","documents":["x"]}"#;
+        assert_eq!(refused(endpoint, body), (Code::InvalidRequest, Some("mai.question".into())), "{endpoint:?}");
+    }
 }
 
 #[test]

@@ -65,6 +65,9 @@ pub struct Question {
     /// There are other turns than the question's: messages of the user, of an assistant or of a tool,
     /// passages aside.
     pub has_other_turns: bool,
+    /// The question stands word for word in the message that asks it, and stands for that message. Where it does not (a
+    /// caller's slip), the whole message decides the answer too.
+    pub is_in_message: bool,
     /// `temperature` as written, rounded to the nearest double; infinite where it is no number.
     pub temperature: Option<f64>,
     /// The body around the question.
@@ -129,7 +132,7 @@ pub fn question(
         return Err(NoQuestion::TooLong);
     }
     // What the caller says is the question leaves out the message that asks it, and no other.
-    let is_asked = source != Source::Explicit || whole_text(ask, message).contains(&text);
+    let is_in_message = source != Source::Explicit || whole_text(ask, message).contains(&text);
     let is_turn = |(at, message): (usize, &Message<'_>)| {
         at != last && !matches!(&*message.role, "system" | "developer") && !message.is_only_passages()
     };
@@ -138,7 +141,8 @@ pub fn question(
         source,
         has_other_turns: prompt.messages.iter().enumerate().any(is_turn),
         temperature,
-        around: prompt.around(&ask.body, is_asked.then_some(last)),
+        is_in_message,
+        around: prompt.around(&ask.body, is_in_message.then_some(last)),
     })
 }
 

@@ -1,6 +1,6 @@
 //! What a call asks, where another call may have asked the same in other words.
 
-use base::{Endpoint, Refusal};
+use base::{Decision, Endpoint, Refusal};
 use config::{MultiTurn, Route, Semantic, Snapshot};
 use dialect::{Ask, chat};
 use http::HeaderMap;
@@ -10,8 +10,10 @@ use super::{Wish, surroundings};
 use crate::consult;
 use crate::head;
 use crate::meaning::Asked;
+use crate::trail::Trail;
 
-/// What a call asks; `None` where its answer is not shared by meaning: by its route, its caller, or what it is.
+/// What a call asks; `None` where its answer is not shared by meaning: by its route, its caller, or what it is. Notes in
+/// the trail that the question which the caller names stands elsewhere.
 ///
 /// # Errors
 /// `invalid_request` for a header that cannot be read.
@@ -20,6 +22,7 @@ pub fn asked(
     headers: &HeaderMap,
     (ask, first): (&Ask, Option<usize>),
     wish: &Wish,
+    trail: &mut Trail,
 ) -> Result<Option<Asked>, Refusal> {
     let query = head::query(headers)?;
     let Some(terms) = route.cache.semantic.as_deref() else { return Ok(None) };
@@ -27,9 +30,11 @@ pub fn asked(
     if wish.names.answer.is_none() || ask.endpoint != Endpoint::Chat {
         return Ok(None);
     }
-    let explicit = query.as_deref().or(ask.query.as_deref());
-    let retrieval = route.context.as_ref().and_then(|context| context.retrieval.as_ref());
-    let Ok(question) = chat::question(ask, explicit, terms.question.as_ref(), retrieval) else { return Ok(None) };
+    let Some(question) = question((route, terms), ask, query.as_deref()) else { return Ok(None) };
+    if !question.is_in_message {
+        trail.note(Decision::QueryElsewhere);
+        trail.is_query_elsewhere = true;
+    }
     let is_turned_down = question.has_other_turns && terms.multi_turn == MultiTurn::Bypass;
     let is_free = question.temperature.is_some_and(|temperature| temperature > terms.max_temperature);
     if is_turned_down || is_free {
@@ -37,6 +42,22 @@ pub fn asked(
     }
     let partition = partition((snapshot, route, terms), (ask, first), &question, wish);
     Ok(partition.map(|partition| Asked::new(partition, &question.text)))
+}
+
+/// The question of a call on a route that matches by meaning: the one of the header, else what the body tells.
+fn question((route, terms): (&Route, &Semantic), ask: &Ask, told: Option<&str>) -> Option<chat::Question> {
+    let explicit = told.or(ask.query.as_deref());
+    let retrieval = route.context.as_ref().and_then(|context| context.retrieval.as_ref());
+    chat::question(ask, explicit, terms.question.as_ref(), retrieval).ok()
+}
+
+/// Whether the question that a body names stands where it may stand for its message; `None` where it names none, or its
+/// route does not match by meaning.
+#[must_use]
+pub fn is_query_in_message(route: &Route, ask: &Ask) -> Option<bool> {
+    let terms = route.cache.semantic.as_deref().filter(|_| ask.endpoint == Endpoint::Chat)?;
+    let question = question((route, terms), ask, None)?;
+    (question.source == chat::Source::Explicit).then_some(question.is_in_message)
 }
 
 /// All that decides the answer beside the question, and by what questions are compared.

@@ -5,6 +5,7 @@ use std::time::Instant;
 
 use base::{Code, Outcome, Refusal};
 use config::{Client, Route};
+use http::HeaderMap;
 use state::answers::Stored;
 
 use super::{Answered, Connection, End, Errands, Told, answers, internal, keep, seek};
@@ -55,6 +56,16 @@ pub struct Lead {
 }
 
 impl Cacheable {
+    /// Finds out what it asks, where another call may have asked the same in other words.
+    ///
+    /// # Errors
+    /// `invalid_request` for a header that cannot be read.
+    pub fn read_question(&mut self, headers: &HeaderMap, trail: &mut Trail) -> Result<(), Refusal> {
+        let asked = (&self.shaped.ask, self.errands.first);
+        self.asked = recall::asked((&self.running.snapshot, &self.route), headers, asked, &self.wish, trail)?;
+        Ok(())
+    }
+
     /// Finds its answer, or waits for another's, or goes upstream: with others, or alone.
     pub async fn told(mut self, connection: &Connection, trail: &mut Trail) -> Result<Told, End> {
         let live = &connection.worker.live;
@@ -100,10 +111,10 @@ impl Cacheable {
     ) -> Result<(Recalled, Option<Arc<Stored>>), Refusal> {
         let Self { running, route, client, deadline, wish, asked, .. } = self;
         let (request_id, trace) = (trail.request_id.clone(), trail.tries.parent.clone());
-        let (worker, owner) = (&connection.worker, wish.owner.as_ref());
+        let (worker, owner, kb_version) = (&connection.worker, wish.owner.as_ref(), &wish.kb_version);
         let (request_id, trace) = (&request_id, trace.as_deref());
         let (deadline, tells_near) = (*deadline, trail.ear.is_some());
-        let consult = Consult { worker, running, client, owner, request_id, trace, deadline, tells_near };
+        let consult = Consult { worker, running, client, owner, kb_version, request_id, trace, deadline, tells_near };
         // Boxed, and begun only where nothing else is found.
         let by_meaning =
             asked.as_mut().map(|asked| -> ByMeaning<'_> { Box::pin(consult::look(&consult, route, asked)) });
@@ -115,10 +126,10 @@ impl Cacheable {
         self.wish.names.replay = None;
         let Self { running, route, client, deadline, wish, asked, .. } = &mut self;
         let (request_id, trace) = (trail.request_id.clone(), trail.tries.parent.clone());
-        let (worker, owner) = (&connection.worker, wish.owner.as_ref());
+        let (worker, owner, kb_version) = (&connection.worker, wish.owner.as_ref(), &wish.kb_version);
         let (request_id, trace) = (&request_id, trace.as_deref());
         let (deadline, tells_near) = (*deadline, trail.ear.is_some());
-        let consult = Consult { worker, running, client, owner, request_id, trace, deadline, tells_near };
+        let consult = Consult { worker, running, client, owner, kb_version, request_id, trace, deadline, tells_near };
         let by_meaning =
             asked.as_mut().map(|asked| -> ByMeaning<'_> { Box::pin(consult::look(&consult, route, asked)) });
         match recall::lookup(&worker.live, wish, by_meaning, trail).await {

@@ -157,7 +157,7 @@ impl Keeper<'_> {
             kind,
             route: self.route.name.clone(),
             client: self.wish.owner.clone(),
-            kb_version: self.wish.kb_version.clone(),
+            kb_version: self.wish.kb_version.name.clone(),
             stored: now,
             expires,
             keep_until: kept::until(&self.running.snapshot, self.route, expires),

@@ -124,15 +124,16 @@ fn a_try_that_a_drill_has_harmed_says_so() {
     });
 }
 
-#[test]
-fn what_withheld_a_match_is_told() {
-    let near = |_: &testkit::Request| {
-        Reply::json(json!({
-            "object": "list", "model": "embed", "data": [{ "object": "embedding", "index": 0, "embedding": [1.0, 0.0] }],
-            "usage": { "prompt_tokens": 4, "total_tokens": 4 },
-        }))
-    };
-    let config = r#"
+/// An embedder for which every text is the same.
+fn near(_: &testkit::Request) -> Reply {
+    Reply::json(json!({
+        "object": "list", "model": "embed", "data": [{ "object": "embedding", "index": 0, "embedding": [1.0, 0.0] }],
+        "usage": { "prompt_tokens": 4, "total_tokens": 4 },
+    }))
+}
+
+/// A route that matches by meaning, and has its matches verified.
+const MATCHING: &str = r#"
 providers: [{ name: a, base_url: "http://a/v1" }, { name: e, base_url: "http://e/v1" }, { name: j, base_url: "http://j/v1" }]
 routes:
   - name: chat
@@ -142,8 +143,11 @@ routes:
   - { name: judge, upstreams: [{ provider: j, model: small }] }
 clients: [{ name: app, keys: [sk-app], routes: [chat] }]
 "#;
+
+#[test]
+fn what_withheld_a_match_is_told() {
     story(async {
-        let stage = Stage::set(config);
+        let stage = Stage::set(MATCHING);
         stage.host("a", pleasant());
         stage.host("j", Reply::say(["no"]));
         let e = stage.host("e", Script::by(near));
@@ -158,4 +162,48 @@ clients: [{ name: app, keys: [sk-app], routes: [chat] }]
         e.play(Reply::hang());
         assert_eq!(withheld("What is a tax?").await, ["error"]);
     });
+}
+
+#[test]
+fn a_named_question_that_stands_nowhere_in_its_message_is_told_to_caller_and_operator() {
+    const WHERE: &str = "query_not_in_user_message";
+    story(async {
+        let stage = Stage::set(MATCHING);
+        let a = stage.host("a", pleasant());
+        stage.host("e", Script::by(near));
+        let prompt = |question: &str| {
+            let prompt = "Passages: file them in the portal.\n\nQuestion: How do I file expenses?";
+            chat("chat").user(prompt).with("mai", json!({ "query": question }))
+        };
+        let slipped = stage.ask(prompt("how do I file expenses")).await;
+        assert_eq!((slipped.status, slipped.header("x-mai-cache")), (200, Some("miss")));
+        assert_eq!(slipped.header("x-mai-query"), Some("not_in_user_message"));
+        assert_eq!(decided(&of(&stage, &slipped), WHERE), [""]);
+        let streamed = stage.ask(prompt("Expenses?").stream().with("seed", 1)).await;
+        assert_eq!(streamed.header("x-mai-query"), Some("not_in_user_message"));
+        let encoded = chat("chat").user("Why?").header("x-mai-query", "What%20for%3F").with("temperature", 0.9);
+        let encoded = stage.ask(encoded).await;
+        assert_eq!(encoded.header("x-mai-query"), Some("not_in_user_message"), "whatever else keeps it from a match");
+        let body = json!({"model": "chat", "query": "Why?", "messages": [{"role": "user", "content": "What for?"}]});
+        let lookup = stage.ask(chat("chat").path("/v1/cache/lookup").body(body.to_string())).await;
+        assert_eq!((lookup.status, lookup.header("x-mai-query")), (404, Some("not_in_user_message")));
+        let sound = stage.ask(prompt("How do I file expenses?").with("seed", 2)).await;
+        assert_eq!((sound.status, sound.header("x-mai-query")), (200, None));
+        assert_eq!(decided(&of(&stage, &sound), WHERE), [""; 0]);
+        assert_eq!(a.calls().len(), 4);
+    });
+}
+
+#[test]
+fn explain_tells_whether_a_named_question_stands_in_its_message() {
+    let told = |question: Option<&str>| {
+        let mut body = json!({ "model": "chat", "messages": [{ "role": "user", "content": "Read: lorem. Why?" }] });
+        if let Some(question) = question {
+            body["mai"] = json!({ "query": question });
+        }
+        let snapshot = crate::stage::snapshot(MATCHING);
+        let told = gateway::explain::explain(&snapshot, "app", base::Endpoint::Chat, body.to_string().into()).unwrap();
+        told["cache"]["query_in_user_message"].clone()
+    };
+    assert_eq!([told(Some("Why?")), told(Some("why?")), told(None)], [json!(true), json!(false), json!(null)]);
 }

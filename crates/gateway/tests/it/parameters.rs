@@ -212,6 +212,8 @@ fn fields_of_the_wrong_kind_are_refused_by_name() {
             (chat("chat").user("Hi").with("model", ""), "model"),
             (chat("chat").user("Hi").with("model", "x".repeat(10_000)), "model"),
             (chat("chat").user("Hi").with("mai", "query"), "mai"),
+            (chat("chat").user("Hi").with("mai", json!({"query": 1})), "mai.query"),
+            (chat("chat").user("Hi").with("mai", json!({"question": "Hi"})), "mai.question"),
         ];
         for (ask, field) in wrong {
             let answer = stage.ask(ask).await;

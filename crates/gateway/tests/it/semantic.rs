@@ -160,9 +160,10 @@ fn callers_do_not_lower_the_threshold() {
         let (stage, _, e) = stage("");
         stage.ask(ask(ASKED)).await;
         e.play(near(0.89));
-        let asked = ask(AGAIN).with("mai", json!({"threshold": 0.1, "cache": {"threshold": 0.1}}));
-        let asked = asked.header("x-mai-cache-similarity", "0.1").header("x-mai-cache-threshold", "0.1");
+        let asked = ask(AGAIN).header("x-mai-cache-similarity", "0.1").header("x-mai-cache-threshold", "0.1");
         assert_eq!(caches(&stage, asked).await, "miss");
+        let refused = stage.ask(ask(AGAIN).with("mai", json!({"threshold": 0.1}))).await;
+        assert_eq!((refused.status, refused.json()["error"]["param"].as_str()), (400, Some("mai.threshold")));
     });
 }
 
@@ -427,6 +428,38 @@ fn an_answer_that_is_removed_while_the_verifier_thinks_is_not_served() {
         let mut caller = begun(&stage, vec![ask(AGAIN)]).await.remove(0);
         verifier.has_calls(1).await;
         assert!(stage.live.purge(&Which { route: Some("chat".into()), ..Which::default() }).await.is_ok());
+        assert_eq!(cache(&caller.answer().await.unwrap()), "miss");
+    });
+}
+
+#[test]
+fn an_answer_whose_kb_version_is_raised_while_the_verifier_thinks_is_not_served() {
+    for (told, found) in [(None, "miss"), (Some("1"), "semantic")] {
+        story(async {
+            let (stage, verifier) = verified(score(1.0).after(Duration::from_millis(200))).await;
+            let asked = |question: &str| match told {
+                Some(version) => ask(question).header("x-mai-kb-version", version),
+                None => ask(question),
+            };
+            stage.ask(asked(ASKED)).await;
+            let mut caller = begun(&stage, vec![asked(AGAIN)]).await.remove(0);
+            verifier.has_calls(1).await;
+            stage.live.kb_versions.set("chat".into(), Some("2".into())).await.unwrap();
+            assert_eq!(cache(&caller.answer().await.unwrap()), found, "told {told:?}");
+            assert_eq!(refused(&stage, "verify"), 0.0, "what was withheld was not the verifier's to withhold");
+        });
+    }
+}
+
+#[test]
+fn an_answer_whose_kb_version_is_raised_while_its_question_is_embedded_is_not_served() {
+    story(async {
+        let (stage, _, e) = stage("");
+        stage.ask(ask(ASKED)).await;
+        e.play(vector(&[1.0, 0.0]).after(Duration::from_millis(200)));
+        let mut caller = begun(&stage, vec![ask(AGAIN)]).await.remove(0);
+        e.has_calls(2).await;
+        stage.live.kb_versions.set("chat".into(), Some("2".into())).await.unwrap();
         assert_eq!(cache(&caller.answer().await.unwrap()), "miss");
     });
 }

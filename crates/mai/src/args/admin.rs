@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use base::{Cached, Outcome};
+use base::{Cached, Matched, Outcome};
 use clap::Subcommand;
 use clap::builder::PossibleValuesParser;
 
@@ -312,6 +312,11 @@ pub enum Requests {
     },
 }
 
+/// What a cache may have come to, as requests are searched by it.
+fn cached() -> PossibleValuesParser {
+    PossibleValuesParser::new(Cached::ALL.map(Cached::as_str).into_iter().chain([Matched::SHADOW]))
+}
+
 /// Which requests.
 #[derive(Debug, clap::Args)]
 pub struct Seek {
@@ -333,8 +338,8 @@ pub struct Seek {
     /// Answered by this upstream, or tried there
     #[arg(long, value_name = "UPSTREAM")]
     pub upstream: Option<String>,
-    /// What the cache said, as in `x-mai-cache`
-    #[arg(long, value_name = "WORD", value_parser = PossibleValuesParser::new(Cached::ALL.map(Cached::as_str)))]
+    /// What the cache said, as in `x-mai-cache`; shadow: what it would have served
+    #[arg(long, value_name = "WORD", value_parser = cached())]
     pub cache: Option<String>,
     /// How far back, how many.
     #[command(flatten)]

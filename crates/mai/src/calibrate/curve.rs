@@ -66,7 +66,15 @@ impl Wish {
             Err("--precision is above 0 and up to 1 (0.95: of a hundred hits 95 are right), --false-hits from 0 and below 1".to_owned())
         }
     }
+
+    /// Of a hundred hits, so many may be false.
+    pub fn false_hits(&self) -> f64 {
+        1.0 - self.precision
+    }
 }
+
+/// Hits beyond which more are not worth the counting.
+const MOST_HITS: usize = 100_000;
 
 /// What a threshold does to the pairs of one language.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -104,7 +112,31 @@ impl Point {
 
     /// The most that the true share of false hits may be, with 95 % certainty (Wilson's bound).
     pub fn worst(&self) -> f64 {
-        let (wrong, all) = (as_f64(self.wrong), as_f64(self.hits + self.wrong));
+        self.worst_of(self.hits)
+    }
+
+    /// Whether what is wished is sure, and no guess from few hits.
+    pub fn is_sure(&self, wish: &Wish) -> bool {
+        self.worst() <= wish.false_hits()
+    }
+
+    /// How many more hits, none of them false, would make it sure; none where no number of them would.
+    pub fn hits_to_be_sure(&self, wish: &Wish) -> Option<usize> {
+        let is_sure = |more: usize| self.worst_of(self.hits + more) <= wish.false_hits();
+        // The more, the surer: halved until one is found.
+        let (mut too_few, mut enough) = (0, MOST_HITS);
+        if is_sure(too_few) || !is_sure(enough) {
+            return is_sure(too_few).then_some(0);
+        }
+        while enough - too_few > 1 {
+            let half = usize::midpoint(too_few, enough);
+            if is_sure(half) { enough = half } else { too_few = half }
+        }
+        Some(enough)
+    }
+
+    fn worst_of(&self, hits: usize) -> f64 {
+        let (wrong, all) = (as_f64(self.wrong), as_f64(hits + self.wrong));
         if all == 0.0 {
             return 1.0;
         }
@@ -241,6 +273,35 @@ fn at(threshold: f64, pairs: &[&Judged], served: &dyn Fn(&Judged) -> bool) -> Po
     Point { threshold, hits: count(true), wrong: count(false), same }
 }
 
+/// A language in which a recommended threshold is a guess.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Doubt {
+    pub lang: String,
+    /// What the threshold does to its pairs.
+    pub at: Point,
+    /// How many more hits without a false one would make it sure; none where no number of them would.
+    pub more: Option<usize>,
+}
+
+impl Doubt {
+    /// For programs.
+    pub fn told(&self) -> Value {
+        json!({
+            "lang": self.lang, "hits": self.at.hits, "false": self.at.wrong, "false_at_most": self.at.worst(),
+            "hits_to_be_sure": self.more,
+        })
+    }
+}
+
+/// Where a recommended threshold rests on so few hits that more of them may be false than is wished, in languages that
+/// the model knows.
+pub fn doubts(curves: &[Curve], wish: &Wish, (threshold, trapped): (f64, &[&str])) -> Vec<Doubt> {
+    let known = curves.iter().filter(|curve| !trapped.contains(&curve.lang.as_str()));
+    let at = known.filter_map(|curve| Some((&curve.lang, Curve::at(&curve.guarded, threshold)?)));
+    let unsure = at.filter(|(_, at)| !at.is_sure(wish));
+    unsure.map(|(lang, at)| Doubt { lang: lang.clone(), at, more: at.hits_to_be_sure(wish) }).collect()
+}
+
 /// One threshold for all languages that the model knows: of those at which each of them gets what is wished, the one
 /// with most hits, and of several the highest. None where there is none.
 pub fn advise(curves: &[Curve], wish: &Wish, trapped: &[&str]) -> Option<f64> {
@@ -275,7 +336,7 @@ fn share(part: usize, whole: usize) -> f64 {
 mod tests {
     use semantic::guards::Guard;
 
-    use super::{Curve, Judged, Point, Wish, advise};
+    use super::{Curve, Judged, Point, Wish, advise, doubts};
 
     fn judged(lang: &str, same: bool, similarity: f64, guard: Option<Guard>) -> Judged {
         Judged {
@@ -350,6 +411,29 @@ mod tests {
         assert!((worst(20, 0) - 0.119).abs() < 0.01, "{}", worst(20, 0));
         assert!(worst(2000, 0) < 0.002);
         assert!(worst(95, 5) > 0.05);
+    }
+
+    #[test]
+    fn a_threshold_is_sure_once_so_many_hits_are_without_error() {
+        let (wish, strict) = (Wish::new(0.95, None).unwrap(), Wish::new(1.0, None).unwrap());
+        let of = |hits, wrong| Point { threshold: 0.9, hits, wrong, same: hits };
+        let more = of(12, 0).hits_to_be_sure(&wish).unwrap();
+        assert!(!of(12, 0).is_sure(&wish) && of(12 + more, 0).is_sure(&wish) && !of(11 + more, 0).is_sure(&wish));
+        assert!((30..60).contains(&more), "{more}");
+        assert_eq!(of(200, 0).hits_to_be_sure(&wish), Some(0));
+        assert!(of(12, 1).hits_to_be_sure(&wish) > of(12, 0).hits_to_be_sure(&wish), "an error costs more of them");
+        assert_eq!(of(5000, 0).hits_to_be_sure(&strict), None, "nothing proves that none is ever false");
+    }
+
+    #[test]
+    fn a_guess_is_one_in_each_language_that_has_few_hits() {
+        let wish = Wish::new(0.95, None).unwrap();
+        let many = (0..200).map(|_| judged("zh", true, 0.92, None));
+        let judged: Vec<Judged> = pairs("en", Some(Guard::Entity)).into_iter().chain(many).collect();
+        let curves = [Curve::new("en", &judged), Curve::new("zh", &judged)];
+        let found = doubts(&curves, &wish, (0.86, &[]));
+        assert_eq!(found.iter().map(|doubt| (&*doubt.lang, doubt.at.hits)).collect::<Vec<_>>(), [("en", 2)]);
+        assert!(doubts(&curves, &wish, (0.86, &["en"])).is_empty(), "what is not matched by is nothing to be sure of");
     }
 
     #[test]

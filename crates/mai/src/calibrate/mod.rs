@@ -124,6 +124,7 @@ fn measured(flags: &CalibrateFlags) -> Result<Found, String> {
     }
     let trapped: Vec<&str> = traps.iter().filter(|trap| trap.is_trap()).map(|trap| trap.lang).collect();
     let advice = curve::advise(&curves, &wish, &trapped);
+    let doubts = advice.map_or_else(Vec::new, |threshold| curve::doubts(&curves, &wish, (threshold, &trapped)));
     let told = json!({
         "route": route,
         "labels": if flags.from_requests { "answers" } else { "file" },
@@ -133,6 +134,8 @@ fn measured(flags: &CalibrateFlags) -> Result<Found, String> {
         "unrelated": traps.iter().map(|trap| json!({ "lang": trap.lang, "similarity": trap.similarity, "blind": trap.is_trap() })).collect::<Vec<_>>(),
         "store": stores.iter().map(store::Row::told).collect::<Vec<_>>(),
         "threshold": advice,
+        "threshold_is_sure": advice.map(|_| doubts.is_empty()),
+        "doubts": doubts.iter().map(curve::Doubt::told).collect::<Vec<_>>(),
     });
     let text = report::text(&report::All {
         flags,
@@ -142,6 +145,7 @@ fn measured(flags: &CalibrateFlags) -> Result<Found, String> {
         traps: &traps,
         stores: &stores,
         advice,
+        doubts: &doubts,
     });
     Ok(Found { text, told, reached: advice.is_some() })
 }

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::curve::{Curve, Point, Wish, shown};
+use super::curve::{Curve, Doubt, Point, Wish, shown};
 use super::embed::Trap;
 use super::store::Row;
 use super::verify;
@@ -19,6 +19,8 @@ pub struct All<'a> {
     pub stores: &'a [Row],
     /// The threshold for all languages.
     pub advice: Option<f64>,
+    /// Where it is a guess.
+    pub doubts: &'a [Doubt],
 }
 
 /// For people.
@@ -48,10 +50,12 @@ pub fn text(all: &All<'_>) -> String {
     lines.push(String::new());
     match all.advice {
         Some(threshold) => {
+            let guess = if all.doubts.is_empty() { "" } else { ", a guess from few hits" };
             lines.push(format!(
-                "Threshold: {threshold:.3} (precision at least {:.2} in each language)",
+                "Threshold: {threshold:.3}{guess} (precision at least {:.2} in each language)",
                 all.wish.precision
             ));
+            lines.extend(all.doubts.iter().map(|doubt| told_doubt(doubt, all.wish)));
             lines.push(format!(
                 "   cache: {{ mode: semantic, kb_version: \"1\", semantic: {{ route: {}, threshold: {threshold:.3}, shadow: true }} }}",
                 all.route
@@ -129,6 +133,21 @@ fn told_best(how: &str, best: Option<Point>, wish: &Wish) -> String {
         ),
         None => format!("   {how}: no threshold reaches a precision of {:.2}", wish.precision),
     }
+}
+
+/// Where a threshold is a guess, and what would make it more.
+fn told_doubt(doubt: &Doubt, wish: &Wish) -> String {
+    let Doubt { lang, at, more } = doubt;
+    let most = wish.false_hits() * 100.0;
+    let needed = match more {
+        Some(more) => format!("at least {more} more without a false one are needed to be sure"),
+        None => "hardly any number of hits makes that sure: allow more (--false-hits 0.02, say)".to_owned(),
+    };
+    format!(
+        "   {lang}: a guess from {} hits, of which up to {:.1} % may be false where {most:.1} % are allowed; {needed}",
+        at.hits + at.wrong,
+        at.worst() * 100.0
+    )
 }
 
 fn store(rows: &[Row], lines: &mut Vec<String>) {

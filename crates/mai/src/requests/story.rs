@@ -197,6 +197,10 @@ fn decided(decision: &Value) -> String {
         "param_changed" => format!("parameter {} changed by `{}`", name("field"), name("by")),
         "quota_reserved" => format!("{} tokens put aside of the quota", name("tokens")),
         "quota_refused" => "the quota has no room".to_owned(),
+        "query_not_in_user_message" => {
+            "the question that it names does not stand in its last user message, which stays in the cache key"
+                .to_owned()
+        }
         "joined_flight" => "the same call was on its way: its answer is waited for".to_owned(),
         "split" => format!("the split chose {}", name("upstream")),
         "mirrored" => format!("a copy went to {}", name("upstream")),
@@ -291,6 +295,13 @@ mod tests {
             let places = ["z passed over", "asked a", "waits", "asked b", "ended"].map(place);
             assert!(places.is_sorted(), "{told}");
         }
+    }
+
+    #[test]
+    fn a_named_question_that_stands_elsewhere_is_told_with_what_that_means() {
+        let record = json!({ "ms": 1, "decisions": [{ "at_ms": 0.1, "what": "query_not_in_user_message" }] });
+        let told = told(&record, "2026-11-30T12:03:00Z".parse().unwrap());
+        assert!(told.contains("does not stand in its last user message, which stays in the cache key"), "{told}");
     }
 
     #[test]

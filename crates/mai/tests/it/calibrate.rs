@@ -53,6 +53,9 @@ async fn a_threshold_is_recommended_from_labelled_pairs() {
     assert_eq!(told["pairs"], 4);
     assert_eq!(told["languages"][0]["best"]["precision"], 1.0);
     assert!(told["threshold"].as_f64().unwrap() > 0.5, "{told}");
+    let guess = |lang: &str| shown.out.contains(&format!("{lang}: a guess from 1 hits"));
+    assert!(guess("zh") && guess("en") && shown.out.contains("more without a false one are needed"), "{}", shown.out);
+    assert_eq!((&told["threshold_is_sure"], &told["doubts"][0]["hits"]), (&Value::Bool(false), &Value::from(1)));
 }
 
 #[tokio::test]
@@ -195,7 +198,7 @@ async fn pairs_that_callers_have_asked_come_from_shadow_records() {
 
     let labelled = calibrated([data.clone(), vec![pairs.display().to_string()]].concat()).await;
     assert!(labelled.code == 0 && labelled.out.contains("Threshold: "), "{}{}", labelled.out, labelled.err);
-    assert!(!labelled.out.contains("guess"), "{}", labelled.out);
+    assert!(!labelled.out.contains("labelled by a guess"), "{}", labelled.out);
     let guessed = calibrated([from(&["--svg", &svg, "--false-hits", "0"]), admin.clone(), data.clone()].concat()).await;
     assert!(guessed.code == 0 && guessed.out.contains("labelled by a guess"), "{}{}", guessed.out, guessed.err);
     assert!(std::fs::read_to_string(&svg).unwrap().starts_with("<svg"));

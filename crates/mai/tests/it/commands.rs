@@ -492,9 +492,10 @@ fn requests_are_looked_for_and_one_is_told() {
             json!({ "data": [{ "request_id": "r1", "client": "a", "status": 503, "attempts": [{}, {}] }], "next": "n1" }),
         ),
     });
-    let list = desk.run(&["requests", "list", "--client", "a", "--since", "2026-11-30", "--limit", "1"]);
+    let list =
+        desk.run(&["requests", "list", "--client", "a", "--cache", "shadow", "--since", "2026-11-30", "--limit", "1"]);
     assert!(list.out.contains("r1") && list.err.contains("--after n1"), "{} {}", list.out, list.err);
-    assert_eq!(desk.lines()[0], "GET /admin/v1/requests?client=a&since=2026-11-30&limit=1");
+    assert_eq!(desk.lines()[0], "GET /admin/v1/requests?client=a&cache=shadow&since=2026-11-30&limit=1");
     let story = desk.run(&["requests", "show", "r/1", "--content"]);
     assert!(story.out.contains("request r/1") && story.out.contains("ended: 200 ok"), "{}", story.out);
     assert!(story.out.contains("answer:\nHo") && !story.out.contains('\u{1b}'), "{}", story.out);

@@ -115,6 +115,20 @@ async fn a_request_is_found_by_everything_that_is_known_of_it() {
 }
 
 #[tokio::test]
+async fn what_a_shadow_would_have_served_is_found() {
+    let up = upstream("").await;
+    let shadow = "{ name: chat, cache: { mode: semantic, semantic: { route: embedding, threshold: 0.5, timeout: 5s, shadow: true } },";
+    let gateway = Gateway::serve(&usual(&up.url()).replace("{ name: chat,", shadow)).await;
+    for (id, question) in [("first", "How do I reset my password?"), ("second", "How can I reset my password?")] {
+        let asked = testkit::chat("chat").user(question).key(KEY).header("x-request-id", id);
+        assert_eq!(gateway.ask(&asked).await.header("x-mai-cache"), Some("miss"));
+        gateway.metric_is("mai_cache_questions", "\"chat\"", if id == "first" { 1.0 } else { 2.0 }).await;
+    }
+    assert_eq!(found(&gateway, "?cache=shadow").await, set(&["second"]));
+    assert_eq!(found(&gateway, "?cache=miss").await, set(&["first", "second"]), "it is one of these all the same");
+}
+
+#[tokio::test]
 async fn pages_have_each_request_once_while_it_is_written() {
     let (up, bad) = (upstream("").await, upstream("rules: [{ reply: { status: 503 } }]").await);
     let gateway = Gateway::serve(&two_upstreams(&up.url(), &bad.url())).await;

@@ -74,6 +74,14 @@ fn full(request_id: &str) -> Record {
     }
 }
 
+/// One that a stored answer to the same question was found for.
+fn matched(request_id: &str, is_shadow: bool) -> Record {
+    let decision = Decision::Matched { similarity: 0.95, is_shadow, overruled: None };
+    let cache = Some(if is_shadow { Cached::Miss } else { Cached::Semantic });
+    let decisions = [Noted { at: Duration::from_millis(1), decision }].into_iter().collect();
+    Record { cache, decisions, ..record(request_id) }
+}
+
 async fn page(requests: &dyn Requests, search: Search) -> Page {
     well(requests.search(search).await).unwrap_or_default()
 }
@@ -161,6 +169,7 @@ async fn what_is_asked_for_is_what_comes(requests: &dyn Requests) {
             Record { outcome: Outcome::PolicyLimited, ..record("by-outcome") },
         ),
         (Search { cache: name("stale"), ..any() }, Record { cache: Some(Cached::Stale), ..record("by-cache") }),
+        (Search { is_shadow: true, ..any() }, matched("by-shadow", true)),
         (Search { status: Some((400, 499)), client: name("c"), ..any() }, {
             Record { status: 404, client: Some("c".into()), ..record("by-status") }
         }),
@@ -171,7 +180,7 @@ async fn what_is_asked_for_is_what_comes(requests: &dyn Requests) {
     for (_, record) in &asked {
         requests.note(std::slice::from_ref(record));
     }
-    requests.note(&[record("other")]);
+    requests.note(&[record("other"), matched("served", false)]);
     for (search, record) in asked {
         assert_eq!(ids(&all(requests, search).await), [&*record.request_id]);
     }

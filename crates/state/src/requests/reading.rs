@@ -4,7 +4,7 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::time::Duration;
 
-use base::{TraceId, Truncated};
+use base::{Matched, TraceId, Truncated};
 
 use super::block::{Block, Bytes, Summary, places, print, role};
 use super::writing::{has, kind};
@@ -75,6 +75,9 @@ impl Reader {
         {
             return None;
         }
+        if search.is_shadow && !self.summary.names.iter().any(|(_, name)| **name == *Matched::SHADOW) {
+            return None;
+        }
         Some(Wanted {
             client: number(&search.client, role::CLIENT)?,
             route: number(&search.route, role::ROUTE)?,
@@ -116,6 +119,9 @@ impl Reader {
             if head.upstream != Some(upstream) && !was_tried() {
                 return Some(ControlFlow::Continue(()));
             }
+        }
+        if search.is_shadow && !request.decisions.iter().any(is_shadow) {
+            return Some(ControlFlow::Continue(()));
         }
         if found.len() >= search.limit {
             return Some(ControlFlow::Break(()));
@@ -227,6 +233,11 @@ impl Reader {
         }
         Some(step)
     }
+}
+
+/// Whether a decision is that of a match which was only noted.
+fn is_shadow(step: &Step) -> bool {
+    step.facts.iter().any(|(name, value)| **name == *Matched::SHADOW && *value == Value::Yes)
 }
 
 /// The text at a place of a block of texts, where it has this id.

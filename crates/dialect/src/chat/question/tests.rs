@@ -69,8 +69,10 @@ fn the_message_of_an_explicit_or_extracted_question_is_left_out_whole() {
     let extracted = |ask: &Ask| around(ask, &question(ask, None, Some(&pattern), None).unwrap());
     assert_eq!(explicit(&one, "Why?"), explicit(&other, "What for?"));
     assert_eq!(extracted(&one), extracted(&other));
-    // A question that nobody asks leaves nothing out.
+    // A question that nobody asks leaves nothing out, and says so.
     assert_ne!(explicit(&one, "Who?"), explicit(&other, "Who?"));
+    let stands = |text: Option<&str>| question(&one, text, None, None).unwrap().is_in_message;
+    assert_eq!([stands(Some("Why?")), stands(None), stands(Some("why?"))], [true, true, false]);
 }
 
 #[test]
