@@ -12,7 +12,7 @@ use crate::caller::{Caller, Viewer};
 use crate::desk::Desk;
 use crate::error::{Body, Error, Store};
 use crate::extract::Query;
-use crate::listing::{Limit, Page, instant, time};
+use crate::listing::{Limit, Page, in_order, instant, time};
 
 /// How long the store may take.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -111,7 +111,7 @@ fn which(asking: Asking) -> Result<Deeds, Error> {
         after.parse().map_err(|_| Error::of("after", "`after` must be what `next` of the page before says"))
     };
     let at = |name, written: Option<String>, is_end| written.map(|written| instant(name, &written, is_end)).transpose();
-    Ok(Deeds {
+    let deeds = Deeds {
         before: asking.after.map(number).transpose()?,
         // One more says that it goes on.
         limit: asking.limit.get() + 1,
@@ -119,5 +119,7 @@ fn which(asking: Asking) -> Result<Deeds, Error> {
         object: asking.object.map(Into::into),
         since: at("since", asking.since, false)?,
         until: at("until", asking.until, true)?,
-    })
+    };
+    in_order(("since", deeds.since), ("until", deeds.until))?;
+    Ok(deeds)
 }

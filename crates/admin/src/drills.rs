@@ -131,8 +131,8 @@ impl Shown {
             status: if let Some(Failure::Status(status)) = harm.then { Some(status) } else { None },
             reset: harm.then == Some(Failure::Reset),
             percent: *percent,
-            since: time(desk.live.wall_at(drill.began)),
-            until: time(desk.live.wall_at(drill.until)),
+            since: time(desk.live.shown_at(drill.began)),
+            until: time(desk.live.shown_at(drill.until)),
             by: by.to_string(),
             tries: drill.harmed(),
         }

@@ -138,6 +138,17 @@ pub fn instant(name: &str, written: &str, is_end: bool) -> Result<Duration, Erro
     })
 }
 
+/// That a span of time is one: what ends before it begins holds nothing.
+///
+/// # Errors
+/// 400 that names the parameter of the end.
+pub fn in_order((begin, from): (&str, Option<Duration>), (end, to): (&str, Option<Duration>)) -> Result<(), Error> {
+    if from.zip(to).is_some_and(|(from, to)| to <= from) {
+        return Err(Error::of(end, format!("`{end}` must be later than `{begin}`")));
+    }
+    Ok(())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -169,6 +180,16 @@ mod tests {
         assert_eq!((page(Some("2")).data, page(Some("2")).next), (vec!["c"], None));
         assert_eq!((page(Some("9")).data, page(Some("9")).next), (vec![], None));
         assert!(Page::numbered(["a"], Limit(2), Some("b")).is_err());
+    }
+
+    #[test]
+    fn a_time_that_ends_before_it_begins_is_told_with_its_end() {
+        let wrong = |from, to| {
+            let [from, to] = [from, to].map(|at: Option<u64>| at.map(Duration::from_secs));
+            matches!(in_order(("since", from), ("until", to)), Err(Error::Invalid { param: Some(name), .. }) if name == "until")
+        };
+        assert!(wrong(Some(5), Some(4)) && wrong(Some(5), Some(5)));
+        assert!(!wrong(Some(5), Some(6)) && !wrong(Some(5), None) && !wrong(None, Some(0)));
     }
 
     #[test]

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use axum::Json;
 use axum::extract::State;
-use base::{Matched, decimal};
+use base::{Cached, Matched, Outcome, decimal};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Number, Value, json};
 use state::requests::{Health, Place, Request, Search, Step, Tried, Value as Fact};
@@ -16,7 +16,7 @@ use crate::damage::Damage;
 use crate::desk::Desk;
 use crate::error::{Body, Error, Store};
 use crate::extract::{Path, Query};
-use crate::listing::{Limit, Page, instant, time};
+use crate::listing::{Limit, Page, in_order, instant, time};
 
 /// How long a page or a request may take; the search itself is cut before.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -33,7 +33,7 @@ pub(crate) struct Asking {
     /// On this route alone.
     route: Option<String>,
     /// Of this status, as `429`, or of these, as `5xx`.
-    #[param(pattern = "^[1-9]([0-9]{2}|xx)$")]
+    #[param(pattern = "^[1-5]([0-9]{2}|xx)$")]
     status: Option<String>,
     /// Ended so, as `outcome` of metrics and log.
     outcome: Option<String>,
@@ -57,7 +57,10 @@ pub(crate) struct Asking {
 impl Asking {
     fn search(self) -> Result<Search, Error> {
         let is_shadow = self.cache.as_deref() == Some(Matched::SHADOW);
-        Ok(Search {
+        one_of("outcome", self.outcome.as_deref(), &Outcome::ALL.map(Outcome::as_str))?;
+        let words: Vec<&str> = Cached::ALL.iter().map(|word| word.as_str()).chain([Matched::SHADOW]).collect();
+        one_of("cache", self.cache.as_deref(), &words)?;
+        let search = Search {
             request_id: self.request_id.map(Into::into),
             client: self.client.map(Into::into),
             route: self.route.map(Into::into),
@@ -70,18 +73,36 @@ impl Asking {
             until: self.until.as_deref().map(|until| instant("until", until, true)).transpose()?,
             limit: self.limit.get(),
             after: self.after.as_deref().map(place).transpose()?,
-        })
+        };
+        in_order(("since", search.since), ("until", search.until))?;
+        Ok(search)
     }
 }
 
 fn statuses(written: &str) -> Result<(u16, u16), Error> {
-    let class = written.strip_suffix("xx").and_then(|class| class.parse::<u16>().ok());
-    let range = match class {
-        Some(class) => (1..=9).contains(&class).then_some((class * 100, class * 100 + 99)),
-        None => written.parse().ok().filter(|status| (100..=999).contains(status)).map(|status| (status, status)),
+    let (digits, width) = written.strip_suffix("xx").map_or((written, 3), |class| (class, 1));
+    let number = digits.parse::<u16>().ok().filter(|_| digits.len() == width && !digits.starts_with('+'));
+    let range = match number {
+        Some(class @ 1..=5) if width == 1 => Some((class * 100, class * 100 + 99)),
+        Some(status @ 100..=599) => Some((status, status)),
+        _ => None,
     };
-    let wrong = || format!("`status` is `{written}`, but must be a status such as `429`, or a class such as `5xx`");
+    let wrong = || {
+        let forms = "a status from 100 to 599 such as `429`, or a class from `1xx` to `5xx`";
+        format!("`status` is `{written}`, but must be {forms}")
+    };
     range.ok_or_else(|| Error::of("status", wrong()))
+}
+
+/// That a word is one of a closed set: another one would find nothing, ever.
+fn one_of(name: &str, written: Option<&str>, known: &[&str]) -> Result<(), Error> {
+    match written.filter(|written| !known.contains(written)) {
+        None => Ok(()),
+        Some(other) => {
+            let known = known.iter().map(|word| format!("`{word}`")).collect::<Vec<_>>().join(", ");
+            Err(Error::of(name, format!("`{name}` is `{other}`, but must be one of {known}")))
+        }
+    }
 }
 
 /// A place, as `next` writes it.
@@ -410,5 +431,41 @@ pub(crate) fn health(desk: &Desk) -> RecordsHealth {
         contents_lost: health.contents_lost + desk.live.contents.lost(),
         damage: health.damage.map(Into::into),
         contents_damage: health.contents_damage.map(Into::into),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn wrong(asked: Asking) -> Option<String> {
+        match asked.search() {
+            Err(Error::Invalid { param, .. }) => param,
+            _ => None,
+        }
+    }
+
+    #[test]
+    fn a_status_is_one_that_there_is_or_a_class_of_them() {
+        for (written, range) in [("429", (429, 429)), ("100", (100, 100)), ("1xx", (100, 199)), ("5xx", (500, 599))] {
+            assert_eq!(statuses(written).ok(), Some(range), "{written}");
+        }
+        for written in
+            ["6xx", "0xx", "05xx", "xx", "x", "99", "600", "0429", "+42", "+5xx", "5XX", "5xxx", "teapot", ""]
+        {
+            assert!(statuses(written).is_err(), "{written}");
+        }
+    }
+
+    #[test]
+    fn what_could_find_nothing_is_told_with_its_field() {
+        let some = |word: &str| Some(word.to_owned());
+        assert_eq!(wrong(Asking { outcome: some("upstream_timeout"), cache: some("hit"), ..Asking::default() }), None);
+        assert_eq!(wrong(Asking { route: some("of yesterday"), client: some("gone"), ..Asking::default() }), None);
+        assert_eq!(wrong(Asking { outcome: some("timeout"), ..Asking::default() }), some("outcome"));
+        assert_eq!(wrong(Asking { cache: some("foo"), ..Asking::default() }), some("cache"));
+        let day = |day: &str| Some(format!("2026-11-{day}"));
+        assert_eq!(wrong(Asking { since: day("29"), until: day("29"), ..Asking::default() }), None, "all of that day");
+        assert_eq!(wrong(Asking { since: day("30"), until: day("29"), ..Asking::default() }), some("until"));
     }
 }

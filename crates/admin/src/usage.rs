@@ -17,7 +17,7 @@ use crate::caller::{Caller, Viewer};
 use crate::desk::Desk;
 use crate::error::{Body, Error, Store};
 use crate::extract::Query;
-use crate::listing::instant;
+use crate::listing::{in_order, instant};
 
 /// How long the ledger may take; a database that is out answers when it is back.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -132,6 +132,7 @@ impl Asked {
         if let Some(to) = &asking.to {
             question.to = Some(instant("to", to, true)?);
         }
+        in_order(("from", asking.from.is_some().then_some(question.from)), ("to", question.to))?;
         question.client = asking.client.map(Into::into);
         let is_csv = match asking.format.as_deref() {
             None | Some("json") => false,

@@ -101,7 +101,7 @@ pub enum Decision {
     /// A failure was softened.
     Degraded(StandIn),
     /// A stored answer to a question that is near was not served, by what withheld it: a guard, the margin, the
-    /// verifier, or a look-up that did not come to an end.
+    /// verifier or its rest, or a look-up that did not come to an end or was not made.
     Withheld(&'static str),
     /// The question that the caller names does not stand in its last user message: that decides the answer whole.
     QueryElsewhere,

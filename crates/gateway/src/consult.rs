@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use base::{AttemptOutcome, Code, Endpoint, Outcome, Refusal, SpanContext};
-use config::{Client, Route, Semantic, Upstream};
+use config::{Client, Route, Semantic, Upstream, Verify};
 use dialect::{Answer, Ask};
 use http::HeaderValue;
 use rules::params::Policy;
@@ -22,7 +22,7 @@ use state::answers::Stored;
 use crate::attempt::{Errand, Landed};
 use crate::kb_versions::KbVersion;
 use crate::live::Live;
-use crate::meaning::{Asked, Bar, Candidate, Judged, Match, Near, Shelf, Sought, judge};
+use crate::meaning::{Asked, Bar, Candidate, Judged, Match, Near, Shelf, Sought, Trial, judge};
 use crate::plan::plan;
 use crate::pursue::{Call, pursue};
 use crate::running::Running;
@@ -66,6 +66,8 @@ enum Looked {
     Miss,
     /// Something was near enough, and withheld.
     Refused,
+    /// Something was near enough, and the model that verifies matches is left alone.
+    Unverified,
 }
 
 /// Looks for a stored answer to the same question. Whatever goes wrong costs `semantic.timeout` at most, and is a miss;
@@ -97,25 +99,27 @@ async fn look_within(consult: &Consult<'_>, (route, terms): (&Route, &Semantic),
         return Some(found);
     }
     let now = live.clock.now();
-    let Some(trial) = shelf.rest.enter(now) else {
+    let mut trial = shelf.rest.enter(now);
+    if trial.is_none() {
         count("error");
         asked.withhold("resting");
         return None;
-    };
+    }
     let patience = now + terms.timeout;
     let until = patience.min(consult.deadline);
-    let search = consult.search(route, (terms, &shelf), asked, patience);
+    let search = consult.search(route, (terms, &shelf), asked, (&mut trial, patience));
     let searched = tokio::time::timeout_at(until.into(), search).await;
     if !matches!(searched, Ok(Ok(_))) {
         asked.withhold("error");
     }
     match searched {
         Ok(Ok(looked)) => {
-            trial.succeeded();
+            trial.into_iter().for_each(Trial::succeeded);
             let (result, found) = match looked {
                 Looked::Found(found) => (hit, Some(found)),
                 Looked::Miss => ("miss", None),
                 Looked::Refused => ("refused", None),
+                Looked::Unverified => ("error", None),
             };
             count(result);
             found
@@ -126,7 +130,7 @@ async fn look_within(consult: &Consult<'_>, (route, terms): (&Route, &Semantic),
         Ok(Err(_)) | Err(_) => {
             // One call has failed, however many have waited for it. Who finds out whether all is well again says it anyway.
             let is_first = asked.awaited.take().is_none_or(|awaited| awaited.is_first_to_tell());
-            if is_first || trial.is_probe() {
+            if let Some(trial) = trial.filter(|trial| is_first || trial.is_probe()) {
                 trial.failed(live.clock.now());
             }
             count("error");
@@ -136,12 +140,13 @@ async fn look_within(consult: &Consult<'_>, (route, terms): (&Route, &Semantic),
 }
 
 impl Consult<'_> {
-    async fn search(
+    /// `trial` is of those who are asked: first of the embedding route, then of the one that verifies a match.
+    async fn search<'a>(
         &self,
         route: &Route,
-        (terms, shelf): (&Semantic, &Shelf),
+        (terms, shelf): (&Semantic, &'a Shelf),
         asked: &mut Asked,
-        patience: Instant,
+        (trial, patience): (&mut Option<Trial<'a>>, Instant),
     ) -> Result<Looked, Refusal> {
         let vector = self.vector(&terms.route, asked, patience).await?;
         asked.vector = Some(vector.clone());
@@ -160,7 +165,7 @@ impl Consult<'_> {
         let overrules = terms.verify.as_ref().map_or(&[][..], |verify| &verify.overrules);
         let bar = Bar { threshold: terms.threshold, margin: terms.margin, overrules };
         for _ in 0..MOST_GONE {
-            let nearest = shelf.nearest(&partition, &vector, least);
+            let nearest = shelf.nearest(&partition, &vector, least, (route.cache.ttl, live.wall()));
             let judged = judge((&live.meanings.readings, &text), &nearest, bar);
             judged.refused.iter().for_each(|guard| refuse(asked, guard.name()));
             if judged.too_close.is_some() {
@@ -182,13 +187,15 @@ impl Consult<'_> {
                 near.answer = Some(found.stored.clone());
             }
             if let Some(verify) = &terms.verify
-                && !self.verdict(verify, asked, &known, patience).await?
+                && let Some((by, looked)) =
+                    self.objection((verify, shelf), asked, &known, (&mut *trial, patience)).await?
             {
-                refuse(asked, "verify");
-                if let Some(near) = &mut asked.near {
-                    near.withheld = Some("verify");
+                match looked {
+                    Looked::Unverified => asked.withhold(by),
+                    _ => refuse(asked, by),
                 }
-                return Ok(Looked::Refused);
+                asked.near.iter_mut().for_each(|near| near.withheld = Some(by));
+                return Ok(looked);
             }
             // It may have been removed, or another version been set, while the other model thought.
             let found = match terms.verify {
@@ -202,6 +209,25 @@ impl Consult<'_> {
             return Ok(Looked::Found(Match { overruled, ..found }));
         }
         Ok(Looked::Miss)
+    }
+
+    /// Has a match verified: what withholds it, where something does.
+    async fn objection<'a>(
+        &self,
+        (verify, shelf): (&Verify, &'a Shelf),
+        asked: &mut Asked,
+        known: &str,
+        (trial, patience): (&mut Option<Trial<'a>>, Instant),
+    ) -> Result<Option<(&'static str, Looked)>, Refusal> {
+        // All went well so far: what fails from here on is the other model.
+        trial.take().into_iter().for_each(Trial::succeeded);
+        *trial = shelf.verifier.enter(self.worker.live.clock.now());
+        if trial.is_none() {
+            return Ok(Some(("verifier_resting", Looked::Unverified)));
+        }
+        let is_same = self.verdict(verify, asked, known, patience).await?;
+        trial.take().into_iter().for_each(Trial::succeeded);
+        Ok((!is_same).then_some(("verify", Looked::Refused)))
     }
 
     /// The nearest question, where that is to be told.
@@ -221,7 +247,7 @@ impl Consult<'_> {
     }
 
     /// The stored answer to a question, where it is still there and its version holds; where it is gone the question is
-    /// forgotten.
+    /// forgotten. One that is too old for now stays, like its question.
     async fn answer_to(&self, (shelf, route): (&Shelf, &Route), candidate: Candidate) -> Option<Match> {
         let live = &self.worker.live;
         let stored = match live.answers.get(&candidate.answer) {
@@ -229,9 +255,8 @@ impl Consult<'_> {
             // A disk that is slow says nothing about what is there.
             state::Answer::Later(coming) => tokio::time::timeout(LOOK, coming).await.ok()?,
         };
-        let is_ours = |stored: &Arc<Stored>| {
-            stored.client.as_ref() == self.owner && stored.is_fresh_within(route.cache.ttl, live.wall())
-        };
+        let now = live.wall();
+        let is_ours = |stored: &Arc<Stored>| stored.client.as_ref() == self.owner && stored.is_fresh(now);
         // A disk that is slow or out answers as if nothing were there.
         let is_out = || live.answers.stats().disk.is_some_and(|disk| disk.trouble.is_some());
         if stored.is_none() && is_out() {
@@ -241,8 +266,8 @@ impl Consult<'_> {
             live.meanings.forget(shelf, candidate.place, &candidate.answer);
             return None;
         };
-        // Asked last, for vectors, verdicts and disks have been waited for since the call began.
-        if !live.kb_versions.still_holds(route, self.kb_version) {
+        // The version is asked for last: vectors, verdicts and disks have been waited for since the call began.
+        if !stored.is_fresh_within(route.cache.ttl, now) || !live.kb_versions.still_holds(route, self.kb_version) {
             return None;
         }
         shelf.touch(candidate.place);

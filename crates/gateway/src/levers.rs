@@ -93,10 +93,10 @@ impl Live {
                     upstream: upstream.label.clone(),
                     route: route.name.clone(),
                     shown,
-                    since: self.wall_at(since),
+                    since: self.shown_at(since),
                     is_held: held.is_some(),
-                    held_until: held_until.map(|until| self.wall_at(until)),
-                    resting_until: rests_until.max(known.keys.all_rest_until(now)).map(|until| self.wall_at(until)),
+                    held_until: held_until.map(|until| self.shown_at(until)),
+                    resting_until: rests_until.max(known.keys.all_rest_until(now)).map(|until| self.shown_at(until)),
                 }
             })
             .collect()

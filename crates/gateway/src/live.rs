@@ -2,6 +2,7 @@
 
 mod making_up;
 mod reload;
+mod time;
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -125,9 +126,6 @@ struct Gathering {
     records: Vec<Record>,
     echoes: Echoes,
 }
-
-/// A wall clock that is so far ahead of the time since the start has been set.
-const SET_FORWARD: Duration = Duration::from_secs(60);
 
 /// Records lie on their sheets so long at most.
 const GATHER: Duration = Duration::from_millis(20);
@@ -368,27 +366,6 @@ impl Live {
         }
     }
 
-    /// The wall clock for what grows old in caches: it goes on evenly from the start, also where it is set
-    /// back. Where it is set forward, as on a machine that began with a wrong time, it is believed.
-    #[must_use]
-    pub fn wall(&self) -> Duration {
-        let evenly = self.began_wall + self.clock.now().saturating_duration_since(self.began);
-        let wall = self.clock.wall();
-        if wall > evenly + SET_FORWARD { wall } else { evenly }
-    }
-
-    /// An instant by the wall clock, as [`Live::wall`] goes on: always the same for the same instant, as long
-    /// as nobody sets the clock forward.
-    #[must_use]
-    pub fn wall_at(&self, at: Instant) -> Duration {
-        let evenly = |at: Instant| match at.checked_duration_since(self.began) {
-            Some(after) => self.began_wall + after,
-            None => self.began_wall.saturating_sub(self.began.duration_since(at)),
-        };
-        let ahead = self.wall().saturating_sub(evenly(self.clock.now()));
-        evenly(at) + Duration::from_secs(ahead.as_secs())
-    }
-
     /// The metrics of every request that has ended, as Prometheus reads them. One at a time: not for workers.
     #[must_use]
     pub fn metrics_text(&self) -> Vec<u8> {
@@ -423,7 +400,7 @@ impl Live {
         for (route, depth) in running.lobby.depths() {
             *depths.entry((route, Class::Batch.as_str())).or_default() += depth;
         }
-        for dock in running.docks().values() {
+        for dock in running.docks().values().cloned().chain(running.closed_docks()) {
             dock.add_depths(&mut depths);
         }
         let docks = running.docks().iter().map(|(provider, dock)| (&**provider, dock.shown()));

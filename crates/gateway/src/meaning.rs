@@ -229,7 +229,7 @@ impl Meanings {
         if let Some(vector) = asked.vector.clone().or_else(|| self.vector(&shelf, asked.place)) {
             return self.keep_on(shelf, (asked, vector), answer, purges);
         }
-        if shelf.renew(asked.place, answer.0, answer.1.expires) {
+        if shelf.renew(asked.place, answer.0, answer.1) {
             // Its vector lies on disk alone, beside the old answer: from here on it stands in memory alone.
             drop(self.answers.remove(&row::key(asked.place)));
         }
@@ -243,7 +243,7 @@ impl Meanings {
         purges: u64,
     ) {
         let (text, client) = (asked.text.clone(), stored.client.clone());
-        let entry = Entry { text, answer: key, client, expires: stored.expires };
+        let entry = Entry { text, answer: key, client, stored: stored.stored, expires: stored.expires };
         let row = row::stored(asked.place, (&entry, &vector), stored);
         self.order(Order::Keep { shelf, place: asked.place, entry, vector, row, is_stored: false, purges });
     }

@@ -189,8 +189,7 @@ async fn approach(
             }
             Next::Over => return None,
         };
-        let (_, known) = target(call, &step)?;
-        match enter(known, &step, slot, call.client.class, now) {
+        match enter(target(call, &step)?, &step, slot, call.client.class, now) {
             Ok(visit) => return Some((step, now, visit)),
             Err(Shut::Full) => {
                 tries.note_at(skipped(call, step.target.upstream, Skip::Full), now);
@@ -227,7 +226,7 @@ enum Shut {
 
 /// Takes what a try needs: a place at the upstream, if it is not held already, and a visit.
 fn enter(
-    known: &UpstreamState,
+    (upstream, known): (&Arc<Upstream>, &UpstreamState),
     step: &Step,
     held: Option<Slot>,
     class: rules::shares::Class,
@@ -236,8 +235,9 @@ fn enter(
     let slot = match &known.dock {
         None => None,
         Some(dock) => {
-            let held = held.filter(|slot| slot.is_at(dock)).map(|slot| slot.anew(now));
-            Some(held.or_else(|| dock.take(class, now)).ok_or(Shut::Full)?)
+            let model = &upstream.label;
+            let held = held.filter(|slot| slot.is_at(dock)).map(|slot| slot.anew(model, now));
+            Some(held.or_else(|| dock.take(class, model, now)).ok_or(Shut::Full)?)
         }
     };
     // Others may have found out since the plan was made.
@@ -271,7 +271,7 @@ async fn line(call: &Call<'_>, step: &Step, tries: &mut Tries) -> Result<Option<
         return Err((busy(Code::QueueTimeout, what), true));
     }
     let bytes = call.errand.ask.body.len();
-    let in_line = dock.join(class, (&client.name, &route.name), bytes, depth).map_err(|full| {
+    let in_line = dock.join(class, (&client.name, &route.name, &upstream.label), bytes, depth).map_err(|full| {
         let what = match full {
             Full::Calls => format!("is busy, and {depth} calls wait for it already"),
             Full::Bytes => "is busy, and the calls that wait for it are as large together as they may be".to_owned(),
@@ -310,7 +310,12 @@ fn arrived(mut visit: Visit, landed: &Landed, now: Instant) -> Option<Visit> {
             visit.succeeded(now);
             None
         }
-        Landed::Stream(_) => Some(visit),
+        Landed::Stream(_) => {
+            if let Some(slot) = &mut visit.slot {
+                slot.answered(now);
+            }
+            Some(visit)
+        }
     }
 }
 

@@ -44,6 +44,8 @@ pub struct Running {
     /// The quotas of its clients.
     pub purses: Purses,
     docks: HashMap<Arc<str>, Arc<Dock>>,
+    /// Those of providers that are gone, or bounded no more.
+    closed_docks: Vec<Weak<Dock>>,
 }
 
 /// What belongs to a configured route.
@@ -197,6 +199,11 @@ impl Running {
         &self.docks
     }
 
+    /// The places of providers that are gone, or bounded no more, as long as calls are there.
+    pub(crate) fn closed_docks(&self) -> impl Iterator<Item = Arc<Dock>> {
+        self.closed_docks.iter().filter_map(Weak::upgrade)
+    }
+
     /// How long a caller's body may take on an endpoint: the longest `body_timeout` of its routes,
     /// since the body itself says which route it is for.
     #[must_use]
@@ -212,8 +219,9 @@ pub(crate) struct Kept {
     providers: HashMap<Arc<str>, Arc<Provider>>,
     keyrings: HashMap<Arc<str>, Arc<KeyRing>>,
     docks: HashMap<Arc<str>, Arc<Dock>>,
-    /// Docks of providers whose calls side by side are not bounded now, as long as calls are there.
-    closed_docks: HashMap<Arc<str>, Weak<Dock>>,
+    /// Docks of providers that are gone, or whose calls side by side are not bounded now, as long as calls are there,
+    /// and of whom that is.
+    closed_docks: HashMap<Arc<str>, (Weak<Dock>, Arc<Provider>)>,
     /// By route.
     budgets: HashMap<Arc<str>, Arc<RetryBudget>>,
     upstreams: HashMap<Identity, Known>,
@@ -274,7 +282,8 @@ impl Kept {
         let meters = self.meters.bind(&snapshot, &callers, Clock.now());
         let purses = self.purses.bind(&snapshot);
         let (lobby, docks) = (self.lobby.clone(), self.docks.clone());
-        Running { snapshot, routes, patience, meters, lobby, docks, purses }
+        let closed_docks = self.closed_docks.values().map(|(dock, _)| dock.clone()).collect();
+        Running { snapshot, routes, patience, meters, lobby, docks, closed_docks, purses }
     }
 
     fn bind_docks(&mut self, snapshot: &Snapshot, callers: &Callers) {
@@ -282,7 +291,11 @@ impl Kept {
         let bounded = snapshot.providers.iter().filter(|provider| provider.concurrency.is_some());
         let mut comers: HashMap<&str, Comers> = bounded.map(|provider| (&*provider.name, Comers::default())).collect();
         let gone = self.docks.extract_if(|provider, _| !comers.contains_key(&**provider));
-        self.closed_docks.extend(gone.map(|(provider, dock)| (provider, Arc::downgrade(&dock))));
+        let closed = gone.filter_map(|(name, dock)| {
+            let provider = self.providers.get(&name)?.clone();
+            Some((name, (Arc::downgrade(&dock), provider)))
+        });
+        self.closed_docks.extend(closed);
         for route in &snapshot.routes {
             let on_it = callers.on(route);
             for upstream in &route.upstreams {
@@ -294,15 +307,21 @@ impl Kept {
         for provider in &snapshot.providers {
             let Some(terms) = provider.concurrency else { continue };
             let is_shared = comers.get(&*provider.name).is_some_and(|comers| comers.are_of_all_classes());
-            let before = self.closed_docks.remove(&provider.name).and_then(|dock| dock.upgrade());
+            let before = self.closed_docks.remove(&provider.name).and_then(|(dock, of)| {
+                let dock = dock.upgrade()?;
+                if !is_reached_alike(&of, provider) {
+                    dock.is_anothers(now);
+                }
+                Some(dock)
+            });
             let dock = self.docks.entry(provider.name.clone());
             let dock = dock.or_insert_with(|| before.unwrap_or_else(|| Arc::new(Dock::new(terms, is_shared, now))));
             dock.comes_under(terms, is_shared, now);
         }
-        self.closed_docks.retain(|_, dock| dock.strong_count() > 0);
+        self.closed_docks.retain(|_, (dock, _)| dock.strong_count() > 0);
         for provider in snapshot.providers.iter().filter(|provider| provider.concurrency.is_none()) {
             // Whoever waits for a place waits for nothing any more.
-            if let Some(dock) = self.closed_docks.get(&provider.name).and_then(Weak::upgrade) {
+            if let Some(dock) = self.closed_docks.get(&provider.name).and_then(|(dock, _)| dock.upgrade()) {
                 dock.comes_under(UNBOUNDED, false, now);
             }
         }
@@ -411,8 +430,9 @@ impl Known {
 
 /// Whether both are the same place, reached and spoken to in the same way, whatever keys are shown there.
 fn is_reached_alike(one: &Provider, other: &Provider) -> bool {
-    (&one.origin, &one.base_path, &one.proxy, &one.ca, one.protocol, &one.headers)
-        == (&other.origin, &other.base_path, &other.proxy, &other.ca, other.protocol, &other.headers)
+    let version = |provider: &Provider| (provider.protocol, provider.api_version.clone());
+    (&one.origin, &one.base_path, &one.proxy, &one.ca, version(one), &one.headers)
+        == (&other.origin, &other.base_path, &other.proxy, &other.ca, version(other), &other.headers)
 }
 
 /// As many places as anybody asks for.

@@ -26,6 +26,8 @@ struct State {
     loads: (Load, Load),
     /// Of a provider whose number of places is found out.
     knee: Option<Knee>,
+    /// How often that was begun anew.
+    moves: u32,
     terms: Terms,
     /// Of the last call that joined the line.
     number: u64,
@@ -34,6 +36,8 @@ struct State {
 #[derive(Debug)]
 struct Waiter {
     route: Arc<str>,
+    /// The upstream's label.
+    model: Arc<str>,
     /// Of its body, which waits with it.
     bytes: usize,
     /// A place was taken for it.
@@ -46,9 +50,14 @@ struct Waiter {
 pub struct Slot {
     dock: Arc<Dock>,
     class: Class,
+    /// The upstream's label.
+    model: Arc<str>,
     began: Instant,
     /// No further call could have begun beside it.
     was_full: bool,
+    is_answered: bool,
+    /// Of the dock, when it was taken.
+    moves: u32,
 }
 
 /// A place in the line. Dropped, it is free again, and so is the slot that was granted meanwhile.
@@ -69,11 +78,11 @@ impl State {
     }
 
     /// Gives every place that is free to whoever has the next turn.
-    fn give(&mut self) {
+    fn give(&mut self, now: Instant) {
         if let Some(knee) = &self.knee {
             self.slots.resize(knee.limit(), self.slots.is_shared());
         }
-        while let Some((class, waiter)) = self.slots.give() {
+        while let Some((class, waiter)) = self.slots.give(now) {
             self.load(class).leave(waiter.bytes);
             waiter.is_granted.store(true, SeqCst);
             waiter.news.notify_one();
@@ -86,10 +95,6 @@ impl State {
             Class::Batch => &mut self.loads.1,
         }
     }
-
-    fn is_full(&self) -> bool {
-        self.slots.in_use() >= self.slots.limit()
-    }
 }
 
 impl Dock {
@@ -97,8 +102,14 @@ impl Dock {
     #[must_use]
     pub fn new(terms: Terms, is_shared: bool, now: Instant) -> Self {
         let knee = terms.adaptive.then(|| Knee::new(terms, now));
-        let mut state =
-            State { slots: Slots::new(terms.max, is_shared), loads: Default::default(), knee, terms, number: 0 };
+        let mut state = State {
+            slots: Slots::new(terms.max, is_shared),
+            loads: Default::default(),
+            knee,
+            moves: 0,
+            terms,
+            number: 0,
+        };
         state.settle(is_shared);
         Self { state: Mutex::new(state) }
     }
@@ -119,29 +130,35 @@ impl Dock {
         };
         state.terms = terms;
         state.settle(is_shared);
-        state.give();
+        state.give(now);
     }
 
     /// The provider is reached elsewhere, or otherwise, from now on: how much it takes is to be found out anew.
     pub(crate) fn is_anothers(&self, now: Instant) {
         let mut state = self.state();
         state.knee = state.terms.adaptive.then(|| Knee::new(state.terms, now));
-        state.give();
+        state.moves = state.moves.wrapping_add(1);
+        state.give(now);
     }
 
-    /// A place, if one is free and nobody waits for it.
+    /// A place for a call of the upstream with this label, if one is free and nobody waits for it.
     #[must_use]
-    pub fn take(self: &Arc<Self>, class: Class, now: Instant) -> Option<Slot> {
+    pub fn take(self: &Arc<Self>, class: Class, model: &Arc<str>, now: Instant) -> Option<Slot> {
         let mut state = self.state();
-        let is_taken = state.slots.take(class);
-        is_taken.then(|| Slot { dock: self.clone(), class, began: now, was_full: state.is_full() })
+        state.slots.take(class, model, now).then(|| self.slot(&state, class, model, now))
+    }
+
+    fn slot(self: &Arc<Self>, state: &State, class: Class, model: &Arc<str>, now: Instant) -> Slot {
+        let was_full = state.slots.is_full(model, now);
+        let (dock, model, moves) = (self.clone(), model.clone(), state.moves);
+        Slot { dock, class, model, began: now, was_full, is_answered: false, moves }
     }
 
     /// A place for what is no caller's own, where half of the places are free even so.
     #[must_use]
-    pub fn spare(self: &Arc<Self>, now: Instant) -> Option<Slot> {
+    pub fn spare(self: &Arc<Self>, model: &Arc<str>, now: Instant) -> Option<Slot> {
         let (limit, in_use) = self.shown();
-        if in_use.saturating_add(1).saturating_mul(2) > limit { None } else { self.take(Class::Batch, now) }
+        if in_use.saturating_add(1).saturating_mul(2) > limit { None } else { self.take(Class::Batch, model, now) }
     }
 
     /// Places that there are, and those that are taken.
@@ -161,14 +178,15 @@ impl Dock {
         }
     }
 
-    /// A place in the line for a call that holds so many bytes, if fewer than `depth` of the class wait.
+    /// A place in the line for a client's call on a route, to the upstream with this label, that holds so many bytes,
+    /// if fewer than `depth` of the class wait.
     ///
     /// # Errors
     /// [`Full`].
     pub fn join(
         self: &Arc<Self>,
         class: Class,
-        (client, route): (&Arc<str>, &Arc<str>),
+        (client, route, model): (&Arc<str>, &Arc<str>, &Arc<str>),
         bytes: usize,
         depth: usize,
     ) -> Result<InLine, Full> {
@@ -177,41 +195,54 @@ impl Dock {
         state.load(class).join(bytes);
         state.number += 1;
         let number = state.number;
-        let waiter = Waiter { route: route.clone(), bytes, is_granted: AtomicBool::new(false), news: Notify::new() };
-        let waiter = Arc::new(waiter);
-        state.slots.join(class, client, number, waiter.clone());
+        let (route, is_granted) = (route.clone(), AtomicBool::new(false));
+        let waiter = Arc::new(Waiter { route, model: model.clone(), bytes, is_granted, news: Notify::new() });
+        state.slots.join(class, (client, model), number, waiter.clone());
         // A place may have become free since it was asked for.
-        state.give();
+        state.give(Clock.now());
         drop(state);
         Ok(InLine { dock: self.clone(), waiter, class, client: client.clone(), number, is_over: false })
-    }
-
-    fn ended(&self, class: Class) {
-        let mut state = self.state();
-        state.slots.ended(class);
-        state.give();
     }
 }
 
 impl Slot {
     /// The call has ended well: how long it took says something about the upstream.
     pub fn succeeded(self, now: Instant) {
-        if let Some(knee) = &mut self.dock.state().knee {
-            knee.ended(self.began, self.was_full, now);
-        }
+        self.tells(|knee| knee.ended(self.began, self.was_full, now));
     }
 
     /// The upstream has too much to do: it throttles, or does not answer in time.
     pub fn overloaded(&self, now: Instant) {
-        if let Some(knee) = &mut self.dock.state().knee {
-            knee.overloaded(self.began, now);
+        self.tells(|knee| knee.overloaded(self.began, now));
+    }
+
+    /// What became of a call at another address says nothing of this one.
+    fn tells(&self, what: impl FnOnce(&mut Knee)) {
+        let mut state = self.dock.state();
+        if state.moves == self.moves
+            && let Some(knee) = &mut state.knee
+        {
+            what(knee);
         }
     }
 
-    /// The same place, for one more try that begins now.
+    /// The upstream has begun to answer: the call goes on, and hangs no more.
+    pub fn answered(&mut self, now: Instant) {
+        if !std::mem::replace(&mut self.is_answered, true) {
+            let mut state = self.dock.state();
+            state.slots.answered(&self.model);
+            state.give(now);
+        }
+    }
+
+    /// The same place, for one more try that begins now, of the upstream with this label.
     #[must_use]
-    pub const fn anew(mut self, now: Instant) -> Self {
+    pub fn anew(mut self, model: &Arc<str>, now: Instant) -> Self {
         self.began = now;
+        if self.model != *model {
+            self.dock.state().slots.moves(&self.model, model, now);
+            self.model = model.clone();
+        }
         self
     }
 
@@ -224,7 +255,9 @@ impl Slot {
 
 impl Drop for Slot {
     fn drop(&mut self) {
-        self.dock.ended(self.class);
+        let mut state = self.dock.state();
+        state.slots.ended(self.class, &self.model, self.is_answered);
+        state.give(Clock.now());
     }
 }
 
@@ -242,8 +275,8 @@ impl InLine {
             () = tokio::time::sleep_until(until.into()) => return None,
         }
         self.is_over = true;
-        let was_full = self.dock.state().is_full();
-        Some(Slot { dock: self.dock.clone(), class: self.class, began: Clock.now(), was_full })
+        let state = self.dock.state();
+        Some(self.dock.slot(&state, self.class, &self.waiter.model, Clock.now()))
     }
 }
 
@@ -256,9 +289,9 @@ impl Drop for InLine {
         match state.slots.leave(self.class, &self.client, self.number) {
             Some(waiter) => state.load(self.class).leave(waiter.bytes),
             // It had its turn just when it left.
-            None => state.slots.ended(self.class),
+            None => state.slots.ended(self.class, &self.waiter.model, false),
         }
         // Those behind it may be of a class that has room.
-        state.give();
+        state.give(Clock.now());
     }
 }

@@ -199,6 +199,22 @@ impl<K: Clone + Eq + Hash, T> Queue<K, T> {
         Some((key, number, call))
     }
 
+    /// Takes out the first call for which `is_meant` holds, in the order of turns; its lane goes behind the others.
+    pub fn pop_first(&mut self, is_meant: impl Fn(&T) -> bool) -> Option<(K, u64, T)> {
+        let place = |key: &K| self.lanes.get(key)?.iter().position(|(_, call)| is_meant(call));
+        let (turn, at) = self.turns.iter().enumerate().find_map(|(turn, key)| Some((turn, place(key)?)))?;
+        let key = self.turns.remove(turn)?;
+        let lane = self.lanes.get_mut(&key)?;
+        let (number, call) = lane.remove(at)?;
+        self.len -= 1;
+        if lane.is_empty() {
+            self.lanes.remove(&key);
+        } else {
+            self.turns.push_back(key.clone());
+        }
+        Some((key, number, call))
+    }
+
     /// Takes out the whole lane whose turn it is.
     pub fn pop_lane(&mut self) -> Option<(K, Lane<T>)> {
         let key = self.turns.pop_front()?;

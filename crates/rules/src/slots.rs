@@ -1,9 +1,14 @@
 //! How many calls an upstream takes side by side, and who has the next place.
 
 use std::hash::Hash;
+use std::time::Instant;
 
 use crate::queue::Queue;
 use crate::shares::{Class, Shares, spared};
+
+mod models;
+
+use models::{Door, Models};
 
 #[cfg(test)]
 mod tests;
@@ -28,8 +33,10 @@ pub struct Slots<K, T> {
     /// Calls under way, of all classes and of batch.
     in_use: (u32, u32),
     shares: Shares,
-    online: Queue<K, T>,
-    batch: Queue<K, T>,
+    models: Models<K>,
+    /// Each with the model that it is for.
+    online: Queue<K, (K, T)>,
+    batch: Queue<K, (K, T)>,
 }
 
 impl<K: Clone + Eq + Hash, T> Slots<K, T> {
@@ -41,6 +48,7 @@ impl<K: Clone + Eq + Hash, T> Slots<K, T> {
             is_shared,
             in_use: (0, 0),
             shares: Shares::default(),
+            models: Models::default(),
             online: Queue::default(),
             batch: Queue::default(),
         }
@@ -81,70 +89,115 @@ impl<K: Clone + Eq + Hash, T> Slots<K, T> {
 
     /// Everybody of a class who waits.
     pub fn in_line(&self, class: Class) -> impl Iterator<Item = &T> {
-        let queue = match class {
-            Class::Online => &self.online,
-            Class::Batch => &self.batch,
-        };
-        queue.lanes().flat_map(|(_, lane)| lane.iter().map(|(_, call)| call))
-    }
-
-    /// Whether a newcomer of the class would have a place at once. Takes nothing.
-    #[must_use]
-    pub fn is_free(&self, class: Class) -> bool {
-        self.waiting(class) == 0 && self.has_room(class)
+        self.line(class).lanes().flat_map(|(_, lane)| lane.iter().map(|(_, (_, call))| call))
     }
 
     /// Gives a newcomer a place, if it need not stand behind anybody.
-    pub fn take(&mut self, class: Class) -> bool {
-        let is_free = self.is_free(class);
+    pub fn take(&mut self, class: Class, model: &K, now: Instant) -> bool {
+        self.models.called(model, now);
+        if self.free() == 0 {
+            return false;
+        }
+        let door = self.door(now);
+        let is_free = self.has_room(class, door) && door.lets(&self.models, model) && !self.may_any(class, door);
         if is_free {
             self.grant(class);
+            self.models.began(model, now);
         }
         is_free
     }
 
-    /// Puts a call in line. Numbers grow with every call; the bound is the caller's.
-    pub fn join(&mut self, class: Class, key: &K, number: u64, call: T) {
-        self.queue(class).join(key, number, call);
+    /// Whether no further call of a model could have a place, whoever waits.
+    #[must_use]
+    pub fn is_full(&self, model: &K, now: Instant) -> bool {
+        self.free() == 0 || !self.door(now).lets(&self.models, model)
+    }
+
+    /// Puts a call for a model in line. Numbers grow with every call; the bound is the caller's.
+    pub fn join(&mut self, class: Class, (key, model): (&K, &K), number: u64, call: T) {
+        self.queue(class).join(key, number, (model.clone(), call));
     }
 
     /// Takes a call out of the line.
     pub fn leave(&mut self, class: Class, key: &K, number: u64) -> Option<T> {
-        self.queue(class).leave(key, number)
+        self.queue(class).leave(key, number).map(|(_, call)| call)
     }
 
     /// Gives the next place, if there is one, to the call whose turn it is.
-    pub fn give(&mut self) -> Option<(Class, T)> {
-        let class = if self.is_batch_due() { [Class::Batch, Class::Online] } else { Class::ALL };
-        let class = class.into_iter().find(|class| self.waiting(*class) > 0 && self.has_room(*class))?;
+    pub fn give(&mut self, now: Instant) -> Option<(Class, T)> {
+        if self.free() == 0 || (self.online.is_empty() && self.batch.is_empty()) {
+            return None;
+        }
+        let door = self.door(now);
+        let class = if self.is_batch_due(door) { [Class::Batch, Class::Online] } else { Class::ALL };
+        let class = class.into_iter().find(|class| self.has_room(*class, door) && self.may_any(*class, door))?;
         // Counted as one that passed those who still wait, or as the one that was waited for.
         self.grant(class);
-        let (_, _, call) = self.queue(class).pop()?;
+        let queue = match class {
+            Class::Online => &mut self.online,
+            Class::Batch => &mut self.batch,
+        };
+        let (_, _, (model, call)) = queue.pop_first(|(model, _)| door.lets(&self.models, model))?;
+        self.models.began(&model, now);
         Some((class, call))
     }
 
+    /// A model has begun to answer a call, which goes on.
+    pub fn answered(&mut self, model: &K) {
+        self.models.answered(model);
+    }
+
+    /// A call that was not answered is tried again in the same place, with another model.
+    pub fn moves(&mut self, from: &K, to: &K, now: Instant) {
+        self.models.answered(from);
+        self.models.began(to, now);
+    }
+
     /// A call has ended.
-    pub fn ended(&mut self, class: Class) {
+    pub fn ended(&mut self, class: Class, model: &K, was_answered: bool) {
         self.in_use.0 = self.in_use.0.saturating_sub(1);
         if class == Class::Batch {
             self.in_use.1 = self.in_use.1.saturating_sub(1);
         }
+        if !was_answered {
+            self.models.answered(model);
+        }
     }
 
-    const fn queue(&mut self, class: Class) -> &mut Queue<K, T> {
+    const fn line(&self, class: Class) -> &Queue<K, (K, T)> {
+        match class {
+            Class::Online => &self.online,
+            Class::Batch => &self.batch,
+        }
+    }
+
+    const fn queue(&mut self, class: Class) -> &mut Queue<K, (K, T)> {
         match class {
             Class::Online => &mut self.online,
             Class::Batch => &mut self.batch,
         }
     }
 
-    fn is_batch_due(&self) -> bool {
-        !self.batch.is_empty() && self.shares.is_batch_due(self.in_use.1, Some(self.limit))
+    const fn free(&self) -> u32 {
+        self.limit.saturating_sub(self.in_use.0)
     }
 
-    fn has_room(&self, class: Class) -> bool {
-        let free = self.limit.saturating_sub(self.in_use.0);
-        let is_due = self.is_batch_due();
+    fn door(&self, now: Instant) -> Door {
+        self.models.door(self.limit, self.free(), now)
+    }
+
+    /// Whether anybody of a class waits whose model may have the next place.
+    fn may_any(&self, class: Class, door: Door) -> bool {
+        let mut waiting = self.line(class).lanes().flat_map(|(_, lane)| lane);
+        waiting.any(|(_, (model, _))| door.lets(&self.models, model))
+    }
+
+    fn is_batch_due(&self, door: Door) -> bool {
+        self.shares.is_batch_due(self.in_use.1, Some(self.limit)) && self.may_any(Class::Batch, door)
+    }
+
+    fn has_room(&self, class: Class, door: Door) -> bool {
+        let (free, is_due) = (self.free(), self.is_batch_due(door));
         match class {
             Class::Online => free > u32::from(is_due),
             Class::Batch if is_due => free > 0,

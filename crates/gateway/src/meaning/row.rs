@@ -55,7 +55,8 @@ pub fn read(stored: &Stored) -> Option<(Place, Entry, Vec<f32>)> {
     let (numbers, _) = numbers.as_chunks::<4>();
     let place = Place { partition: Partition(*partition), id: u128::from_le_bytes(*id) };
     let text = std::str::from_utf8(text).ok()?.into();
-    let entry = Entry { text, answer: Key(*answer), client: stored.client.clone(), expires: stored.expires };
+    let (client, answer) = (stored.client.clone(), Key(*answer));
+    let entry = Entry { text, answer, client, stored: stored.stored, expires: stored.expires };
     Some((place, entry, numbers.iter().map(|number| f32::from_le_bytes(*number)).collect()))
 }
 
@@ -85,6 +86,7 @@ mod tests {
             text: "为什么?".into(),
             answer: Key([4; 32]),
             client: Some("app".into()),
+            stored: Duration::from_secs(1),
             expires: Duration::from_secs(2),
         };
         let written = stored(place, (&entry, &[0.5, -1.0]), &answer());
@@ -95,7 +97,8 @@ mod tests {
     #[test]
     fn what_is_no_question_is_not_read() {
         let place = Place { partition: Partition([3; 32]), id: 7 };
-        let entry = Entry { text: "a".into(), answer: Key([4; 32]), client: None, expires: Duration::from_secs(2) };
+        let (begin, end) = (Duration::from_secs(1), Duration::from_secs(2));
+        let entry = Entry { text: "a".into(), answer: Key([4; 32]), client: None, stored: begin, expires: end };
         let written = stored(place, (&entry, &[0.5]), &answer());
         for length in 0..written.body.len() - 1 {
             let cut = Stored { body: written.body[..length].into(), ..(*written).clone() };

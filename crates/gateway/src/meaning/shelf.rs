@@ -8,7 +8,7 @@ use std::time::Duration;
 use foldhash::HashMap;
 use semantic::index::{Bounds, Id, Index, NotStored, Partition};
 use smallvec::SmallVec;
-use state::answers::Key;
+use state::answers::{Key, Stored};
 
 use super::rest::Rest;
 
@@ -17,7 +17,7 @@ const MOST: u64 = 100_000;
 /// So many of the nearest are looked at: where as many stand within the margin, more would hardly say anything else.
 const NEAREST: usize = 32;
 /// What a question takes beside its text and what the index counts: its entry, its turn, the tables' share of both.
-const ENTRY: u64 = 352;
+const ENTRY: u64 = 368;
 
 /// Where a question stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -37,8 +37,18 @@ pub struct Entry {
     pub answer: Key,
     /// Whom it is kept for; `None` where the route's callers share it.
     pub client: Option<Arc<str>>,
+    /// When the answer was stored.
+    pub stored: Duration,
     /// The answer is served until then.
     pub expires: Duration,
+}
+
+impl Entry {
+    /// Whether its answer is too old for who serves nothing older than `ttl`, and would yet be served by one who did: the
+    /// time that a reload has made shorter may become longer again.
+    fn is_passed_over(&self, ttl: Duration, now: Duration) -> bool {
+        now < self.expires && now.saturating_sub(self.stored) >= ttl
+    }
 }
 
 /// A question that is near to another.
@@ -62,8 +72,10 @@ pub struct Shelf {
     desk: Mutex<Desk>,
     /// What all of it may take, in bytes.
     most: AtomicU64,
-    /// How look-ups fare.
+    /// How look-ups fare, up to the vector of what is asked.
     pub rest: Rest,
+    /// How those fare who have matches verified.
+    pub verifier: Rest,
 }
 
 #[derive(Debug, Default)]
@@ -82,6 +94,7 @@ impl Default for Shelf {
             desk: Mutex::default(),
             most: AtomicU64::new(0),
             rest: Rest::default(),
+            verifier: Rest::default(),
         }
     }
 }
@@ -104,14 +117,21 @@ impl Shelf {
         Some(Candidate { place, text: entry.text.clone(), answer: entry.answer, similarity: 1.0 })
     }
 
-    /// The nearest questions of a partition, the nearest first, none of them less similar than `least`.
+    /// The nearest questions of a partition, the nearest first, none of them less similar than `least`. Those whose answers
+    /// are as old as `ttl` are passed over, and stay.
     #[must_use]
-    pub fn nearest(&self, partition: &Partition, vector: &[f32], least: f32) -> SmallVec<[Candidate; 8]> {
+    pub fn nearest(
+        &self,
+        partition: &Partition,
+        vector: &[f32],
+        least: f32,
+        (ttl, now): (Duration, Duration),
+    ) -> SmallVec<[Candidate; 8]> {
         let found = self.index.nearest(partition, vector, NEAREST, least);
         let desk = self.desk();
         let candidate = |neighbour: &semantic::index::Neighbour| {
             let place = Place { partition: *partition, id: neighbour.id };
-            let (entry, _) = desk.entries.get(&place)?;
+            let (entry, _) = desk.entries.get(&place).filter(|(entry, _)| !entry.is_passed_over(ttl, now))?;
             Some(Candidate { place, text: entry.text.clone(), answer: entry.answer, similarity: neighbour.similarity })
         };
         found.iter().filter_map(candidate).collect()
@@ -136,10 +156,10 @@ impl Shelf {
     }
 
     /// A question that is known has been answered anew, and says whether it is.
-    pub(super) fn renew(&self, place: Place, answer: Key, expires: Duration) -> bool {
+    pub(super) fn renew(&self, place: Place, answer: Key, given: &Stored) -> bool {
         let mut desk = self.desk();
         let Some((entry, _)) = desk.entries.get_mut(&place) else { return false };
-        (entry.answer, entry.expires) = (answer, expires);
+        (entry.answer, entry.stored, entry.expires) = (answer, given.stored, given.expires);
         desk.touch(place);
         true
     }
@@ -234,7 +254,8 @@ mod tests {
     }
 
     fn entry(text: &str) -> Entry {
-        Entry { text: text.into(), answer: Key([9; 32]), client: None, expires: Duration::from_secs(60) }
+        let (stored, expires) = (Duration::ZERO, Duration::from_secs(60));
+        Entry { text: text.into(), answer: Key([9; 32]), client: None, stored, expires }
     }
 
     #[test]
@@ -247,9 +268,20 @@ mod tests {
         shelf.touch(place(1));
         shelf.insert(place(3), &[0.6, 0.8], entry("six")).unwrap();
         assert_eq!((shelf.count(), shelf.known(place(2))), (2, None));
-        let near = shelf.nearest(&Partition([1; 32]), &[0.0, 1.0], 0.5);
+        let near = shelf.nearest(&Partition([1; 32]), &[0.0, 1.0], 0.5, (Duration::MAX, Duration::ZERO));
         assert_eq!(near.iter().map(|near| &*near.text).collect::<Vec<_>>(), ["six"]);
         assert!(shelf.known(place(1)).is_some());
+    }
+
+    #[test]
+    fn what_is_too_old_for_now_is_passed_over_and_stays_and_what_is_over_is_found_to_be_forgotten() {
+        let shelf = Shelf::default();
+        shelf.hold_within(u64::MAX);
+        shelf.insert(place(1), &[1.0, 0.0], entry("one")).unwrap();
+        let seconds = Duration::from_secs;
+        let found = |ttl, now| shelf.nearest(&Partition([1; 32]), &[1.0, 0.0], 0.5, (seconds(ttl), seconds(now))).len();
+        assert_eq!((found(60, 29), found(30, 29), found(30, 30), found(60, 30)), (1, 1, 0, 1));
+        assert_eq!((found(30, 60), shelf.count()), (1, 1), "who looks for its answer finds it gone");
     }
 
     #[test]

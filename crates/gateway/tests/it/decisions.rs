@@ -162,6 +162,18 @@ fn what_withheld_a_match_is_told() {
         e.play(Reply::hang());
         assert_eq!(withheld("What is a tax?").await, ["error"]);
     });
+    story(async {
+        let stage = Stage::set(config);
+        stage.host("a", pleasant());
+        stage.host("j", Reply::status(400));
+        stage.host("e", Script::by(near));
+        let mut told = Vec::new();
+        for word in ["do", "can", "could", "should", "would"] {
+            let answer = stage.ask(chat("chat").user(format!("How {word} I enable 2FA?").as_str())).await;
+            told.extend(decided(&of(&stage, &answer), "match_withheld"));
+        }
+        assert_eq!(told, ["error", "error", "error", "verifier_resting"]);
+    });
 }
 
 #[test]

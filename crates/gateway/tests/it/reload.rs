@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use testkit::{End, Reply, chat, get, story};
+use testkit::{End, Reply, chat, embeddings, get, story};
 use tokio::task::JoinSet;
 
 use crate::stage::{KEY, Stage, USUAL, pleasant, usual_but};
@@ -152,6 +152,49 @@ fn who_mends_where_a_key_is_shown_need_not_wait_for_its_rest() {
             });
         }
     }
+}
+
+#[test]
+fn who_mends_the_version_of_an_interface_need_not_wait_for_a_rest() {
+    story(async {
+        let azure = |version: &str| {
+            let a = format!(r#"protocol: azure-openai, base_url: "http://a", api_version: "{version}""#);
+            let config = usual_but(r#"protocol: openai, base_url: "http://a/v1""#, &a);
+            config.replace("{ provider: a, model: rank }, ", "")
+        };
+        let stage = Stage::set(&azure("2023-05-15"));
+        let by_version = testkit::Script::by(|request| {
+            match request.query.as_deref().is_some_and(|query| query.contains("2024-10-21")) {
+                true => Reply::say(["from a"]),
+                false => Reply::status(401),
+            }
+        });
+        stage.host("a", by_version);
+        stage.host("b", Reply::say(["from b"]));
+        assert_eq!(stage.ask(chat("chat").user("Hi")).await.said(), "from b");
+        stage.reload(&azure("2024-10-21"));
+        assert_eq!(stage.ask(chat("chat").user("Hi")).await.said(), "from a");
+    });
+}
+
+#[test]
+fn a_learned_dimension_is_that_of_a_vector_space_wherever_it_is_served() {
+    story(async {
+        let stage = Stage::usual();
+        let of =
+            |dimensions| testkit::Script::always(Reply::default().with(|knobs| knobs.dimensions = Some(dimensions)));
+        let (_a, _b) = (stage.host("a", of(32)), stage.host("b", of(8)));
+        stage.host("c", of(8));
+        let asks = async || stage.ask(embeddings("embedding", "abc")).await.status;
+        assert_eq!(asks().await, 200);
+        let moved = usual_but("http://a/v1", "http://c/v1");
+        stage.reload(&moved);
+        assert_eq!(asks().await, 502, "the application's index holds others");
+        stage.reload(
+            &moved.replace("match: { path: /v1/embeddings }", "match: { path: /v1/embeddings }\n    dimensions: 8"),
+        );
+        assert_eq!(asks().await, 200);
+    });
 }
 
 #[test]

@@ -515,6 +515,58 @@ fn a_shorter_time_holds_for_answers_that_are_found_by_their_meaning() {
 }
 
 #[test]
+fn what_is_too_old_for_a_while_is_found_again_where_the_time_is_longer_again() {
+    story(async {
+        let lasting = |ttl: &str| config("", "").replace("mode: semantic,", &format!("mode: semantic, ttl: {ttl},"));
+        let stage = Stage::set(&lasting("1h"));
+        let a = stage.host("a", pleasant());
+        stage.host("e", indifferent());
+        stage.ask(ask(ASKED)).await;
+        tokio::time::sleep(Duration::from_secs(61)).await;
+        stage.reload(&lasting("60s"));
+        for question in [ASKED, AGAIN] {
+            assert_eq!(stage.ask(lookup(question)).await.status, 404, "{question}");
+        }
+        stage.reload(&lasting("1h"));
+        for (question, how) in [(AGAIN, "semantic"), (ASKED, "hit")] {
+            let found = stage.ask(lookup(question)).await;
+            assert_eq!((found.status, cache(&found)), (200, how), "{question}");
+        }
+        assert_eq!(a.calls().len(), 1);
+        tokio::time::sleep(Duration::from_secs(60 * 60)).await;
+        assert_eq!(stage.ask(lookup(AGAIN)).await.status, 404);
+        assert_eq!(stage.live.meanings.count("chat"), Some(0), "what is over is forgotten");
+    });
+}
+
+#[test]
+fn while_a_sick_verifier_rests_nothing_is_served_without_it_and_what_is_asked_stays_known() {
+    story(async {
+        let (stage, a, e) = stage(", verify: { route: judge }");
+        const OTHER: &str = "How do I change my username?";
+        e.play(Script::by(|request| match request.field("input").and_then(Value::as_str) {
+            Some(text) if text.contains("username") => vector(&[0.0, 1.0]),
+            _ => vector(&[1.0, 0.0]),
+        }));
+        let judge = stage.host("j", Reply::status(400));
+        stage.ask(ask(ASKED)).await;
+        for word in ["can", "could", "should"] {
+            assert_eq!(caches(&stage, ask(&format!("How {word} I reset my password?"))).await, "miss");
+        }
+        assert_eq!((judge.calls().len(), looked_up(&stage, "error")), (3, 3.0));
+        judge.play(Reply::say(["yes"]));
+        assert_eq!(caches(&stage, ask("How would I reset my password?")).await, "miss");
+        assert_eq!((judge.calls().len(), looked_up(&stage, "error")), (3, 4.0), "it is left alone");
+        // What is like nothing needs no verdict.
+        assert_eq!(caches(&stage, ask(OTHER)).await, "miss");
+        assert_eq!((looked_up(&stage, "miss"), looked_up(&stage, "error")), (2.0, 4.0));
+        tokio::time::sleep(Duration::from_secs(5)).await;
+        assert_eq!(caches(&stage, ask("How can I change my username?")).await, "semantic");
+        assert_eq!((a.calls().len(), judge.calls().len()), (6, 4));
+    });
+}
+
+#[test]
 fn questions_that_are_purged_are_matched_no_more() {
     for which in [
         Which::default(),

@@ -371,6 +371,99 @@ fn how_much_a_provider_takes_is_found_out_anew_where_it_has_moved() {
     });
 }
 
+/// Places at `a`, of which it is found out that they are fewer, before `reload` is asked to do something.
+fn found_fewer(reload: impl Fn(&Stage, &str)) -> (f64, f64, f64) {
+    let told = std::cell::Cell::default();
+    story(async {
+        let config = alone("concurrency: { max: 64, adaptive: true }, queue: { max_wait: 60s }");
+        let stage = Stage::set(&config);
+        let limit = || stage.metric("mai_upstream_concurrency{kind=\"limit\",provider=\"a\"}");
+        let begins_with = limit();
+        let a = stage.host("a", Reply::status(429).header("retry-after", "1").after(Duration::from_millis(100)));
+        stage.host("c", pleasant());
+        let mut refused = Vec::new();
+        for n in 0..3 {
+            refused.push(begin(&stage, ask(&format!("{n}"), DAY).header("x-mai-timeout-ms", "500")).await);
+        }
+        for mut caller in refused {
+            caller.answer().await.unwrap();
+        }
+        let found = limit();
+        a.play(slow(10_000));
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        let mut runs = begin(&stage, ask("runs", DAY)).await;
+        reload(&stage, &config);
+        told.set((begins_with, found, limit()));
+        assert_eq!(runs.answer().await.unwrap().status, 200);
+        stage.comes_to_rest().await;
+    });
+    told.take()
+}
+
+/// Without the provider `a`.
+fn removed(config: &str) -> String {
+    let lines = config.lines().filter(|line| !line.contains("name: a,"));
+    lines.collect::<Vec<_>>().join("\n").replace("provider: a", "provider: b")
+}
+
+#[test]
+fn how_much_a_provider_takes_is_found_out_anew_where_it_is_removed_and_comes_back_elsewhere() {
+    let (begins_with, found, after) = found_fewer(|stage, config| {
+        stage.reload(&removed(config));
+        stage.reload(config);
+    });
+    assert!(found < begins_with && after == found, "it is where it was: {after} after {found}");
+    let (begins_with, _, after) = found_fewer(|stage, config| {
+        stage.reload(&removed(config));
+        stage.reload(&config.replace("http://a/v1", "http://c/v1"));
+    });
+    assert_eq!(after, begins_with);
+}
+
+#[test]
+fn calls_that_were_under_way_to_where_a_provider_was_say_nothing_of_where_it_is() {
+    story(async {
+        let config = alone("concurrency: { max: 64, adaptive: true }");
+        let stage = Stage::set(&config);
+        let limit = || stage.metric("mai_upstream_concurrency{kind=\"limit\",provider=\"a\"}");
+        let begins_with = limit();
+        let a = stage.host("a", Reply::hang());
+        stage.host("c", pleasant());
+        let mut hanging = Vec::new();
+        for n in 0..4 {
+            hanging.push(begin(&stage, ask(&format!("{n}"), DAY).header("x-mai-timeout-ms", "20000")).await);
+        }
+        a.has_calls(4).await;
+        stage.reload(&config.replace("http://a/v1", "http://c/v1"));
+        for caller in &mut hanging {
+            assert_eq!(caller.answer().await.unwrap().status, 504);
+        }
+        assert_eq!(limit(), begins_with);
+        stage.comes_to_rest().await;
+    });
+}
+
+#[test]
+fn who_waits_at_a_provider_that_a_reload_has_removed_is_counted_among_those_who_wait() {
+    story(async {
+        let config = alone("concurrency: { max: 1 }, queue: { max_wait: 60s }");
+        let stage = Stage::set(&config);
+        stage.host("a", slow(5_000));
+        let mut callers = vec![begin(&stage, ask("1", DAY)).await, begin(&stage, ask("2", DAY)).await];
+        let waiting = || stage.metric("mai_queue_depth{priority=\"online\",route=\"chat\"}");
+        assert_eq!(waiting(), 1.0);
+        stage.reload(&removed(&config));
+        assert_eq!(waiting(), 1.0);
+        stage.reload(&config);
+        assert_eq!(waiting(), 1.0);
+        for caller in &mut callers {
+            assert_eq!(caller.answer().await.unwrap().status, 200);
+        }
+        assert_eq!(waiting(), 0.0);
+        stage.comes_to_rest().await;
+    });
+}
+
 #[test]
 fn the_knee_of_an_upstream_is_found_under_load() {
     story(async {
@@ -498,5 +591,77 @@ fn who_does_not_wait_is_told_what_to_do() {
             assert!(refused.text().contains("nobody waits for it: `queue.max_wait`"), "{}", refused.text());
             assert_eq!(holder.answer().await.unwrap().status, 200);
         }
+    });
+}
+
+/// Chat calls hang, and embeddings calls of another client come now and then.
+fn while_chat_hangs(concurrency: &str, stream: bool) {
+    story(async {
+        let stage = Stage::set(&alone(concurrency));
+        let hangs = Scenario::read("rules: [{ when: { model: model-a }, reply: hang }]").unwrap();
+        stage.host("a", hangs);
+        assert_eq!(asks(&stage, embeddings("embedding", "before").key(DUSK)).await.status, 200);
+        let mut hanging = Vec::new();
+        for n in 0..30 {
+            for text in ["1", "2"] {
+                let ask = ask(text, DAY);
+                hanging.push(begin(&stage, if stream { ask.stream() } else { ask }).await);
+            }
+            let answer = asks(&stage, embeddings("embedding", format!("{n}").as_str()).key(DUSK)).await;
+            assert_eq!(answer.status, 200, "{n}: {}", answer.text());
+            assert_eq!(answer.header("x-mai-queue-ms").unwrap_or("0"), "0");
+            tokio::time::sleep(Duration::from_millis(250)).await;
+        }
+        drop(hanging);
+        stage.comes_to_rest().await;
+        assert_eq!(in_use(&stage, "a"), 0.0);
+    });
+}
+
+#[test]
+fn a_model_that_hangs_leaves_the_others_of_its_provider_a_place() {
+    while_chat_hangs("concurrency: { max: 8 }", false);
+    while_chat_hangs("concurrency: { max: 8 }", true);
+    while_chat_hangs("concurrency: { max: 8, adaptive: true, headroom: 0 }", false);
+}
+
+#[test]
+fn a_model_that_nobody_else_shares_a_provider_with_has_all_its_places() {
+    story(async {
+        let stage = Stage::set(&alone("concurrency: { max: 8 }"));
+        let a = stage.host("a", slow(900));
+        let mut callers = Vec::new();
+        for n in 0..12 {
+            callers.push(begin(&stage, ask(&format!("{n}"), DAY).header("x-mai-timeout-ms", "20000")).await);
+        }
+        assert_eq!((a.calls().len(), in_use(&stage, "a")), (8, 8.0));
+        for caller in &mut callers {
+            assert_eq!(caller.answer().await.unwrap().status, 200);
+        }
+    });
+}
+
+#[test]
+fn streams_that_have_begun_keep_no_place_from_their_own_model() {
+    story(async {
+        let stage = Stage::set(&alone("concurrency: { max: 8 }"));
+        let long = Reply::say(["a"; 100]).every(Duration::from_millis(500));
+        let a = stage.host(
+            "a",
+            Scenario::from(Script::by(move |request| match request.path.ends_with("embeddings") {
+                true => Reply::default(),
+                false => long.clone(),
+            })),
+        );
+        assert_eq!(asks(&stage, embeddings("embedding", "before").key(DUSK)).await.status, 200);
+        let mut streams = Vec::new();
+        for n in 0..8 {
+            let mut caller = begin(&stage, ask(&format!("{n}"), DAY).stream()).await;
+            assert_eq!(caller.head().await.unwrap().status, 200);
+            streams.push(caller);
+        }
+        assert_eq!((a.calls().len(), in_use(&stage, "a")), (9, 8.0));
+        drop(streams);
+        stage.comes_to_rest().await;
     });
 }

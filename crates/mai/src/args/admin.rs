@@ -330,7 +330,7 @@ pub struct Seek {
     #[arg(long, value_name = "NAME")]
     pub route: Option<String>,
     /// Answered with this status, such as 429, or with one of these: 5xx
-    #[arg(long, value_name = "CODE")]
+    #[arg(long, value_name = "CODE", value_parser = status)]
     pub status: Option<String>,
     /// That ended so
     #[arg(long, value_name = "NAME", value_parser = PossibleValuesParser::new(Outcome::ALL.map(Outcome::as_str)))]
@@ -402,6 +402,18 @@ fn time(text: &str) -> Result<String, String> {
         && digits.bytes().all(|byte| byte.is_ascii_digit())
         && matches!(unit, "ms" | "s" | "m" | "h" | "d");
     if is_length { Ok(text.to_owned()) } else { Err("write a length of time such as 30s, 10m or 1h".to_owned()) }
+}
+
+/// Read as it is sent on.
+fn status(text: &str) -> Result<String, String> {
+    let (class, rest) = text.split_at_checked(1).unwrap_or_default();
+    let is_rest = rest == "xx" || (rest.len() == 2 && rest.bytes().all(|byte| byte.is_ascii_digit()));
+    let is_status = matches!(class, "1" | "2" | "3" | "4" | "5") && is_rest;
+    if is_status {
+        Ok(text.to_owned())
+    } else {
+        Err("write a status such as 429, or a class from 1xx to 5xx".to_owned())
+    }
 }
 
 fn length(text: &str) -> Result<std::time::Duration, String> {

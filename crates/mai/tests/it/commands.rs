@@ -413,6 +413,10 @@ fn what_is_wrong_says_what_to_do() {
         let ran = run(program().args(["requests", "list", flag, word, "--token", "t"]));
         assert!(ran.code == 2 && ran.err.contains(&format!("'{known}'")), "{}", ran.err);
     }
+    for word in ["6xx", "0xx", "99", "600", "+42", "5XX", "5xxx", "teapot", ""] {
+        let ran = run(program().args(["requests", "list", &format!("--status={word}"), "--token", "t"]));
+        assert!(ran.code == 2 && ran.err.contains("such as 429, or a class from 1xx to 5xx"), "{word}: {}", ran.err);
+    }
     let ran = run(program().args(["audit", "--admin", "gateway:8081", "--token", "t"]));
     assert!(ran.code == 2 && ran.err.contains("http://HOST:PORT"), "{}", ran.err);
     let ran = run(program().args(["audit", "--admin", "http://127.0.0.1:9", "--token", "t"]));

@@ -33,6 +33,14 @@ fn who_leaves_frees_its_place_and_never_has_a_turn() {
 }
 
 #[test]
+fn who_may_not_go_is_passed_by_and_keeps_its_turn() {
+    let mut queue = queue(&[("a", 1), ("a", 2), ("b", 3), ("b", 4), ("c", 5)]);
+    let mut even = || queue.pop_first(|call| call % 2 == 0).map(|(key, number, _)| (key, number));
+    assert_eq!((even(), even(), even()), (Some(("a", 2)), Some(("b", 4)), None));
+    assert_eq!((queue.len(), all(&mut queue)), (3, vec![5, 1, 3]));
+}
+
+#[test]
 fn a_lane_moves_as_a_whole_behind_the_others() {
     let mut one = queue(&[("a", 1), ("a", 3), ("b", 2)]);
     let mut other = queue(&[("c", 4)]);

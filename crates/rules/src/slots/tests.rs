@@ -1,6 +1,8 @@
 //! Who has the next place, and what holds whatever comes and goes.
 
 use std::collections::HashSet;
+use std::sync::OnceLock;
+use std::time::Duration;
 
 use proptest::prelude::*;
 
@@ -12,50 +14,68 @@ fn places(limit: u32, is_shared: bool) -> Places {
     Slots::new(limit, is_shared)
 }
 
-fn fill(slots: &mut Places, class: Class) -> u32 {
+fn fill_with(slots: &mut Places, class: Class, model: &'static str, now: Instant) -> u32 {
     let mut taken = 0;
-    while slots.take(class) {
+    while slots.take(class, &model, now) {
         taken += 1;
     }
     taken
 }
 
+fn fill(slots: &mut Places, class: Class) -> u32 {
+    fill_with(slots, class, "m", start())
+}
+
+fn take(slots: &mut Places, class: Class) -> bool {
+    slots.take(class, &"m", start())
+}
+
+fn give(slots: &mut Places) -> Option<(Class, u64)> {
+    slots.give(start())
+}
+
+/// Always the same instant.
+fn start() -> Instant {
+    static START: OnceLock<Instant> = OnceLock::new();
+    *START.get_or_init(|| base::Clock.now())
+}
+
 #[test]
 fn online_goes_before_batch_that_has_waited_longer() {
     let mut slots = places(1, true);
-    assert!(slots.take(Class::Batch));
-    slots.join(Class::Batch, &"night", 1, 1);
-    slots.join(Class::Online, &"day", 2, 2);
-    assert_eq!(slots.give(), None);
-    slots.ended(Class::Batch);
-    assert_eq!(slots.give(), Some((Class::Online, 2)));
-    slots.ended(Class::Online);
-    assert_eq!(slots.give(), Some((Class::Batch, 1)));
+    assert!(take(&mut slots, Class::Batch));
+    slots.join(Class::Batch, (&"night", &"m"), 1, 1);
+    slots.join(Class::Online, (&"day", &"m"), 2, 2);
+    assert_eq!(give(&mut slots), None);
+    slots.ended(Class::Batch, &"m", false);
+    assert_eq!(give(&mut slots), Some((Class::Online, 2)));
+    slots.ended(Class::Online, &"m", false);
+    assert_eq!(give(&mut slots), Some((Class::Batch, 1)));
 }
 
 #[test]
 fn a_newcomer_does_not_pass_those_of_its_class() {
     let mut slots = places(1, true);
-    assert!(slots.take(Class::Online));
-    slots.join(Class::Online, &"a", 1, 1);
-    slots.ended(Class::Online);
-    assert!(!slots.take(Class::Online));
-    assert_eq!(slots.give(), Some((Class::Online, 1)));
+    assert!(take(&mut slots, Class::Online));
+    slots.join(Class::Online, (&"a", &"m"), 1, 1);
+    slots.ended(Class::Online, &"m", false);
+    assert!(!take(&mut slots, Class::Online));
+    assert_eq!(give(&mut slots), Some((Class::Online, 1)));
 }
 
 #[test]
 fn under_steady_online_load_batch_keeps_a_tenth_of_the_places() {
     let mut slots = places(20, true);
     assert_eq!(fill(&mut slots, Class::Online), 20);
-    slots.join(Class::Batch, &"night", 0, 0);
+    slots.join(Class::Batch, (&"night", &"m"), 0, 0);
     for number in 1..200 {
-        slots.join(Class::Batch, &"night", number, number);
-        slots.join(Class::Online, &"day", 1000 + number, number);
+        slots.join(Class::Batch, (&"night", &"m"), number, number);
+        slots.join(Class::Online, (&"day", &"m"), 1000 + number, number);
     }
     let mut batch = 0;
     for _ in 0..40 {
-        slots.ended(Class::Online);
-        while let Some((class, _)) = slots.give() {
+        slots.ended(Class::Online, &"m", false);
+        while let Some((class, _)) = give(&mut slots) {
             batch += u32::from(class == Class::Batch);
         }
     }
@@ -65,15 +85,15 @@ fn under_steady_online_load_batch_keeps_a_tenth_of_the_places() {
 #[test]
 fn even_of_a_single_place_batch_has_every_tenth_turn() {
     let mut slots = places(1, true);
-    assert!(slots.take(Class::Online));
+    assert!(take(&mut slots, Class::Online));
     for number in 0..1000 {
-        slots.join(Class::Online, &"day", 1000 + number, number);
-        slots.join(Class::Batch, &"night", number, number);
+        slots.join(Class::Online, (&"day", &"m"), 1000 + number, number);
+        slots.join(Class::Batch, (&"night", &"m"), number, number);
     }
     let (mut running, mut turns) = (Class::Online, Vec::new());
     for _ in 0..100 {
-        slots.ended(running);
-        running = slots.give().unwrap().0;
+        slots.ended(running, &"m", false);
+        running = give(&mut slots).unwrap().0;
         turns.push(running);
     }
     let batch = turns.iter().filter(|class| **class == Class::Batch).count();
@@ -93,50 +113,169 @@ fn fewer_places_take_none_away() {
     let mut slots = places(4, false);
     assert_eq!(fill(&mut slots, Class::Online), 4);
     slots.resize(2, false);
-    slots.ended(Class::Online);
-    slots.ended(Class::Online);
-    assert!(!slots.take(Class::Online));
-    slots.ended(Class::Online);
-    assert!(slots.take(Class::Online));
+    slots.ended(Class::Online, &"m", false);
+    slots.ended(Class::Online, &"m", false);
+    assert!(!take(&mut slots, Class::Online));
+    slots.ended(Class::Online, &"m", false);
+    assert!(take(&mut slots, Class::Online));
+}
+
+/// Places of which `slow` has as many as it gets, after `quick` was called too.
+fn hung(limit: u32, now: Instant) -> (Places, u32) {
+    let mut slots = places(limit, false);
+    assert!(slots.take(Class::Online, &"quick", now));
+    slots.ended(Class::Online, &"quick", false);
+    let held = fill_with(&mut slots, Class::Online, "slow", now);
+    (slots, held)
+}
+
+#[test]
+fn one_model_leaves_the_last_tenth_to_others_that_were_called_lately() {
+    for (limit, kept) in [(1, 0), (2, 0), (3, 0), (4, 1), (8, 1), (19, 1), (20, 2), (64, 6), (100, 10)] {
+        let (mut slots, held) = hung(limit, start());
+        assert_eq!((held, slots.is_full(&"slow", start())), (limit - kept, true), "of {limit}");
+        assert_eq!(fill_with(&mut slots, Class::Online, "quick", start()), kept, "of {limit}");
+    }
+}
+
+#[test]
+fn a_model_alone_has_all_places_and_so_has_one_whose_company_has_left() {
+    assert_eq!(fill(&mut places(20, false), Class::Online), 20);
+    let (mut slots, held) = hung(20, start());
+    assert_eq!(held, 18);
+    slots.join(Class::Online, (&"a", &"slow"), 1, 1);
+    assert_eq!(slots.give(start() + Duration::from_millis(9_999)), None);
+    assert_eq!(slots.give(start() + Duration::from_secs(10)), Some((Class::Online, 1)));
+    assert!(slots.take(Class::Online, &"slow", start() + Duration::from_secs(10)));
+    assert_eq!(slots.in_use(), 20);
+}
+
+#[test]
+fn models_with_an_equal_share_have_all_places_together() {
+    let mut slots = places(10, false);
+    let taken = (0..20).filter(|n| slots.take(Class::Online, &["a", "b"][n % 2], start())).count();
+    assert_eq!(taken, 10);
+}
+
+#[test]
+fn two_models_that_hang_leave_the_third_one_a_place() {
+    let mut slots = places(10, false);
+    assert!(slots.take(Class::Online, &"quick", start()));
+    slots.ended(Class::Online, &"quick", false);
+    let taken = (0..40).filter(|n| slots.take(Class::Online, &["a", "b"][n % 2], start())).count();
+    assert_eq!(taken, 9);
+    assert!(slots.take(Class::Online, &"quick", start()));
+}
+
+#[test]
+fn who_waits_for_a_model_that_hangs_holds_nobody_up_behind() {
+    let (mut slots, _) = hung(8, start());
+    slots.join(Class::Online, (&"a", &"slow"), 1, 1);
+    slots.join(Class::Online, (&"a", &"quick"), 2, 2);
+    slots.join(Class::Online, (&"b", &"slow"), 3, 3);
+    assert_eq!(give(&mut slots), Some((Class::Online, 2)), "also of the same client");
+    assert_eq!(give(&mut slots), None);
+    slots.ended(Class::Online, &"quick", false);
+    assert!(slots.take(Class::Online, &"quick", start()), "a newcomer passes them too");
+    slots.ended(Class::Online, &"slow", false);
+    assert_eq!(give(&mut slots), None, "the last one is kept");
+    slots.ended(Class::Online, &"slow", false);
+    assert_eq!(give(&mut slots), Some((Class::Online, 3)), "it is the other client's turn");
+}
+
+#[test]
+fn a_batch_call_whose_model_hangs_keeps_no_place_from_online_though_its_turn_has_come() {
+    let (mut slots, held) = hung(4, start());
+    slots.resize(4, true);
+    assert!(held == 3 && slots.take(Class::Online, &"quick", start()));
+    slots.join(Class::Batch, (&"night", &"slow"), 1, 1);
+    for number in 2..40 {
+        slots.join(Class::Online, (&"day", &"quick"), number, number);
+        slots.ended(Class::Online, &"quick", false);
+        assert_eq!(give(&mut slots), Some((Class::Online, number)));
+    }
+}
+
+#[test]
+fn a_call_that_is_being_answered_hangs_no_more() {
+    let (mut slots, held) = hung(8, start());
+    assert_eq!(held, 7);
+    for _ in 0..4 {
+        slots.answered(&"slow");
+    }
+    assert!(slots.take(Class::Online, &"slow", start()));
+    assert_eq!(slots.in_use(), 8);
+    for _ in 0..4 {
+        slots.ended(Class::Online, &"slow", true);
+    }
+    assert_eq!(fill_with(&mut slots, Class::Online, "slow", start()), 3, "four hang as before");
+}
+
+#[test]
+fn a_place_that_moves_to_another_model_counts_for_that_one() {
+    let (mut slots, _) = hung(8, start());
+    for _ in 0..4 {
+        slots.moves(&"slow", &"quick", start());
+    }
+    assert!(!slots.take(Class::Online, &"quick", start()) && slots.take(Class::Online, &"slow", start()));
 }
 
 proptest! {
     /// No place too many, nobody lost, and while anybody waits no place stays empty that is not spared.
     #[test]
-    fn places_are_given_out_soundly(limit in 1u32..12, acts in prop::collection::vec((0u8..6, any::<bool>(), 0usize..4), 0..300)) {
+    fn places_are_given_out_soundly(limit in 1u32..12, acts in prop::collection::vec((0u8..7, any::<bool>(), 0usize..4, 0usize..3), 0..300)) {
         const WHO: [&str; 4] = ["a", "b", "c", "d"];
+        const MODELS: [&str; 3] = ["x", "y", "z"];
         let mut slots = places(limit, true);
+        let now = start();
+        let mut sharers = HashSet::new();
         let (mut number, mut waiting, mut running) = (0, Vec::new(), Vec::new());
-        for (act, is_batch, who) in acts {
+        for (act, is_batch, who, model) in acts {
+            let model = MODELS[model];
             let class = if is_batch { Class::Batch } else { Class::Online };
             match act {
                 0..3 => {
                     number += 1;
-                    if slots.take(class) {
-                        running.push(class);
+                    sharers.insert(model);
+                    if slots.take(class, &model, now) {
+                        running.push((class, model, false));
                     } else {
-                        slots.join(class, &WHO[who], number, number);
-                        waiting.push((class, WHO[who], number));
+                        slots.join(class, (&WHO[who], &model), number, number);
+                        waiting.push((class, WHO[who], number, model));
                     }
                 }
                 3 if !waiting.is_empty() => {
-                    let (class, who, number) = waiting.remove(who % waiting.len());
+                    let (class, who, number, _) = waiting.remove(who % waiting.len());
                     prop_assert_eq!(slots.leave(class, &who, number), Some(number));
                 }
-                _ if !running.is_empty() => slots.ended(running.remove(who % running.len())),
+                4 if !running.is_empty() => {
+                    let at = who % running.len();
+                    let (_, model, is_answered) = &mut running[at];
+                    if !std::mem::replace(is_answered, true) {
+                        slots.answered(model);
+                    }
+                }
+                _ if !running.is_empty() => {
+                    let (class, model, is_answered) = running.remove(who % running.len());
+                    slots.ended(class, &model, is_answered);
+                }
                 _ => {}
             }
-            while let Some((class, call)) = slots.give() {
-                let at = waiting.iter().position(|(_, _, number)| *number == call).unwrap();
-                prop_assert_eq!(waiting.remove(at).0, class);
-                running.push(class);
+            while let Some((class, call)) = slots.give(now) {
+                let at = waiting.iter().position(|(_, _, number, _)| *number == call).unwrap();
+                let (of, _, _, model) = waiting.remove(at);
+                prop_assert_eq!(of, class);
+                running.push((class, model, false));
             }
             prop_assert!(slots.in_use() <= limit);
             prop_assert_eq!(slots.in_use() as usize, running.len());
-            let who: HashSet<_> = waiting.iter().map(|(class, ..)| *class).collect();
             let free = limit - slots.in_use();
+            // Only models that have their share unanswered are kept from the last places.
+            let unanswered = |model: &str| running.iter().filter(|(_, of, is_answered)| *of == model && !is_answered).count();
+            let may = |model: &str| free > models::kept(limit) || unanswered(model) * sharers.len() < limit as usize;
+            let who: HashSet<_> = waiting.iter().filter(|(.., model)| may(model)).map(|(class, ..)| *class).collect();
             prop_assert!(!who.contains(&Class::Online) || free == 0);
-            prop_assert!(!who.contains(&Class::Batch) || free <= spared(limit));
+            prop_assert!(!who.contains(&Class::Batch) || free <= spared(limit) || waiting.iter().any(|(class, ..)| *class == Class::Online));
         }
     }
 }
