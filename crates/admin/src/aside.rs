@@ -37,14 +37,20 @@ struct Scrapes {
 
 impl Default for Aside {
     fn default() -> Self {
-        let places = |most| Arc::new(Semaphore::new(most));
-        let scrapes = Scrapes { place: places(1), begun: AtomicU64::new(0), last: Mutex::default() };
-        Self { looks: places(LOOKS), changes: places(CHANGES), scrapes: Arc::new(scrapes) }
+        Self::allowing(LOOKS)
     }
 }
 
 impl Aside {
-    /// Work for whoever looks.
+    /// So much at a time of what viewers ask.
+    #[must_use]
+    pub fn allowing(looks: usize) -> Self {
+        let places = |most| Arc::new(Semaphore::new(most));
+        let scrapes = Scrapes { place: places(1), begun: AtomicU64::new(0), last: Mutex::default() };
+        Self { looks: places(looks), changes: places(CHANGES), scrapes: Arc::new(scrapes) }
+    }
+
+    /// Work for whoever looks: also the writing of what it found, where that may be some megabytes.
     ///
     /// # Errors
     /// Where others' work has every place for long, and where the work panics.

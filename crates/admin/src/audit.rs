@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use axum::extract::State;
+use axum::response::{IntoResponse as _, Response};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use state::objects::{Deed, Deeds, Filling};
@@ -83,20 +84,21 @@ impl From<Deed> for Shown {
 /// it is and how it begins (`cut`).
 #[utoipa::path(get, path = "/admin/v1/audit", tag = "audit", params(Asking), responses(
     (status = 200, description = "A page of them.", body = Page<Shown>),
-    (status = 503, description = "`objects_unavailable`: the audit log cannot be read.", body = Body),
+    (status = 503, description = "`objects_unavailable`: the audit log cannot be read; or `busy`: too many questions that \
+        take long are asked at a time.", body = Body),
 ))]
 pub(crate) async fn audit(
     _: Caller<Viewer>,
     State(desk): State<Desk>,
     Query(asking): Query<Asking>,
-) -> Result<axum::Json<Page<Shown>>, Error> {
+) -> Result<Response, Error> {
     let limit = asking.limit;
     let asked = desk.objects.deeds(which(asking)?);
     let unavailable = |why: String| Error::Unavailable(Store::Objects, why);
     let found = tokio::time::timeout(PATIENCE, asked.into_future()).await;
     let found = found.map_err(|_| unavailable("the audit log does not answer".to_owned()))?;
     let found = found.map_err(|why| unavailable(format!("the audit log cannot be read: {why}")))?;
-    Ok(axum::Json(page(found, limit)))
+    desk.aside.look(move || axum::Json(page(found, limit)).into_response()).await
 }
 
 /// As many as have room in one answer.

@@ -158,14 +158,14 @@ impl RouteCache {
 /// What is cached, where, and how the disk does.
 #[utoipa::path(get, path = "/admin/v1/cache", tag = "cache", responses(
     (status = 200, body = CacheStats),
-    (status = 503, description = "`cache_unavailable`: the cache cannot be looked through.", body = Body),
+    (status = 503, description = "`busy`: too many questions that take long are asked at a time.", body = Body),
 ))]
 pub(crate) async fn stats(_: Caller<Viewer>, State(desk): State<Desk>) -> Result<axum::Json<CacheStats>, Error> {
     let (answers, running) = (&desk.live.answers, desk.live.running());
     let stats = answers.stats();
     // It looks at everything, which may take a tenth of a second: not on the thread that takes connections.
     let held = answers.clone();
-    let held = tokio::task::spawn_blocking(move || held.holdings()).await.map_err(|_| unseen())?;
+    let held = desk.aside.look(move || held.holdings()).await?;
     let holdings = held.into_iter().map(|holding| Holding {
         kind: holding.kind.as_str(),
         route: holding.route.to_string(),
@@ -238,7 +238,8 @@ pub(crate) struct Purging {
     params(Purging), responses(
     (status = 200, body = Purged),
     (status = 503, body = Body, description = "`cache_unavailable`: it is gone from memory and not served any more; \
-        the disk is rid of it as soon as that can be."),
+        the disk is rid of it as soon as that can be. Or `busy`: too much that takes long is asked at a time, and nothing \
+        is removed."),
 ))]
 pub(crate) async fn purge(
     caller: Caller<Operator>,
@@ -251,7 +252,7 @@ pub(crate) async fn purge(
         return count(&desk, which).await.map(|purged| axum::Json(Purged { purged, dry_run: true }));
     }
     let (live, these) = (desk.live.clone(), which.clone());
-    let purging = tokio::task::spawn_blocking(move || live.purge(&these)).await.map_err(|_| unseen())?;
+    let purging = desk.aside.change(move || live.purge(&these)).await?;
     let purged = within(purging).await;
     let after = json!({
         "route": which.route.as_deref(),
@@ -266,7 +267,7 @@ pub(crate) async fn purge(
 /// What a purge would remove.
 async fn count(desk: &Desk, which: Which) -> Result<u64, Error> {
     let answers = desk.live.answers.clone();
-    let counting = tokio::task::spawn_blocking(move || answers.count(&which)).await.map_err(|_| unseen())?;
+    let counting = desk.aside.look(move || answers.count(&which)).await?;
     match tokio::time::timeout(PATIENCE, counting.into_future()).await {
         Ok(counted) => counted.map_err(|why| unavailable(why.0)),
         Err(_) => Err(unavailable("the disk is slow or out: what is there cannot be counted now")),

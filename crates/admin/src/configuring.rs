@@ -11,6 +11,9 @@ use state::objects::{Change, Deed};
 /// Something under way. What has begun is brought to its end, also where whoever asked goes away.
 pub type Doing<T> = Pin<Box<dyn Future<Output = T> + Send>>;
 
+/// Makes the text of an export. It takes long, so it is left to whoever has a place for that.
+pub type Export = Box<dyn FnOnce() -> String + Send>;
+
 /// Holds the configuration: files, and the objects of the admin API. One thing is changed at a time.
 pub trait Configuring: Send + Sync {
     /// What is in force, secrets masked.
@@ -24,7 +27,7 @@ pub trait Configuring: Send + Sync {
 
     /// Everything as a file, with what is needed to make it anew elsewhere; credentials of providers stand in it as
     /// variables (`${CLOUD_API_KEY}`), and of issued keys nothing but their `sha256:<hex>` where `with_key_hashes` is set.
-    fn export(&self, with_key_hashes: bool) -> Doing<Result<String, Unreadable>>;
+    fn export(&self, with_key_hashes: bool) -> Doing<Result<Export, Unreadable>>;
 }
 
 /// A change that somebody wishes.

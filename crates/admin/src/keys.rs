@@ -103,22 +103,29 @@ pub(crate) struct Made {
 /// A client's keys: those written in it, and those that were issued, the oldest first.
 #[utoipa::path(get, path = "/admin/v1/clients/{name}/keys", operation_id = "list_keys", tag = "clients",
     params(("name" = String, Path, description = "The client's name, percent-encoded."), Listing),
-    responses((status = 200, description = "A page of them.", body = Page<Shown>)),
+    responses(
+        (status = 200, description = "A page of them.", body = Page<Shown>),
+        (status = 503, description = "`busy`: too many questions that take long are asked at a time.", body = Body),
+    ),
 )]
 pub(crate) async fn list(
     _: Caller<Viewer>,
     State(desk): State<Desk>,
     Path(name): Path<String>,
     Query(listing): Query<Listing>,
-) -> Result<Told<Page<Shown>>, Error> {
+) -> Result<Response, Error> {
     if listing.after.as_deref().is_some_and(|after| !is_place(after)) {
         return Err(Error::of("after", "`after` must be `next` of the page before"));
     }
-    let issued = issued(&desk, &name)?;
-    let mut keys = written(&desk, &name);
-    keys.extend(issued.into_iter().map(Shown::from));
-    keys.retain(|key| listing.after.as_ref().is_none_or(|after| key.order > *after));
-    Ok(Told(Page::of(keys, listing.limit, |key| key.order.clone())))
+    let aside = desk.aside.clone();
+    let look = move || {
+        let issued = issued(&desk, &name)?;
+        let mut keys = written(&desk, &name);
+        keys.extend(issued.into_iter().map(Shown::from));
+        keys.retain(|key| listing.after.as_ref().is_none_or(|after| key.order > *after));
+        Ok(Told(Page::of(keys, listing.limit, |key| key.order.clone())).into_response())
+    };
+    aside.look(look).await?
 }
 
 /// Whether it is a key's place in the list: a number of one that is written in the client, else when it was made, and

@@ -73,7 +73,7 @@ use utoipa_axum::routes;
 
 pub use aside::Aside;
 pub use attempts::Attempts;
-pub use configuring::{Changed, Configuring, Doing, Expected, NotChanged, Wish};
+pub use configuring::{Changed, Configuring, Doing, Expected, Export, NotChanged, Wish};
 pub use deeds::bounded;
 pub use desk::{Desk, LastReload, Reloaded, Reloading};
 pub use error::Told;

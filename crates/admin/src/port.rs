@@ -62,7 +62,8 @@ async fn converse(stream: impl AsyncRead + AsyncWrite + Unpin, peer: SocketAddr,
         async move { answering.await.map(|response| response.map(|body| Telling { body, _busy: busy })) }
     });
     let mut http = http1::Builder::new();
-    http.timer(TokioTimer::new()).header_read_timeout(HEAD);
+    // Who has said all it has to say (`nc -N`) still reads; what a caller who left has asked for is done soon anyway.
+    http.timer(TokioTimer::new()).header_read_timeout(HEAD).half_close(true);
     tokio::select! {
         biased;
         () = seat.named.leave.notified() => {}
@@ -247,6 +248,33 @@ mod tests {
             let took = base::Clock.now().duration_since(began);
             assert!((HEAD..2 * HEAD).contains(&took), "{took:?}");
         }
+    }
+
+    #[tokio::test]
+    async fn whoever_only_stops_sending_is_answered_and_its_connection_ends() {
+        let (mut peer, stream) = duplex(1 << 16);
+        let place = Arc::new(Semaphore::new(1)).acquire_owned().await.unwrap();
+        let seat = Seat::take(&Arc::default(), place);
+        let (begun, goes_on) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
+        let (begins, waits) = (begun.clone(), goes_on.clone());
+        let long = || async move {
+            begins.notify_one();
+            waits.notified().await;
+            "done"
+        };
+        let mut conversing = JoinSet::new();
+        let router = Router::new().route("/", get(long));
+        conversing.spawn(converse(stream, ([127, 0, 0, 1], 9).into(), router, seat));
+        peer.write_all(b"GET / HTTP/1.1\r\nhost: a\r\n\r\n").await.unwrap();
+        peer.shutdown().await.unwrap();
+        begun.notified().await;
+        // By now the end of what is sent has been seen.
+        tokio::task::yield_now().await;
+        goes_on.notify_one();
+        let mut answer = String::new();
+        peer.read_to_string(&mut answer).await.unwrap();
+        assert!(answer.starts_with("HTTP/1.1 200") && answer.ends_with("done"), "{answer}");
+        conversing.join_next().await.unwrap().unwrap();
     }
 
     #[tokio::test]

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use axum::Json;
 use axum::extract::State;
+use axum::response::{IntoResponse as _, Response};
 use base::{Cached, Matched, Outcome, decimal};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Number, Value, json};
@@ -323,19 +324,23 @@ fn decision(Step { at, what, facts }: &Step) -> Decision {
 /// A search that takes long is cut: its page has few requests, or none, and a `next`.
 #[utoipa::path(get, path = "/admin/v1/requests", tag = "requests", params(Asking), responses(
     (status = 200, description = "A page of them.", body = Page<Shown>),
-    (status = 503, description = "`records_unavailable`: they cannot be read.", body = Body),
+    (status = 503, description = "`records_unavailable`: they cannot be read; or `busy`: too many questions that take \
+        long are asked at a time.", body = Body),
 ))]
 pub(crate) async fn list(
     _: Caller<Viewer>,
     State(desk): State<Desk>,
     Query(asking): Query<Asking>,
-) -> Result<Json<Page<Shown>>, Error> {
+) -> Result<Response, Error> {
     let search = asking.search()?;
     // What has ended a moment ago is in it.
     desk.live.gather();
     let page = told(&desk, desk.live.records.search(search)).await?;
-    let data = page.requests.into_iter().map(Shown::from).collect();
-    Ok(Json(Page { data, next: page.next.map(shown) }))
+    let show = move || {
+        let data = page.requests.into_iter().map(Shown::from).collect();
+        Json(Page { data, next: page.next.map(shown) }).into_response()
+    };
+    desk.aside.look(show).await
 }
 
 /// One request: the last that ended with this id.

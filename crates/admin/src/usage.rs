@@ -93,7 +93,8 @@ pub(crate) struct UsageSums {
 /// What was used, by client, route, model, upstream and day.
 #[utoipa::path(get, path = "/admin/v1/usage", tag = "usage", params(Asking), responses(
     (status = 200, description = "Sums.", content((Report = "application/json"), (String = "text/csv"))),
-    (status = 503, description = "`ledger_unavailable`: the usage ledger cannot be read.", body = Body),
+    (status = 503, description = "`ledger_unavailable`: the usage ledger cannot be read; or `busy`: too many questions that \
+        take long are asked at a time.", body = Body),
 ))]
 pub(crate) async fn usage(
     _: Caller<Viewer>,
@@ -107,7 +108,7 @@ pub(crate) async fn usage(
     let report = tokio::time::timeout(PATIENCE, ledger.report(asked.question.clone()).into_future()).await;
     let unavailable = |why: String| Err(Error::Unavailable(Store::Ledger, why));
     match report {
-        Ok(Ok(rows)) => Ok(asked.answer(rows)),
+        Ok(Ok(rows)) => desk.aside.look(move || asked.answer(rows)).await,
         Ok(Err(error)) => unavailable(error.0),
         Err(_) => {
             let why = ledger.health().trouble.map_or_else(|| "it is slow".to_owned(), |trouble| trouble.what);

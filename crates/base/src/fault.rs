@@ -15,6 +15,8 @@ pub enum Class {
     Throttle,
     /// The upstream, or the way to it, is broken.
     Upstream,
+    /// The gateway itself lacks what the try needs (descriptors, ports, memory): charges nobody, moves on.
+    Gateway,
 }
 
 /// What happened, in the words of the attempt's record.

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::{AttemptSpan, Cached, Cost, Endpoint, Kind, Matched, Noted, Saved, Trace, Truncated, Usage};
+use crate::{AttemptSpan, Cached, Class, Cost, Endpoint, Fault, Kind, Matched, Noted, Saved, Trace, Truncated, Usage};
 
 /// How a request ended. A closed set; the first word names the domain at fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -48,13 +48,15 @@ pub enum Outcome {
     UpstreamCut,
     /// Draining.
     GatewayShutdown,
+    /// No descriptors, ports or memory left.
+    GatewayOverloaded,
     /// A fault of the gateway's own.
     GatewayFailed,
 }
 
 impl Outcome {
     /// Every outcome, in the order of the reference table.
-    pub const ALL: [Self; 21] = [
+    pub const ALL: [Self; 22] = [
         Self::Ok,
         Self::CallerInvalid,
         Self::CallerUnauthenticated,
@@ -75,6 +77,7 @@ impl Outcome {
         Self::UpstreamDegraded,
         Self::UpstreamCut,
         Self::GatewayShutdown,
+        Self::GatewayOverloaded,
         Self::GatewayFailed,
     ];
 
@@ -119,6 +122,9 @@ impl Outcome {
             }
             Self::UpstreamCut => ("upstream_cut", "a stream that broke after its first content"),
             Self::GatewayShutdown => ("gateway_shutdown", "the gateway is stopping"),
+            Self::GatewayOverloaded => {
+                ("gateway_overloaded", "the gateway had no descriptors, ports or memory left for the call")
+            }
             Self::GatewayFailed => ("gateway_failed", "a fault of the gateway's own"),
         }
     }
@@ -137,6 +143,8 @@ pub enum AttemptOutcome {
     Throttled,
     /// It failed so.
     Failed(Kind),
+    /// The gateway had no descriptors, ports or memory for it.
+    Overloaded,
     /// The caller left while it ran.
     Gone,
     /// The gateway ended it: another part of the call had failed, or it was stopping.
@@ -145,7 +153,7 @@ pub enum AttemptOutcome {
 
 impl AttemptOutcome {
     /// Every value, in the order of the reference table.
-    pub const ALL: [Self; 15] = [
+    pub const ALL: [Self; 16] = [
         Self::Ok,
         Self::Refused,
         Self::Credential,
@@ -159,9 +167,22 @@ impl AttemptOutcome {
         Self::Failed(Kind::BadResponse),
         Self::Failed(Kind::Dimension),
         Self::Failed(Kind::Cut),
+        Self::Overloaded,
         Self::Gone,
         Self::Cancelled,
     ];
+
+    /// How a try ended that failed so.
+    #[must_use]
+    pub const fn of(fault: &Fault) -> Self {
+        match fault.class {
+            Class::Caller => Self::Refused,
+            Class::Credential => Self::Credential,
+            Class::Throttle => Self::Throttled,
+            Class::Upstream => Self::Failed(fault.kind),
+            Class::Gateway => Self::Overloaded,
+        }
+    }
 
     /// As metrics and log write it.
     #[must_use]
@@ -190,6 +211,7 @@ impl AttemptOutcome {
             Self::Failed(Kind::BadResponse) => ("bad_response", "a success that is not the protocol's"),
             Self::Failed(Kind::Dimension) => ("dimension_mismatch", "vectors of another dimension"),
             Self::Failed(Kind::Cut) => ("cut", "a stream that broke after its first content"),
+            Self::Overloaded => ("gateway_overloaded", "the gateway had no descriptors, ports or memory for it"),
             Self::Gone => ("caller_gone", "the caller left while it ran"),
             Self::Cancelled => {
                 ("cancelled", "ended by the gateway: another part of the call failed, or it was stopping")

@@ -62,6 +62,8 @@ pub enum Code {
     UpstreamTimeout,
     /// The whole call's clock ran out.
     DeadlineExceeded,
+    /// The gateway has no descriptors, ports or memory left for the call.
+    GatewayOverloaded,
     /// The gateway itself is at fault.
     InternalError,
     /// The upstream refused the call for the caller's own fault; status and words are its own.
@@ -98,7 +100,7 @@ pub const TYPES: [&str; 7] = [
 
 impl Code {
     /// Every code, in the order of the reference table.
-    pub const ALL: [Self; 29] = [
+    pub const ALL: [Self; 30] = [
         Self::InvalidJson,
         Self::InvalidRequest,
         Self::ParameterDenied,
@@ -126,6 +128,7 @@ impl Code {
         Self::ShuttingDown,
         Self::UpstreamTimeout,
         Self::DeadlineExceeded,
+        Self::GatewayOverloaded,
         Self::InternalError,
         Self::UpstreamRefused,
     ];
@@ -168,6 +171,7 @@ impl Code {
             Self::ShuttingDown => row("shutting_down", 503, "api_error", Outcome::GatewayShutdown, true, "the gateway is draining; another replica answers"),
             Self::UpstreamTimeout => row("upstream_timeout", 504, "timeout_error", Outcome::UpstreamTimeout, false, "an attempt's clock ran out and no other upstream could answer"),
             Self::DeadlineExceeded => row("deadline_exceeded", 504, "timeout_error", Outcome::UpstreamTimeout, false, "the whole call's deadline ran out"),
+            Self::GatewayOverloaded => row("gateway_overloaded", 503, "api_error", Outcome::GatewayOverloaded, true, "the gateway has no file descriptors, local ports or memory left for the call; the message says what its operator can do"),
             Self::InternalError => row("internal_error", 500, "api_error", Outcome::GatewayFailed, false, "a fault of the gateway's own; please report it"),
             Self::UpstreamRefused => row("", 400, BAD, Outcome::CallerRefused, false, "the upstream refused the call as the caller's fault: its own status, message and code"),
         }

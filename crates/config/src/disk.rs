@@ -73,7 +73,7 @@ pub fn unreadable(error: &std::io::Error) -> String {
 }
 
 fn read_capped(path: &Path, most: u64) -> Result<Vec<u8>, String> {
-    const IRREGULAR: &str = "cannot be read: it is not a regular file";
+    const IRREGULAR: &str = "cannot be read: it is not a regular file; put one, or a link to one, in its place";
     let unreadable = |error: std::io::Error| match error.kind() {
         // Some of /proc look like regular files, and have no end.
         ErrorKind::WouldBlock => IRREGULAR.to_owned(),
@@ -149,7 +149,7 @@ mod tests {
         for path in ["/dev/zero", "/dev/null", "/"] {
             assert_eq!(
                 Disk::default().read(Path::new(path), 1).unwrap_err(),
-                "cannot be read: it is not a regular file"
+                "cannot be read: it is not a regular file; put one, or a link to one, in its place"
             );
         }
     }

@@ -5,6 +5,11 @@ use std::io;
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
 
+use crate::file::{PARTS, with_suffix};
+
+/// What is kept in the folder whatever the configuration says; the ledger may lie elsewhere.
+const OWN: [&str; 7] = [LOCK, "secrets.key", "objects.db", "requests.db", "contents.db", "cache.db", "kb-versions.db"];
+
 /// What is locked. It stays in the folder, empty, whether somebody has it locked or not.
 const LOCK: &str = "gateway.lock";
 
@@ -21,8 +26,9 @@ impl DataFolder {
     /// folder is used all the same.
     ///
     /// # Errors
-    /// Another gateway has it.
+    /// Another gateway has it, or one of our files in it is none.
     pub fn take(folder: &Path) -> Result<Self, String> {
+        OWN.iter().try_for_each(|own| is_file_or_missing(&folder.join(own)))?;
         // What cannot be made is told by the opening.
         let _ = std::fs::create_dir_all(folder);
         let path = folder.join(LOCK);
@@ -50,6 +56,25 @@ impl DataFolder {
     }
 }
 
+/// Whether a file of ours, with what SQLite keeps beside it, is a regular one, or a link to one, or not there yet. To open
+/// a pipe is to wait for whoever writes into it, without end.
+///
+/// # Errors
+/// The name of what is something else, and what to do.
+pub fn is_file_or_missing(path: &Path) -> Result<(), String> {
+    for part in PARTS.map(|part| with_suffix(path, part)) {
+        // What cannot be looked at is told by the opening.
+        if std::fs::metadata(&part).is_ok_and(|found| !found.is_file()) {
+            return Err(format!(
+                "{} is not a regular file, but the gateway keeps one there: move it away, and a new one is made, or put \
+                 the file back",
+                part.display()
+            ));
+        }
+    }
+    Ok(())
+}
+
 fn lock(opened: io::Result<File>) -> Result<File, TryLockError> {
     let file = opened.map_err(TryLockError::Error)?;
     file.try_lock()?;
@@ -65,6 +90,7 @@ fn open(path: &Path) -> io::Result<File> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::scratch::Folder;
 
     #[test]
     fn a_folder_is_one_gateways_until_it_lets_go() {
@@ -78,6 +104,21 @@ mod tests {
         drop(one);
         drop(DataFolder::take(&folder).unwrap());
         std::fs::remove_dir_all(&folder).unwrap();
+    }
+
+    #[test]
+    fn what_is_no_file_where_one_of_ours_belongs_is_named_and_not_opened() {
+        let folder = Folder::new();
+        for name in OWN.iter().flat_map(|own| PARTS.map(|part| format!("{own}{part}"))) {
+            let file = folder.at(&name);
+            std::os::unix::fs::symlink("/dev/null", &file).unwrap();
+            let told = DataFolder::take(&folder.0).unwrap_err();
+            assert!(told.starts_with(&format!("{} is not a regular file", file.display())), "{told}");
+            std::fs::remove_file(&file).unwrap();
+        }
+        std::fs::write(folder.at("elsewhere.db"), "").unwrap();
+        std::os::unix::fs::symlink(folder.at("elsewhere.db"), folder.at("objects.db")).unwrap();
+        drop(DataFolder::take(&folder.0).expect("a link to a file will do"));
     }
 
     #[test]

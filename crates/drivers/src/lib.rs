@@ -13,7 +13,7 @@ mod sqlite;
 mod thread;
 
 pub use answers::TieredAnswers;
-pub use folder::DataFolder;
+pub use folder::{DataFolder, is_file_or_missing};
 pub use objects::{SecretKey, SqliteObjects};
 pub use requests::SqliteRequests;
 pub use sqlite::{SqliteLedger, SqliteVersions};

@@ -16,6 +16,9 @@ use crate::net::{Checkout, Flow, Line, Outgoing, SendFault, request_target};
 use crate::raw::Raw;
 use crate::running::UpstreamState;
 use crate::worker::Worker;
+use source::Source;
+
+mod source;
 
 /// A whole answer is held in memory up to here.
 const LARGEST_ANSWER: usize = 128 << 20;
@@ -218,38 +221,6 @@ fn untranslatable(refusal: base::Refusal) -> Fault {
     }
 }
 
-/// An answer's body, readable.
-struct Source {
-    flow: Flow,
-    inflate: Option<Inflate>,
-    /// What was looked at already.
-    begun: Option<Bytes>,
-    ended: bool,
-}
-
-impl Source {
-    /// The next piece, decompressed; `None` at the clean end.
-    async fn next(&mut self) -> Result<Option<Bytes>, Fault> {
-        if let Some(begun) = self.begun.take() {
-            return Ok(Some(begun));
-        }
-        if self.ended {
-            return Ok(None);
-        }
-        // Pieces may be a byte each, and always there: the worker's other calls and this one's clock come in between.
-        tokio::task::consume_budget().await;
-        match self.flow.piece().await {
-            Some(Ok(piece)) => unfold(&mut self.inflate, piece).map(Some),
-            Some(Err(_broken)) => Err(Fault::upstream(Kind::Reset, "the answer broke off")),
-            None => {
-                self.ended = true;
-                let rest = unfold_rest(&mut self.inflate)?;
-                Ok((!rest.is_empty()).then_some(rest))
-            }
-        }
-    }
-}
-
 /// One answer being read.
 struct Exchange<'a> {
     worker: &'a Worker,
@@ -375,26 +346,10 @@ impl Exchange<'_> {
         scrubbed(&self.upstream.provider, fault)
     }
 
-    async fn read_whole(&self, mut source: Source, most: usize) -> Result<Bytes, Fault> {
-        let announced = source.flow.size_hint().and_then(|size| usize::try_from(size).ok()).unwrap_or(0);
-        let mut first = Bytes::new();
-        let mut gathered = BytesMut::new();
-        while let Some(piece) = source.next().await? {
-            if gathered.is_empty() && first.is_empty() {
-                first = piece;
-                continue;
-            }
-            if gathered.is_empty() {
-                gathered.reserve(announced.min(most).max(first.len() + piece.len()));
-                gathered.extend_from_slice(&first);
-            }
-            if gathered.len() + piece.len() > most {
-                return Err(Fault::upstream(Kind::BadResponse, "the answer is too large to be one"));
-            }
-            gathered.extend_from_slice(&piece);
-        }
-        self.put_back(source.flow);
-        Ok(if gathered.is_empty() { first } else { gathered.freeze() })
+    async fn read_whole(&self, source: Source, most: usize) -> Result<Bytes, Fault> {
+        let (body, flow) = source.whole(most, &self.worker.live.means.buffered).await?;
+        self.put_back(flow);
+        Ok(body)
     }
 
     fn put_back(&self, flow: Flow) {

@@ -51,7 +51,8 @@ pub fn soften<Old>(
 }
 
 /// A queue that is full, or too slow, is an upstream's: what waits for the client's own limits is refused before
-/// anything is asked of an upstream.
+/// anything is asked of an upstream. A gateway that lacks what a connection needs leaves the application where an
+/// upstream does that is not reached.
 fn is_failure_of_upstreams(refusal: &Refusal) -> bool {
     matches!(
         refusal.code.row().outcome,
@@ -60,6 +61,7 @@ fn is_failure_of_upstreams(refusal: &Refusal) -> bool {
             | Outcome::UpstreamTimeout
             | Outcome::UpstreamThrottled
             | Outcome::UpstreamUnavailable
+            | Outcome::GatewayOverloaded
             | Outcome::PolicyQueued
     )
 }

@@ -59,6 +59,7 @@ pub mod loads;
 pub mod lobby;
 pub mod log;
 pub mod meaning;
+pub mod means;
 pub mod messenger;
 pub mod meters;
 pub mod metrics;

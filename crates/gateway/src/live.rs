@@ -31,6 +31,7 @@ use crate::kb_versions::KbVersions;
 use crate::loads::Loads;
 use crate::log::AccessLog;
 use crate::meaning::{self, Meanings};
+use crate::means::Means;
 use crate::metrics::Metrics;
 use crate::purges::Purges;
 use crate::purse::KeptPurses;
@@ -59,6 +60,8 @@ pub struct Live {
     pub dice: Dice,
     /// Counters.
     pub metrics: Metrics,
+    /// What the gateway itself has.
+    pub means: Means,
     /// One line per request.
     pub log: AccessLog,
     /// Traces and metrics for a collector.
@@ -170,6 +173,7 @@ impl Live {
             telemetry: Telemetry::new(&dice, Clock.wall()),
             dice,
             metrics,
+            means: Means::default(),
             log,
             books,
             answers: stores.answers,

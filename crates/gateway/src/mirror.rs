@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::time::Instant;
 
-use base::{AttemptOutcome, Class, Fault, Kind};
+use base::{AttemptOutcome, Fault, Kind};
 use bytes::Bytes;
 use config::Route;
 use dialect::Ask;
@@ -94,12 +94,7 @@ impl Copy {
         let Some(upstream) = self.route.upstreams.get(target.upstream) else { return };
         let outcome = match self.answer(target).await {
             Ok(()) => AttemptOutcome::Ok,
-            Err(fault) => match fault.class {
-                Class::Caller => AttemptOutcome::Refused,
-                Class::Credential => AttemptOutcome::Credential,
-                Class::Throttle => AttemptOutcome::Throttled,
-                Class::Upstream => AttemptOutcome::Failed(fault.kind),
-            },
+            Err(fault) => AttemptOutcome::of(&fault),
         };
         self.worker.live.metrics.mirrored(&self.route.name, &upstream.label, outcome.as_str());
     }

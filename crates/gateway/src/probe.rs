@@ -9,7 +9,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use base::{Fault, Kind};
+use base::{Class, Fault, Kind};
 use config::Provider;
 use http::{HeaderValue, header};
 use tokio::task::{AbortHandle, JoinSet};
@@ -122,6 +122,13 @@ fn is_same(one: &Provider, other: &Provider) -> bool {
 /// A probe of the provider has ended so. Its verdict opens the breakers of all upstreams there, and
 /// stands for the trial once they have been open long enough.
 fn probed(live: &Live, (provider, every): (&str, Duration), state: &mut ProbeState, found: &Result<(), Fault>) {
+    if let Err(fault) = found
+        && fault.class == Class::Gateway
+    {
+        // It was not asked: nothing is found.
+        live.means.tell(fault, live.clock.now());
+        return;
+    }
     if state.turns(found.is_ok()) {
         match found {
             Ok(()) => tracing::info!(provider, "the provider answers its health probes again"),

@@ -431,12 +431,8 @@ fn note(
     fault: &Fault,
 ) {
     let live = &call.worker.live;
-    let outcome = match fault.class {
-        Class::Caller => AttemptOutcome::Refused,
-        Class::Credential => AttemptOutcome::Credential,
-        Class::Throttle => AttemptOutcome::Throttled,
-        Class::Upstream => AttemptOutcome::Failed(fault.kind),
-    };
+    let outcome = AttemptOutcome::of(fault);
+    live.means.tell(fault, live.clock.now());
     // One that only held the try up has not failed it so.
     let drill = tries.drill().filter(|drill| drill.wanted.harm.then.is_some()).cloned();
     tries.end(outcome, fault.status);

@@ -4,7 +4,7 @@
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use admin::{Changed, Configuring, Doing, LastReload, NotChanged, Reloaded, Told, Wish};
+use admin::{Changed, Configuring, Doing, Export, LastReload, NotChanged, Reloaded, Told, Wish};
 use base::KeyHasher;
 use config::{
     Added, ClientKey, ConfigErrors, Disk, Files, Loaded, Overrides, Problem, Snapshot, Source, Whole, Written,
@@ -448,13 +448,13 @@ impl Configuring for Configuration {
         Box::pin(async move { changing.await.unwrap_or_else(|error| Err(NotChanged::Unkept(fault(&error)))) })
     }
 
-    fn export(&self, with_key_hashes: bool) -> Doing<Result<String, Unreadable>> {
+    fn export(&self, with_key_hashes: bool) -> Doing<Result<Export, Unreadable>> {
         let this = self.clone();
         Box::pin(async move {
             let keys = if with_key_hashes { ask(&*this.0.parts.live.objects).await?.keys } else { Vec::new() };
             let keys: Vec<ClientKey> = keys.into_iter().map(hashed).collect();
             let whole = this.0.shown.lock().unwrap_or_else(PoisonError::into_inner).whole.clone();
-            aside(move || whole.export(&keys)).await
+            Ok(Box::new(move || whole.export(&keys)) as Export)
         })
     }
 }

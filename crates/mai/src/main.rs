@@ -12,6 +12,7 @@ mod holdings;
 mod keys;
 mod listen;
 mod logging;
+mod memory;
 mod misuse;
 mod mocking;
 mod objects;

@@ -9,7 +9,10 @@ use std::time::Duration;
 use admin::LastReload;
 use base::{Dice, KeyHasher};
 use config::{Overrides, Problem, Snapshot};
-use drivers::{DataFolder, SecretKey, SqliteLedger, SqliteObjects, SqliteRequests, SqliteVersions, TieredAnswers};
+use drivers::{
+    DataFolder, SecretKey, SqliteLedger, SqliteObjects, SqliteRequests, SqliteVersions, TieredAnswers,
+    is_file_or_missing,
+};
 use gateway::books::Stores;
 use gateway::live::{Live, record_bounds};
 use gateway::log::AccessLog;
@@ -109,6 +112,7 @@ async fn start(flags: ServeFlags, descriptors: Option<u64>) -> Result<Gateway, S
     let (held, keys) = configuration::kept(&*objects).await?;
     let compiled = origin.compile(&files, held).map_err(|errors| errors.with_causes())?;
     let loaded = &compiled.loaded;
+    is_file_or_missing(&loaded.snapshot.general.database)?;
     let mask = Mask::default();
     mask.set(secrets(&loaded.snapshot));
     let level = logging::start(&loaded.snapshot.general.log_level, mask.clone());
@@ -119,6 +123,7 @@ async fn start(flags: ServeFlags, descriptors: Option<u64>) -> Result<Gateway, S
     let watched = Watched::now(loaded.files.clone());
     let (snapshot, first) = compiled.first();
     let (live, shared) = live(snapshot, objects, keys, shares)?;
+    live.means.buffered.bound(crate::memory::for_answers());
     live.metrics.connections_max.set(i64::try_from(shares.callers).unwrap_or(i64::MAX));
     open_quotas(&live).await;
     open_kb_versions(&live).await;

@@ -40,6 +40,8 @@ pub enum Door {
     Hang,
     /// Accepts after a while.
     After(Duration),
+    /// Is not reached: the caller's own system says so, with that number of an error.
+    Lacking(i32),
 }
 
 /// One host: what reached it, and levers.
@@ -93,6 +95,7 @@ impl Wire {
             Door::Open => {}
             Door::Refuse => return Err(io::ErrorKind::ConnectionRefused.into()),
             Door::Hang => std::future::pending().await,
+            Door::Lacking(error) => return Err(io::Error::from_raw_os_error(error)),
             Door::After(wait) => tokio::time::sleep(wait).await,
         }
         let (near, far) = pair();

@@ -30,6 +30,7 @@ const SUPPORT: &[&str] = &[
     "lobby",
     "log",
     "meaning",
+    "means",
     "meters",
     "metrics",
     "net",

@@ -52,7 +52,7 @@ pub(crate) struct Exporting {
 /// Credentials of providers stand in it as variables.
 #[utoipa::path(get, path = "/admin/v1/export", tag = "configuration", params(Exporting), responses(
     (status = 200, description = "A configuration file.", body = Object, content_type = "text/yaml"),
-    (status = 503, description = "`objects_unavailable`: they cannot be read.", body = Body),
+    (status = 503, description = "`objects_unavailable`: they cannot be read; or `busy`: too many questions that take long are asked at a time.", body = Body),
 ))]
 pub(crate) async fn export(
     caller: Caller<Viewer>,
@@ -62,8 +62,9 @@ pub(crate) async fn export(
     if exporting.key_hashes {
         caller.at_least(Role::Admin)?;
     }
-    let text = desk.configuring.export(exporting.key_hashes).await;
-    let text = text.map_err(|why| Error::Unavailable(Store::Objects, why.to_string()))?;
+    let make = desk.configuring.export(exporting.key_hashes).await;
+    let make = make.map_err(|why| Error::Unavailable(Store::Objects, why.to_string()))?;
+    let text = desk.aside.look(make).await?;
     Ok(([(header::CONTENT_TYPE, "text/yaml; charset=utf-8")], text).into_response())
 }
 

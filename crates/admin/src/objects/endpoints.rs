@@ -2,8 +2,9 @@
 
 use axum::extract::State;
 use axum::http::StatusCode;
-use axum::response::Response;
+use axum::response::{IntoResponse as _, Response};
 use base::ObjectKind;
+use config::Written;
 use serde::Deserialize;
 use serde_json::Value;
 use serde_json::value::RawValue;
@@ -18,8 +19,7 @@ use crate::extract::{Json, Path, Query};
 use crate::listing::Page;
 
 /// The objects of a kind, by name.
-fn page(desk: &Desk, kind: ObjectKind, listing: &Listing) -> Page<Shown> {
-    let written = desk.configuring.written();
+fn page(written: &Written, kind: ObjectKind, listing: &Listing) -> Page<Shown> {
     let is_wanted = |name: &str| listing.after.as_deref().is_none_or(|after| name > after);
     let mut found: Vec<_> =
         written.objects.iter().filter(|object| object.kind == kind && is_wanted(&object.name)).collect();
@@ -28,8 +28,7 @@ fn page(desk: &Desk, kind: ObjectKind, listing: &Listing) -> Page<Shown> {
 }
 
 /// One object, or nothing where whoever asks knows it.
-fn one(desk: &Desk, kind: ObjectKind, name: &str, conditions: &Conditions) -> Result<Response, Error> {
-    let written = desk.configuring.written();
+fn one(written: &Written, kind: ObjectKind, name: &str, conditions: &Conditions) -> Result<Response, Error> {
     let object = written.object(kind, name).ok_or_else(|| absent(kind, name))?;
     let mut response = tagged(object, &Shown::from(object));
     if conditions.know(&etag(object)) {
@@ -83,13 +82,17 @@ macro_rules! endpoints {
             /// All of them, by name: those of files, and those made here.
             #[utoipa::path(get, path = $all, operation_id = $list, tag = "configuration", params(Listing), responses(
                 (status = 200, description = "A page of them.", body = Page<Shown>),
+                (status = 503, description = "`busy`: too many questions that take long are asked at a time.",
+                    body = Body),
             ))]
             pub(crate) async fn list(
                 _: Caller<Viewer>,
                 State(desk): State<Desk>,
                 Query(listing): Query<Listing>,
-            ) -> axum::Json<Page<Shown>> {
-                axum::Json(page(&desk, ObjectKind::$kind, &listing))
+            ) -> Result<Response, Error> {
+                let written = desk.configuring.written();
+                let look = move || axum::Json(page(&written, ObjectKind::$kind, &listing)).into_response();
+                desk.aside.look(look).await
             }
 
             /// One of them.
@@ -102,6 +105,8 @@ macro_rules! endpoints {
                     (status = 200, description = "What it says.", body = Shown,
                         headers(("etag" = String, description = "Names this state of it."))),
                     (status = 304, description = "It has one of these tags."),
+                    (status = 503, description = "`busy`: too many questions that take long are asked at a time.",
+                        body = Body),
                 ),
             )]
             pub(crate) async fn get(
@@ -110,7 +115,8 @@ macro_rules! endpoints {
                 Path(name): Path<String>,
                 conditions: Conditions,
             ) -> Result<Response, Error> {
-                one(&desk, ObjectKind::$kind, &name, &conditions)
+                let written = desk.configuring.written();
+                desk.aside.look(move || one(&written, ObjectKind::$kind, &name, &conditions)).await?
             }
 
             /// Makes one, which is written as in a file, and is in force for every call that begins later.

@@ -5,7 +5,9 @@ use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use admin::{Aside, Attempts, Changed, Configuring, Desk, Doing, Expected, LastReload, LateRows, NotChanged, Wish};
+use admin::{
+    Aside, Attempts, Changed, Configuring, Desk, Doing, Expected, Export, LastReload, LateRows, NotChanged, Wish,
+};
 use axum::Router;
 use axum::body::Body;
 use axum::extract::ConnectInfo;
@@ -56,7 +58,16 @@ impl Port {
         Self::with(Stores::default())
     }
 
+    /// With places for so much that takes long.
+    pub fn allowing(looks: usize) -> Self {
+        Self::over(Stores::default(), Aside::allowing(looks))
+    }
+
     pub fn with(stores: Stores) -> Self {
+        Self::over(stores, Aside::default())
+    }
+
+    fn over(stores: Stores, aside: Aside) -> Self {
         let hasher = KeyHasher::new(&[7; 64]);
         let source = Source::Text { name: "gateway.yaml".into(), text: FILE.into() };
         let files = Files::read(&source, Overrides::default(), &|_| None).unwrap();
@@ -78,7 +89,7 @@ impl Port {
             configuring: Arc::new(holder),
             late_rows: LateRows::default(),
             attempts: Attempts::default(),
-            aside: Aside::default(),
+            aside,
         };
         Self { router: admin::router(desk.clone()), desk, from: "192.0.2.1:40000".parse().unwrap() }
     }
@@ -204,7 +215,7 @@ impl Configuring for Behind {
         self.now.change(wish)
     }
 
-    fn export(&self, with_key_hashes: bool) -> Doing<Result<String, Unreadable>> {
+    fn export(&self, with_key_hashes: bool) -> Doing<Result<Export, Unreadable>> {
         self.now.export(with_key_hashes)
     }
 }
@@ -296,8 +307,8 @@ impl Configuring for Holder {
         })
     }
 
-    fn export(&self, with_key_hashes: bool) -> Doing<Result<String, Unreadable>> {
-        Box::pin(async move { Ok(format!("# with_key_hashes: {with_key_hashes}\n")) })
+    fn export(&self, with_key_hashes: bool) -> Doing<Result<Export, Unreadable>> {
+        Box::pin(async move { Ok(Box::new(move || format!("# with_key_hashes: {with_key_hashes}\n")) as Export) })
     }
 }
 

@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use crate::desk::{ADMIN, OPERATOR, Port, VIEWER, asking, delete, get, post, put};
+use serde_json::json;
+
+use crate::desk::{ADMIN, Asking, OPERATOR, Port, VIEWER, asking, delete, get, post, put};
 
 #[tokio::test]
 async fn viewers_read_operators_write_and_admins_see_hashes_of_keys() {
@@ -111,4 +113,36 @@ async fn a_body_has_a_megabyte_and_an_import_eight() {
     port.ask(OPERATOR, put("/routes/a", comment(1 << 20))).await.refused(413, "body_too_large");
     port.ask(OPERATOR, post("/import", comment(2 << 20))).await.refused(400, "invalid_request");
     port.ask(OPERATOR, post("/import", comment(8 << 20))).await.refused(413, "body_too_large");
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_takes_long_waits_for_a_place_while_health_and_metrics_are_told() {
+    let port = Port::allowing(0);
+    let heavy = [
+        "/providers",
+        "/providers/cloud",
+        "/routes",
+        "/routes/chat",
+        "/clients",
+        "/clients/app",
+        "/clients/app/keys",
+        "/config",
+        "/export",
+        "/audit",
+        "/usage",
+        "/usage?format=csv",
+        "/requests",
+        "/cache",
+        "/breakers",
+    ];
+    for path in heavy {
+        let told = port.ask(VIEWER, get(path)).await.refused(503, "busy");
+        assert_eq!(told.header("retry-after"), "1", "{path}");
+    }
+    let counted = port.ask(OPERATOR, post("/cache/purge?dry_run=true", json!({}))).await;
+    counted.refused(503, "busy");
+    port.ask(OPERATOR, post("/cache/purge", json!({}))).await.is(200);
+    for path in ["/healthz", "/readyz", "/metrics"] {
+        port.ask("", Asking { path: path.to_owned(), ..get("") }).await.is(200);
+    }
 }

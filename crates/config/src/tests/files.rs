@@ -81,7 +81,7 @@ fn a_file_of_a_folder_that_cannot_be_reached_is_not_left_out() {
     let link = |to: &str| std::os::unix::fs::symlink(to, folder.path().join("b.yaml")).unwrap();
     for (to, why) in [
         ("nowhere", "is a link that leads nowhere; mend it or remove it"),
-        ("/dev/null", "cannot be read: it is not a regular file"),
+        ("/dev/null", "cannot be read: it is not a regular file; put one, or a link to one, in its place"),
     ] {
         link(to);
         assert_eq!(folder.problems(), format!("b.yaml: the file {why}"));
@@ -138,7 +138,10 @@ fn what_cannot_be_read_says_so() {
     let errors = load(&Source::Path(missing.clone()), &|_| None, &hasher()).unwrap_err().to_string();
     assert_eq!(errors, format!("{}: the file is not there; check its path", missing.display()));
     let errors = load(&Source::Path("/dev/zero".into()), &|_| None, &hasher()).unwrap_err().to_string();
-    assert_eq!(errors, "/dev/zero: the file cannot be read: it is not a regular file");
+    assert_eq!(
+        errors,
+        "/dev/zero: the file cannot be read: it is not a regular file; put one, or a link to one, in its place"
+    );
 }
 
 #[test]

@@ -31,7 +31,7 @@ pub fn refused(refused: &Refused<'_>) -> Fault {
     fault.maybe_processed = match fault.class {
         Class::Throttle => !matches!(refused.status, 429 | 503),
         Class::Credential => false,
-        Class::Caller | Class::Upstream => true,
+        Class::Caller | Class::Upstream | Class::Gateway => true,
     };
     fault
 }

@@ -15,6 +15,7 @@ use socket2::{SockRef, TcpKeepalive};
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 
+use super::shortage::{Shortage, unreachable};
 use super::{Resolver, Roots};
 use crate::outbox::{Outbox, Posted};
 
@@ -72,7 +73,7 @@ impl Dialer {
         let first_hop = provider.proxy.as_ref().map_or(&provider.origin, |proxy| &proxy.origin);
         let stream = self.tcp(first_hop, provider).await?;
         let peer = if provider.proxy.is_some() { None } else { stream.peer_addr().ok().map(|addr| addr.ip()) };
-        let probe = probe_of(&stream)?;
+        let probe = probe_of(&stream).map_err(|error| unreachable(provider, &error))?;
         let mut io: Box<dyn Io> = match &self.outbox {
             Some(outbox) => Box::new(Posted::new(stream, outbox.clone())),
             None => Box::new(stream),
@@ -87,17 +88,20 @@ impl Dialer {
     }
 
     async fn tcp(&self, origin: &Origin, provider: &Provider) -> Result<TcpStream, Fault> {
-        let addresses = self.resolver.lookup(&origin.host).await.map_err(|error| {
-            Fault::upstream(
-                Kind::Connect,
-                format!("the name of provider `{}` does not resolve: {error}", provider.name),
-            )
-        })?;
-        let mut last = None;
+        let addresses =
+            self.resolver.lookup(&origin.host).await.map_err(|error| match Shortage::of_lookup(&error) {
+                Some(shortage) => shortage.fault(provider),
+                None => Fault::upstream(
+                    Kind::Connect,
+                    format!("the name of provider `{}` does not resolve: {error}", provider.name),
+                ),
+            })?;
+        let (mut last, mut lacking) = (None, None);
         // An address that does not answer must not eat the time of the ones behind it.
         let share = provider.pool.connect_timeout / u32::try_from(addresses.len()).unwrap_or(u32::MAX).max(1);
         for address in addresses.iter() {
-            match tokio::time::timeout(share, TcpStream::connect(SocketAddr::new(*address, origin.port))).await {
+            let to = SocketAddr::new(*address, origin.port);
+            match tokio::time::timeout(share, TcpStream::connect(to)).await {
                 Ok(Ok(stream)) => {
                     let keepalive = TcpKeepalive::new()
                         .with_time(provider.pool.tcp_keepalive)
@@ -107,12 +111,21 @@ impl Dialer {
                     let _ = stream.set_nodelay(true);
                     return Ok(stream);
                 }
-                Ok(Err(error)) => last = Some(error),
+                Ok(Err(error)) => match Shortage::of(&error, Some(to)) {
+                    Some(shortage) => lacking = Some(shortage),
+                    None => last = Some(error),
+                },
                 Err(_elapsed) => last = Some(io::Error::from(io::ErrorKind::TimedOut)),
             }
         }
-        let why = last.map_or_else(|| "no address".to_owned(), |error| error.kind().to_string());
-        Err(Fault::upstream(Kind::Connect, format!("no connection to provider `{}`: {why}", provider.name)))
+        // What one of its addresses had to say was the upstream's.
+        Err(match (last, lacking) {
+            (Some(error), _) => unreachable(provider, &error),
+            (None, Some(shortage)) => shortage.fault(provider),
+            (None, None) => {
+                Fault::upstream(Kind::Connect, format!("no connection to provider `{}`: no address", provider.name))
+            }
+        })
     }
 
     async fn tls(&self, io: Box<dyn Io>, origin: &Origin, provider: &Provider) -> Result<Box<dyn Io>, Fault> {
@@ -190,10 +203,8 @@ async fn tunnel(io: &mut Box<dyn Io>, origin: &Origin, proxy: &Proxy) -> Result<
 
 /// A look at the socket that takes nothing from it. It works on a duplicate of the descriptor, so
 /// that it sees below TLS and needs no share in the stream.
-fn probe_of(stream: &TcpStream) -> Result<Box<dyn Fn() -> bool + Send + Sync>, Fault> {
-    let twin = SockRef::from(stream)
-        .try_clone()
-        .map_err(|error| Fault::upstream(Kind::Connect, format!("out of descriptors: {error}")))?;
+fn probe_of(stream: &TcpStream) -> io::Result<Box<dyn Fn() -> bool + Send + Sync>> {
+    let twin = SockRef::from(stream).try_clone()?;
     Ok(Box::new(move || {
         let mut byte = [MaybeUninit::<u8>::uninit(); 1];
         matches!(twin.peek(&mut byte), Err(error) if error.kind() == io::ErrorKind::WouldBlock)

@@ -10,6 +10,7 @@ mod places;
 mod pool;
 mod post;
 mod resolve;
+mod shortage;
 mod tls;
 
 pub use connect::{Connect, Dialed, Dialer, Dialing, Io, request_target};
@@ -18,4 +19,5 @@ pub use places::Places;
 pub use pool::{Checkout, Line, Transport};
 pub use post::post;
 pub use resolve::{Asking, Names, Resolver};
+pub use shortage::unreachable;
 pub use tls::{Roots, server_config};

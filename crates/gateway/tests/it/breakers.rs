@@ -280,6 +280,35 @@ fn a_full_pool_of_our_own_never_opens_it() {
 }
 
 #[test]
+fn what_the_gateway_itself_lacks_never_opens_it_and_the_caller_is_told_what_that_is() {
+    let lacks = [(24, "`ulimit -n`"), (23, "`fs.file-max`"), (12, "no memory")];
+    for (error, what) in lacks {
+        story(async {
+            let stage = alone();
+            let a = stage.host("a", pleasant());
+            a.set_door(Door::Lacking(error));
+            for _ in 0..6 {
+                let answer = stage.ask(ask()).await;
+                assert_eq!((answer.status, answer.code().as_deref()), (503, Some("gateway_overloaded")));
+                assert!(answer.text().contains(what), "{}", answer.text());
+                assert_eq!((answer.header("retry-after"), answer.header("x-should-retry")), (Some("1"), None));
+            }
+            assert_eq!((state(&stage), turned(&stage, "open")), (State::Closed, 0.0));
+            let tries = "mai_upstream_attempts_total{outcome=\"gateway_overloaded\",route=\"chat\",upstream=\"a/m\"}";
+            assert_eq!(stage.metric(tries), 6.0);
+            a.set_door(Door::Open);
+            assert_eq!(stage.ask(ask()).await.status, 200, "as soon as it lacks nothing");
+        });
+    }
+    story(async {
+        let stage = Stage::set(&config(BEHIND, usual_terms()));
+        stage.host("a", pleasant()).set_door(Door::Lacking(24));
+        stage.host("b", Reply::say(["from b"]));
+        assert_eq!(stage.ask(ask()).await.said(), "from b", "another may have a connection left");
+    });
+}
+
+#[test]
 fn streams_that_break_off_after_their_first_content_open_it() {
     let cut = |how| Reply::sse([role(), delta("Hel")]).cut(At::Events(2), how);
     let malformed = Reply::sse([role(), delta("Hel"), "{garbage".to_owned()]);

@@ -539,3 +539,27 @@ fn the_wait_that_the_caller_is_told_is_sane_whatever_the_upstream_says() {
         }
     });
 }
+
+#[test]
+fn an_answer_that_the_gateway_has_no_room_for_is_asked_for_once_and_blames_nobody() {
+    story(async {
+        let stage = Stage::usual();
+        let all = &stage.live.means.buffered;
+        all.bound(3 << 20);
+        let large = |size: usize| Reply::say(["x".repeat(size)]);
+        let a = stage.host("a", large(4 << 20));
+        let b = stage.host("b", pleasant());
+        for _ in 0..6 {
+            let answer = stage.ask(ask()).await;
+            assert_eq!((answer.status, answer.code().as_deref()), (503, Some("gateway_overloaded")));
+            assert_eq!(answer.header("retry-after"), Some("1"));
+        }
+        assert_eq!((a.calls().len(), b.calls().len()), (6, 0), "another answer would have no room either");
+        assert_eq!(stage.metric("mai_breaker_state{upstream=\"a/m\"}"), 0.0);
+        assert_eq!(all.bytes(), 0, "nothing of it is left");
+        a.play(large(2 << 20));
+        assert_eq!(stage.ask(ask()).await.said().len(), 2 << 20);
+        stage.comes_to_rest().await;
+        assert_eq!(all.bytes(), 0, "it is given back once the caller has it");
+    });
+}

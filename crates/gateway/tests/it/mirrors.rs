@@ -83,6 +83,7 @@ fn a_copy_never_delays_fails_or_bills_a_call() {
         (Reply::hang(), Door::Open, ""),
         (Reply::hang(), Door::Hang, ""),
         (Reply::default(), Door::Refuse, "connect_error"),
+        (Reply::default(), Door::Lacking(24), "gateway_overloaded"),
         (Reply::status(500), Door::Open, "status"),
         (Reply::status(400), Door::Open, "refused"),
         (Reply::status(401), Door::Open, "credential"),

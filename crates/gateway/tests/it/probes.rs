@@ -105,6 +105,11 @@ fn whatever_answers_is_alive_and_whatever_does_not_is_sick() {
     }
 }
 
+#[test]
+fn a_probe_that_the_gateway_cannot_make_finds_nothing() {
+    assert_eq!(found(Reply::status(200), Door::Lacking(24)), None, "nothing was asked");
+}
+
 /// What is found of a host that behaves so for half a minute.
 fn found(reply: Reply, door: Door) -> Option<bool> {
     story(async {

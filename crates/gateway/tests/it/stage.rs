@@ -1,15 +1,14 @@
 //! A gateway between testkit's network and testkit's callers.
 
-use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
-use base::{Clock, Dice, Fault, KeyHasher, Kind};
+use base::{Clock, Dice, KeyHasher};
 use config::{Provider, Source};
 use gateway::books::Stores;
 use gateway::live::Live;
 use gateway::log::AccessLog;
-use gateway::net::{Connect, Dialed, Dialing, Places, Resolver, Transport};
+use gateway::net::{Connect, Dialed, Dialing, Places, Resolver, Transport, unreachable};
 use gateway::worker::Worker;
 use testkit::{Answer, Ask, Caller, Host, Script, Stream, Wire};
 use tokio::task::JoinSet;
@@ -30,9 +29,8 @@ struct Net(Wire);
 impl Connect for Net {
     fn dial<'a>(&'a self, provider: &'a Provider) -> Dialing<'a> {
         Box::pin(async move {
-            let stream = self.0.connect(&provider.origin.authority()).await.map_err(|error: io::Error| {
-                Fault::upstream(Kind::Connect, format!("no connection to provider `{}`: {error}", provider.name))
-            })?;
+            let stream = self.0.connect(&provider.origin.authority()).await;
+            let stream = stream.map_err(|error| unreachable(provider, &error))?;
             Ok(Dialed { probe: stream.probe(), io: Box::new(stream), peer: None })
         })
     }

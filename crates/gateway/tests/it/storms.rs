@@ -182,6 +182,7 @@ async fn stir(stage: Rc<Stage>, storm: Rc<Storm>, hosts: [Host; 2]) {
                 Door::Refuse,
                 Door::Hang,
                 Door::After(Duration::from_millis(300)),
+                Door::Lacking(24),
             ])),
             _ => host.play(weather(&storm)),
         }

@@ -312,7 +312,7 @@ fn an_export_holds_the_hashes_of_issued_keys_only_where_that_is_asked() {
         let objects = stage.configuration.0.parts.live.objects.clone();
         assert_eq!(objects.change(vec![Change::Issue(key())], vec![Deed::default()]).await, Ok(()));
         let hash = format!("sha256:{}", "a5".repeat(32));
-        let export = async |with_hashes| stage.configuration.export(with_hashes).await.unwrap();
+        let export = async |with_hashes| stage.configuration.export(with_hashes).await.map(|make| make()).unwrap();
         assert!(export(true).await.contains(&hash) && !export(false).await.contains("sha256"));
     });
 }

@@ -119,6 +119,56 @@ async fn with_hardly_any_descriptors_it_waits_and_recovers() {
     assert!(gateway.process.err.text().lines().count() < 10, "it does not flood its log");
 }
 
+/// Whether the process may open more descriptors than it has now.
+fn may_open_more(process: &Program, more: bool) {
+    let held: Vec<u32> = std::fs::read_dir(format!("/proc/{}/fd", process.id()))
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name().to_str().unwrap().parse().unwrap())
+        .collect();
+    let most = if more { 1024 } else { (0..).find(|number| !held.contains(number)).unwrap() };
+    let pid = process.id().to_string();
+    let done = Command::new("prlimit").args(["--pid", &pid, &format!("--nofile={most}:")]).status();
+    assert!(done.unwrap().success());
+}
+
+#[tokio::test]
+async fn a_gateway_without_descriptors_says_so_and_blames_no_upstream() {
+    let up = upstream("").await;
+    // A resolver that can open nothing does not say so.
+    for url in [up.url(), up.url().replace("127.0.0.1", "localhost")] {
+        let gateway = Gateway::serve(&usual(&url)).await;
+        let mut caller = gateway.caller().await;
+        assert_eq!(caller.ask(&get("/healthz")).await.status, 200);
+        may_open_more(&gateway.process, false);
+        for _ in 0..6 {
+            let answer = caller.ask(&chat()).await;
+            let told = (answer.status, answer.code());
+            assert_eq!(told, (503, Some("gateway_overloaded".to_owned())), "{}", answer.text());
+            assert!(answer.text().contains("`ulimit -n`"), "{}", answer.text());
+        }
+        may_open_more(&gateway.process, true);
+        assert_eq!(caller.ask(&chat()).await.status, 200, "at once: no breaker is open");
+        assert_eq!(gateway.process.err.text().matches("no file descriptors left").count(), 1, "the log has it once");
+        assert_eq!(gateway.metric("mai_breaker_transitions_total", "").await, 0.0);
+    }
+}
+
+#[tokio::test]
+async fn a_pipe_where_a_file_of_the_data_folder_belongs_is_named_and_the_start_ends() {
+    for name in ["objects.db", "gateway.db", "requests.db", "kb-versions.db", "cache.db", "secrets.key", "gateway.lock"]
+    {
+        let dir = Dir::new();
+        let mut serve = serve(&dir, &usual("http://127.0.0.1:9"));
+        let pipe = dir.path("data").join(name);
+        std::fs::create_dir_all(dir.path("data")).unwrap();
+        assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+        let mut process = Program::start(&mut serve);
+        assert_eq!(process.exit().await, Some(1), "{name}");
+        let told = format!("{} is not a regular file", pipe.display());
+        until("it says why", || process.err.has(&told)).await;
+    }
+}
+
 #[tokio::test]
 async fn connections_that_send_half_a_head_keep_nobody_from_the_admin_port() {
     let up = upstream("").await;

@@ -441,25 +441,25 @@ impl<'a> Pursuit<'a> {
                 Stands::Barred(Bar::Resting(now + wait.max(rest)))
             }
             Class::Upstream if is_lasting(&fault) => Stands::Out,
-            Class::Upstream => Stands::Broken(None),
+            Class::Upstream | Class::Gateway => Stands::Broken(None),
             Class::Caller | Class::Credential => Stands::Out,
         };
         if let Some(place) = self.places.get_mut(self.at) {
             place.stands = stands;
             place.tried = self.tries;
             let upstream = place.target.upstream;
-            // Another key helps against a refusal or a throttle, not against a fault of the upstream.
-            let other_keys = self.places.iter_mut().filter(|other| other.target.upstream == upstream);
-            let is_left = |other: &Place| matches!(other.stands, Stands::Fresh | Stands::Full);
-            for other in other_keys.filter(|other| fault.class == Class::Upstream && is_left(other)) {
+            // Another key helps against a refusal or a throttle, not against a fault of the upstream or the gateway.
+            let is_of_no_key = matches!(fault.class, Class::Upstream | Class::Gateway);
+            let other_keys = self.places.iter_mut().filter(|other| is_of_no_key && other.target.upstream == upstream);
+            for other in other_keys.filter(|other| matches!(other.stands, Stands::Fresh | Stands::Full)) {
                 other.stands = Stands::Out;
             }
         }
-        let once_only = !may_repeat && fault.maybe_processed;
+        // An answer that the gateway had no room for was made: there would be none for another one either.
+        let once_only = (!may_repeat || fault.class == Class::Gateway) && fault.maybe_processed;
         // What only a fallback objects to need not be the caller's fault: others may take the call.
         let is_callers = fault.class == Class::Caller && self.first.is_none();
-        let may_move_on = matches!(fault.class, Class::Caller | Class::Credential);
-        self.stopped = is_callers || (once_only && !may_move_on);
+        self.stopped = is_callers || (once_only && !matches!(fault.class, Class::Caller | Class::Credential));
         // The first failure is the one to tell, for a later upstream may lack what the call needs.
         self.first.get_or_insert(fault);
     }

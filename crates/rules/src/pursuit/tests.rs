@@ -177,6 +177,19 @@ fn where_nothing_is_to_be_repeated_nothing_waits() {
 }
 
 #[test]
+fn what_the_gateway_lacks_is_moved_on_from_past_other_keys_and_an_answer_without_room_is_not_made_again() {
+    let retry = retry(&[1], &[]);
+    let lacking = || fault(Class::Gateway, Kind::Connect);
+    let mut case = Case::of(&[target(0, 0), target(0, 1), target(1, 0)], &retry);
+    case.fails(lacking());
+    case.fails(lacking());
+    assert_eq!(case.wait(), seconds(1), "each upstream once, whatever its keys, and then one more");
+    let mut case = Case::of(&[target(0, 0), target(1, 0)], &retry);
+    case.fails(fault(Class::Gateway, Kind::Reset));
+    assert!(case.is_over());
+}
+
+#[test]
 fn every_upstream_is_tried_before_any_wait_and_each_wait_grants_one_more_try() {
     let retry = retry(&[1, 3], &[5]);
     let mut case = Case::of(&[target(0, 0), target(1, 0)], &retry);

@@ -50,6 +50,9 @@ fn throttled(wait: Duration) -> Refusal {
     Refusal::new(Code::UpstreamThrottled, "every upstream of this route is throttled; try again later").after(wait)
 }
 
+/// Nobody knows when the gateway has again what it lacks.
+const COME_BACK: Duration = Duration::from_secs(1);
+
 /// A fault in the caller's words.
 #[must_use]
 pub fn refusal(fault: Fault) -> Refusal {
@@ -63,6 +66,7 @@ pub fn refusal(fault: Fault) -> Refusal {
                 "the upstream refused the gateway's own key; its operator must act",
             );
         }
+        (Class::Gateway, _) => return Refusal::new(Code::GatewayOverloaded, fault.message).after(COME_BACK),
         (Class::Upstream, Kind::Timeout | Kind::FirstByte | Kind::Idle) => Code::UpstreamTimeout,
         (Class::Upstream, Kind::BadResponse) => Code::UpstreamBadResponse,
         (Class::Upstream, Kind::Dimension) => Code::EmbeddingDimensionMismatch,
