@@ -8,7 +8,7 @@
 use crate::ask::{Ask, Chat, View};
 use crate::chat::Question;
 use crate::json::{Canonical, Unfit};
-use crate::keyed::VOLATILE;
+use crate::keyed::{VOLATILE, is_ordered};
 use crate::{embeddings, rerank};
 
 pub use crate::keyed::NotKeyed;
@@ -39,7 +39,7 @@ impl Ask {
         if content_type.is_some() {
             return Err(NotKeyed::Endpoint);
         }
-        let mut out = Canonical::new(sink);
+        let mut out = Canonical::new(sink).ordered_in(is_ordered);
         out.text(endpoint.tail());
         let mut rest = |more: &[&str]| out.document(body, |name| VOLATILE.contains(&name) || more.contains(&name));
         match view {

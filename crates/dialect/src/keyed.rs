@@ -10,6 +10,25 @@ use crate::json::Unfit;
 pub(crate) const VOLATILE: [&str; 6] =
     ["user", "safety_identifier", "prompt_cache_key", "metadata", "stream", "stream_options"];
 
+/// Fields of objects that say the same in any order. In all others, known or not, it may decide: of a schema
+/// (`response_format`, `tools`, `guided_json`, …) a model writes the members in the order in which they stand.
+const ORDERLESS: [&str; 9] = [
+    "messages",
+    "documents",
+    "logit_bias",
+    "tool_choice",
+    "reasoning",
+    "thinking",
+    "prediction",
+    "audio",
+    "web_search_options",
+];
+
+/// Whether the order of members counts beneath a field of a body.
+pub(crate) fn is_ordered(field: &str) -> bool {
+    !ORDERLESS.contains(&field)
+}
+
 /// Why an answer to a call must not be stored, nor a stored one be given to it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NotKeyed {

@@ -88,21 +88,25 @@ pub async fn pursue_parts(call: &Call<'_>, parts: &[Ask], tries: &mut Tries) -> 
 async fn pursue_all(call: &Call<'_>, parts: &[Ask], tries: &mut [Tries]) -> Result<Vec<Won>, Refusal> {
     let all = parts.iter().zip(&mut *tries).collect();
     let mut won = side_by_side(call, all, &|_| true).await?;
-    if matches!(call.errand.ask.view, View::Rerank(_)) {
-        put_on_one_scale(call, parts, tries, &mut won).await?;
-    }
+    put_on_one_scale(call, parts, tries, &mut won).await?;
     Ok(won)
 }
 
-/// Scores of different models cannot stand in one ranking. Where parts were answered by several,
-/// because an upstream failed in between, the one that was tried last ranks the others' parts too.
+/// Scores of different models cannot stand in one ranking, nor vectors of different spaces in one answer. Where parts
+/// were answered by several, because an upstream failed in between, the one that was tried last does the others' parts
+/// too.
 async fn put_on_one_scale(call: &Call<'_>, parts: &[Ask], tries: &mut [Tries], won: &mut [Won]) -> Result<(), Refusal> {
     let upstreams = &call.route.0.upstreams;
     let place = |won: &&Won| upstreams.iter().position(|upstream| Arc::ptr_eq(upstream, &won.upstream));
     let Some(last) = won.iter().max_by_key(place).map(|won| won.upstream.clone()) else { return Ok(()) };
-    let is_odd = |won: &Won| won.upstream.model != last.model;
+    let is_ranking = matches!(call.errand.ask.view, View::Rerank(_));
+    let is_alike = move |upstream: &Upstream| match is_ranking {
+        true => upstream.model == last.model,
+        false => upstream.space == last.space,
+    };
+    let is_odd = |won: &Won| !is_alike(&won.upstream);
     let odd = parts.iter().zip(tries).zip(&*won).filter(|(_, won)| is_odd(won)).map(|(part, _)| part).collect();
-    let again = side_by_side(call, odd, &|upstream| upstream.model == last.model).await?;
+    let again = side_by_side(call, odd, &is_alike).await?;
     for (odd, again) in won.iter_mut().filter(|won| is_odd(won)).zip(again) {
         *odd = again;
     }

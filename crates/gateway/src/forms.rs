@@ -76,6 +76,13 @@ impl Gathering {
         }
     }
 
+    /// The upstream's own words about usage, where the events do not have them.
+    pub fn unshown_usage(&mut self, written: Option<&str>) {
+        if let (Some(assembly), Some(written)) = (&mut self.0, written) {
+            assembly.unshown_usage(written);
+        }
+    }
+
     /// The whole; `None` where it cannot be had. `usage` is the upstream's word, where the events do not have it.
     #[must_use]
     pub fn finish(&mut self, ask: &Ask, usage: Usage) -> Option<Whole> {

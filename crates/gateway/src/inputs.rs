@@ -165,6 +165,8 @@ pub struct Basket {
     dimension: Option<usize>,
     /// Nothing is to be looked for any more.
     has_looked: bool,
+    /// Stored vectors differ, and nobody knows which dimension is right: none of them is taken.
+    are_stored_at_odds: bool,
 }
 
 impl Basket {
@@ -172,7 +174,7 @@ impl Basket {
     #[must_use]
     pub fn new(wish: Arc<Wish>, dimension: Option<usize>) -> Self {
         let (held, has_looked) = (vec![None; wish.inputs.len()], !wish.may_look);
-        Self { wish, held, expired: Vec::new(), dimension, has_looked }
+        Self { wish, held, expired: Vec::new(), dimension, has_looked, are_stored_at_odds: false }
     }
 
     /// The vector of the input at a place, as far as it is there.
@@ -225,7 +227,11 @@ impl Basket {
         let now = live.wall();
         let held =
             Held::read(&stored, now).filter(|_| self.wish.may_look && stored.is_fresh_within(self.wish.ttl, now));
-        let Some(held) = held.filter(|held| self.dimension.is_none_or(|due| due == held.dimension())) else {
+        let is_due = |held: &Held| match self.dimension {
+            Some(due) => due == held.dimension(),
+            None => !self.are_stored_at_odds,
+        };
+        let Some(held) = held.filter(is_due) else {
             return false;
         };
         self.put(place, held);
@@ -269,11 +275,16 @@ impl Basket {
             .or(self.dimension)
             .or(first_of(|_| true));
         let Some(wanted) = wanted else { return };
+        if self.held.iter().flatten().any(|held| held.how != How::Stored) {
+            // Known from now on: what is stored of another dimension is not looked at again.
+            self.dimension = Some(wanted);
+        }
         let all_agree = self.held.iter().flatten().all(|held| held.dimension() == wanted);
         if all_agree {
             return;
         }
-        let is_known = self.dimension.is_some() || self.held.iter().flatten().any(|held| held.how != How::Stored);
+        let is_known = self.dimension.is_some();
+        self.are_stored_at_odds = !is_known;
         for room in &mut self.held {
             if room.as_ref().is_some_and(|held| !is_known || held.dimension() != wanted) {
                 *room = None;
@@ -313,13 +324,18 @@ impl Basket {
         self.held.iter().all(Option::is_some)
     }
 
+    /// What the cache has come to where an upstream brought everything.
+    #[must_use]
+    pub fn missed(&self) -> Cached {
+        if self.wish.may_look { Cached::Miss } else { Cached::Bypass }
+    }
+
     /// What the cache has come to.
     #[must_use]
     pub fn cached(&self) -> Cached {
         let any = |how: How| self.held.iter().flatten().any(|held| held.how == how);
         match (any(How::Brought), any(How::Shared), any(How::Stored)) {
-            (true, false, false) if self.wish.may_look => Cached::Miss,
-            (true, false, false) => Cached::Bypass,
+            (true, false, false) => self.missed(),
             (true, _, _) => Cached::Partial,
             (false, true, _) => Cached::Shared,
             (false, false, _) => Cached::Hit,

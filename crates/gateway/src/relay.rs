@@ -287,6 +287,12 @@ impl Relay {
         self.broken.as_ref()
     }
 
+    /// The upstream's word as it was written, where the caller is not shown it.
+    #[must_use]
+    pub fn unshown_usage(&self) -> Option<&str> {
+        self.opened.decoder.progress().unshown_usage.as_deref()
+    }
+
     /// The upstream's word, or a guess that errs high.
     #[must_use]
     pub fn usage(&self) -> Usage {

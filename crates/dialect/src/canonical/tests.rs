@@ -122,9 +122,26 @@ fn who_asks_and_how_the_answer_travels_make_none() {
 #[test]
 fn the_spelling_of_a_call_makes_none() {
     let one = r#"{"model":"m","messages":[{"role":"user","content":"é"}],"temperature":0.5,"max_tokens":100,"tools":[{"a":1,"b":2}]}"#;
-    let other = "\u{feff} {\n \"tools\" : [ {\"b\":2.0, \"\\u0061\":1} ], \"max_tokens\":1e2,\"temperature\": 5e-1 ,\
+    let other = "\u{feff} {\n \"tools\" : [ {\"\\u0061\":1, \"b\":2.0} ], \"max_tokens\":1e2,\"temperature\": 5e-1 ,\
                  \"messages\":[{\"content\":\"\\u00e9\",\"role\":\"user\"}],\"model\":\"m\"} ";
     assert_eq!(of(Endpoint::Chat, one), of(Endpoint::Chat, other));
+}
+
+#[test]
+fn a_schema_s_members_in_another_order_make_another_answer() {
+    let schema =
+        |first: &str, second: &str| format!(r#"{{"type":"object","properties":{{"{first}":{{}},"{second}":{{}}}}}}"#);
+    let (one, other) = (schema("reasoning", "answer"), schema("answer", "reasoning"));
+    for field in [
+        r#""response_format":{"type":"json_schema","json_schema":{"schema":SCHEMA}}"#,
+        r#""tools":[{"type":"function","function":{"name":"f","parameters":SCHEMA}}]"#,
+        r#""guided_json":SCHEMA"#,
+    ] {
+        let with = |schema: &str| chat(&format!(",{}", field.replace("SCHEMA", schema)));
+        assert_ne!(with(&one), with(&other), "{field}");
+        assert_eq!(with(&one), with(&one.replace(':', " : ")), "{field}");
+    }
+    assert_eq!(chat(r#","logit_bias":{"1":2,"3":4}"#), chat(r#","logit_bias":{"3":4,"1":2}"#));
 }
 
 #[test]

@@ -127,6 +127,13 @@ impl Assembly {
         self.reader = reader;
     }
 
+    /// The usage as the upstream wrote it, which the events need not have shown.
+    pub fn unshown_usage(&mut self, written: &str) {
+        if self.broken.is_none() && self.usage.is_none() {
+            self.usage = Some(written.to_owned());
+        }
+    }
+
     /// Why nothing will come of it, once that is known; its memory is given back already.
     #[must_use]
     pub const fn broken(&self) -> Option<Broken> {

@@ -61,6 +61,9 @@ struct Brought<'a> {
     things: u32,
 }
 
+/// A usage object that is written at greater length, bytes, is kept by its numbers alone.
+const LONGEST_USAGE: usize = 4 << 10;
+
 /// What one chunk holds, by the places of its members.
 #[derive(Default)]
 struct Chunk<'a> {
@@ -196,8 +199,12 @@ impl Chunks {
             return Err(errors::inside_success(root));
         }
         let brought = self.read_choices(&chunk)?;
-        if let Some(known) = chunk.usage.or(brought.usage).and_then(usage::read) {
+        let written = chunk.usage.or(brought.usage);
+        if let Some((known, written)) = written.and_then(|written| usage::read(written).zip(Some(written.raw()))) {
             self.progress.usage = Some(known);
+            if !self.shows_usage && written.len() <= LONGEST_USAGE {
+                self.progress.unshown_usage = Some(written.into());
+            }
         }
         if let (Some(usage), None, true) = (brought.usage, chunk.usage, self.shows_usage) {
             self.held = Some(Held { event: usage_chunk(root, usage), is_ours: true });

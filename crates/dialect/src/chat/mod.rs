@@ -28,8 +28,8 @@ pub use whole::events;
 
 use base::Fault;
 
-use crate::errors;
-use crate::json::{Kind, Value};
+use crate::errors::{self, is_nothing};
+use crate::json::Value;
 
 /// Finish reasons that stand for a failure of the upstream: Mistral and OpenRouter, DeepSeek,
 /// Zhipu.
@@ -41,16 +41,6 @@ fn failed_finish(reason: Value<'_>) -> Option<Fault> {
     FAILED
         .contains(&reason)
         .then(|| errors::bad_response(format!("the upstream gave up its answer: finish_reason is '{reason}'")))
-}
-
-/// An error that says nothing is none: null, false, `""`, `{}`.
-fn is_nothing(value: Value<'_>) -> bool {
-    match value.kind() {
-        Kind::Null => true,
-        Kind::Bool => value.as_bool() == Some(false),
-        Kind::String | Kind::Object => value.is_empty(),
-        Kind::Number | Kind::Array => false,
-    }
 }
 
 #[cfg(test)]

@@ -10,7 +10,7 @@ use smallvec::SmallVec;
 use super::vectors::{self, Flaw};
 use super::walk::Walk;
 use super::{Encoding, View};
-use crate::errors::{self, bad_response as bad};
+use crate::errors::{self, bad_response as bad, is_nothing};
 use crate::json::Value;
 use crate::{Answer, json};
 
@@ -162,6 +162,11 @@ impl Envelope {
                 }
                 b"usage" => found.usage = Some(walk.value()?),
                 b"model" => found.model = Some(walk.value()?),
+                // Vectors beside an error are none.
+                b"error" => {
+                    let said = walk.value()?;
+                    is_nothing(json::parse(walk.text(&said)).ok()?).then_some(())?;
+                }
                 _ => {
                     walk.value()?;
                 }
@@ -421,6 +426,10 @@ fn locate_lists(body: &[u8], shape: Shape) -> Option<(Vec<Range<usize>>, Others<
             match (key, walk.peek()?) {
                 (b"embeddings", b'[') => found = Some(lists(walk)?),
                 (b"embeddings", b'{') => found = Some(lists_by_type(walk)?),
+                (b"error", _) => {
+                    let said = walk.value()?;
+                    is_nothing(json::parse(walk.text(&said)).ok()?).then_some(())?;
+                }
                 _ => {
                     let value = walk.value()?;
                     others.keep(key, walk.text(&value));

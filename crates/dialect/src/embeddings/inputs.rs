@@ -12,7 +12,7 @@ use super::{Encoding, Form, View};
 use crate::Ask;
 use crate::ask;
 use crate::json::{self, Canonical, Kind, Unfit, Value};
-use crate::keyed::{NotKeyed, VOLATILE};
+use crate::keyed::{NotKeyed, VOLATILE, is_ordered};
 
 /// Characters that are not seen and mean nothing: soft hyphen, zero-width space, word joiner, byte
 /// order mark. The joiners U+200C and U+200D mean something (Persian, Indic scripts, emoji) and stay.
@@ -133,7 +133,7 @@ fn beside_inputs(ask: &Ask, left_out: &[&str], sink: &mut dyn FnMut(&[u8])) -> R
     if view.encoding == Encoding::Other {
         return Err(NotKeyed::Encoding);
     }
-    let mut out = Canonical::new(sink);
+    let mut out = Canonical::new(sink).ordered_in(is_ordered);
     out.text(ask.endpoint.tail());
     out.document(&ask.body, |name| matches!(name, "input" | "encoding_format") || left_out.contains(&name))?;
     out.finish();

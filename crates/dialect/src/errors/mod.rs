@@ -11,11 +11,21 @@ use base::{Class, Code, Fault, Kind, Refusal, TYPES, Told};
 use bytes::Bytes;
 
 use crate::Refused;
-use crate::json::{Value, push_quoted};
+use crate::json::{self, Value, push_quoted};
 
 pub use clean::{TOLD_MAX, cut, scrub};
 pub use said::Said;
 pub use wait::retry_after;
+
+/// An error that says nothing is none: null, false, `""`, `{}`.
+pub(crate) fn is_nothing(value: Value<'_>) -> bool {
+    match value.kind() {
+        json::Kind::Null => true,
+        json::Kind::Bool => value.as_bool() == Some(false),
+        json::Kind::String | json::Kind::Object => value.is_empty(),
+        json::Kind::Number | json::Kind::Array => false,
+    }
+}
 
 /// Classes an answer whose status is not 2xx, whatever the protocol.
 #[must_use]

@@ -1,6 +1,6 @@
 //! A document in the one form that all its spellings share, for whoever compares or hashes them.
 //!
-//! Members are sorted by name, strings are unescaped, white space is dropped, numbers are exact
+//! Members are sorted by name (where their order says nothing, see [`Canonical::ordered_in`]), strings are unescaped, white space is dropped, numbers are exact
 //! decimals (`0.5`, `0.50` and `5e-1` are one, and no double ever rounds them). The order of arrays
 //! stays, and so does every member, be it null. The form is for hashing, not for reading: each value
 //! says by its first byte what it is and where it ends, so that two documents of one form are equal.
@@ -68,6 +68,8 @@ impl From<Error> for Unfit {
 pub struct Canonical<'s> {
     sink: &'s mut dyn FnMut(&[u8]),
     piece: Vec<u8>,
+    /// In which members of a document the order of what they hold is part of it.
+    is_ordered: fn(&str) -> bool,
 }
 
 impl fmt::Debug for Canonical<'_> {
@@ -79,7 +81,14 @@ impl fmt::Debug for Canonical<'_> {
 impl<'s> Canonical<'s> {
     /// Hands on to `sink`, in pieces of any size.
     pub fn new(sink: &'s mut dyn FnMut(&[u8])) -> Self {
-        Self { sink, piece: Vec::with_capacity(512) }
+        Self { sink, piece: Vec::with_capacity(512), is_ordered: |_| false }
+    }
+
+    /// In objects beneath these members of a document the order counts in which members stand: a model that answers
+    /// by a schema writes what the schema names in its order.
+    #[must_use]
+    pub fn ordered_in(self, is_ordered: fn(&str) -> bool) -> Self {
+        Self { is_ordered, ..self }
     }
 
     /// One whole document, but for the members of its top-level object that `leaves_out` names.
@@ -103,7 +112,7 @@ impl<'s> Canonical<'s> {
             return Err(Unfit::Invalid);
         }
         let mut writer = Writer { out: self, places: &places, order: Vec::new() };
-        writer.value(Span { start, end }, 0, places.nodes.len())
+        writer.value(Span { start, end }, 0, places.nodes.len(), Level::Top)
     }
 
     /// A whole number that stands in no document.
@@ -257,7 +266,18 @@ impl<'a> Places<'a> {
     }
 }
 
-/// Writes the members of a document in the order of their names.
+/// Where a value stands.
+#[derive(Clone, Copy, PartialEq)]
+enum Level {
+    /// It is the document.
+    Top,
+    /// The order of its members says nothing.
+    Free,
+    /// It is part of what it says.
+    Ordered,
+}
+
+/// Writes the members of a document in the order of their names, or in their own.
 struct Writer<'w, 's, 'a> {
     out: &'w mut Canonical<'s>,
     places: &'w Places<'a>,
@@ -268,10 +288,10 @@ struct Writer<'w, 's, 'a> {
 
 impl Writer<'_, '_, '_> {
     /// The value that stands there, whose nodes are those from `first` up to `last`.
-    fn value(&mut self, span: Span, first: usize, last: usize) -> Result<(), Unfit> {
+    fn value(&mut self, span: Span, first: usize, last: usize, level: Level) -> Result<(), Unfit> {
         match self.places.text.as_bytes().get(span.start) {
-            Some(b'{') => self.object(first, last),
-            Some(b'[') => self.array(span, first),
+            Some(b'{') => self.object(first, last, level),
+            Some(b'[') => self.array(span, first, level),
             Some(first) => {
                 let kind = match first {
                     b'"' => Kind::String,
@@ -285,7 +305,7 @@ impl Writer<'_, '_, '_> {
         }
     }
 
-    fn object(&mut self, first: usize, last: usize) -> Result<(), Unfit> {
+    fn object(&mut self, first: usize, last: usize, level: Level) -> Result<(), Unfit> {
         let places = self.places;
         let base = self.order.len();
         let mut at = first;
@@ -295,34 +315,42 @@ impl Writer<'_, '_, '_> {
             at = node.next;
         }
         let name = |at: usize| places.node(at).and_then(|node| places.name(node)).unwrap_or_default();
-        if let Some(members) = self.order.get_mut(base..) {
-            members.sort_unstable_by(|one, other| one.0.cmp(&other.0).then_with(|| name(one.1).cmp(&name(other.1))));
+        let members = self.order.get_mut(base..).unwrap_or_default();
+        members.sort_unstable_by(|one, other| one.0.cmp(&other.0).then_with(|| name(one.1).cmp(&name(other.1))));
+        let mut neighbours = members.iter().zip(members.iter().skip(1));
+        if neighbours.any(|(one, other)| one.0 == other.0 && name(one.1) == name(other.1)) {
+            return Err(Unfit::Doubled);
+        }
+        if level == Level::Ordered {
+            members.sort_unstable_by_key(|(_, at)| *at);
         }
         self.out.put(b"{");
-        let mut before = None;
         for place in base..self.order.len() {
-            let Some((beginning, at)) = self.order.get(place).copied() else { break };
-            if before.is_some_and(|(known, other)| known == beginning && name(other) == name(at)) {
-                return Err(Unfit::Doubled);
-            }
-            before = Some((beginning, at));
+            let Some((_, at)) = self.order.get(place).copied() else { break };
             let node = places.node(at)?;
-            self.out.text(&places.name(node)?);
-            self.value(node.value, at + 1, node.next)?;
+            let name = places.name(node)?;
+            let within = match level {
+                Level::Top if (self.out.is_ordered)(&name) => Level::Ordered,
+                Level::Top => Level::Free,
+                level => level,
+            };
+            self.out.text(&name);
+            self.value(node.value, at + 1, node.next, within)?;
         }
         self.order.truncate(base);
         self.out.put(b"}");
         Ok(())
     }
 
-    fn array(&mut self, span: Span, first: usize) -> Result<(), Unfit> {
+    fn array(&mut self, span: Span, first: usize, level: Level) -> Result<(), Unfit> {
+        let within = if level == Level::Top { Level::Free } else { level };
         let mut scanner = Scanner::new(self.places.text, span.start + 1);
         let (mut at, mut is_first) = (first, true);
         self.out.put(b"[");
         while !scanner.ends(std::mem::take(&mut is_first), b']', "expected a comma or ']'")? {
             if is_nested(&scanner) {
                 let node = self.places.node(at)?;
-                self.value(node.value, at + 1, node.next)?;
+                self.value(node.value, at + 1, node.next, within)?;
                 scanner = Scanner::new(self.places.text, node.value.end);
                 at = node.next;
             } else {

@@ -7,7 +7,7 @@ use base::{Fault, Usage};
 use bytes::Bytes;
 
 use super::{Reply, View, slice};
-use crate::errors::{self, bad_response as bad};
+use crate::errors::{self, bad_response as bad, is_nothing};
 use crate::json::{self, Value};
 use crate::object::Object;
 use crate::{Answer, Ask, Score, Target, ask};
@@ -39,6 +39,7 @@ pub fn answer(ask: &Ask, view: &View, target: &Target<'_>, counted: Option<u64>,
     let root = json::parse(body).map_err(|error| bad(format!("the answer is not JSON: {error}")))?;
     let list = match root.kind() {
         json::Kind::Array => Some(root),
+        _ if root.get("error").is_some_and(|error| !is_nothing(error)) => None,
         _ => ["results", "data"].iter().find_map(|name| root.get(name)).filter(|list| list.kind() == json::Kind::Array),
     };
     let list = list.ok_or_else(|| {

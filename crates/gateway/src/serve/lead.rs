@@ -216,6 +216,7 @@ impl Flight {
                 self.flight.push_last(&piece, End::Broken(Arc::new(Broken { outcome: *outcome, refusal })));
             } else if relay.is_done() {
                 let usage = relay.usage();
+                gathering.unshown_usage(relay.unshown_usage());
                 let answer = keep::Complete {
                     given: self.flight.gathered(&piece),
                     content_type: content_type.clone(),

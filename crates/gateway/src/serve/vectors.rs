@@ -333,7 +333,8 @@ impl Gathering<'_> {
         }
         if part.is_none() {
             basket.count(&self.worker.live, &self.route.1.name);
-            trail.record.cache = Some(basket.cached());
+            trail.record.cache = Some(if is_read { basket.cached() } else { basket.missed() });
+            trail.cache_id = trail.cache_id.filter(|_| is_read);
             return Ok(Some(won));
         }
         if !won.is_counted {

@@ -358,6 +358,26 @@ fn a_stored_answer_serves_both_forms_whichever_filled_it() {
 }
 
 #[test]
+fn every_word_about_usage_is_stored_also_where_the_caller_who_filled_the_cache_was_not_shown_it() {
+    story(async {
+        let stage = stage();
+        let told = json!({"prompt_tokens": 11, "completion_tokens": 3, "total_tokens": 14,
+            "completion_tokens_details": {"reasoning_tokens": 2}, "queue_time": 0.25});
+        stage.host("a", Reply::say(["Hel", "lo"]).usage(told.clone()));
+        let first = stage.ask(ask().stream()).await;
+        assert!(!first.text().contains("total_tokens"), "{}", first.text());
+        let whole = stage.ask(ask()).await;
+        assert_eq!((cache(&whole), &whole.json()["usage"]), ("hit", &told));
+        let stream = stage.ask(ask().stream().usage()).await;
+        assert!(
+            stream.text().contains("\"reasoning_tokens\":2") && stream.text().contains("0.25"),
+            "{}",
+            stream.text()
+        );
+    });
+}
+
+#[test]
 fn what_is_not_complete_is_not_stored() {
     let say = || Reply::sse([role(), delta("Hello"), finish(), "[DONE]".to_owned()]);
     let cut = |at, how| Reply::sse([role(), delta("Hello"), finish(), "[DONE]".to_owned()]).cut(At::Events(at), how);

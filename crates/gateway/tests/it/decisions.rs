@@ -163,7 +163,7 @@ fn what_withheld_a_match_is_told() {
         assert_eq!(withheld("What is a tax?").await, ["error"]);
     });
     story(async {
-        let stage = Stage::set(config);
+        let stage = Stage::set(MATCHING);
         stage.host("a", pleasant());
         stage.host("j", Reply::status(400));
         stage.host("e", Script::by(near));

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use base::Clock;
 use serde_json::{Value, json};
-use testkit::{Answer, Ask, Host, Reply, Request, Script, embeddings, story};
+use testkit::{Answer, Ask, Host, Reply, Request, Script, embeddings, rerank, story};
 use tokio::task::JoinSet;
 
 use crate::stage::{Stage, answers, begun, cache, millis, pleasant};
@@ -288,6 +288,91 @@ fn vectors_of_two_dimensions_never_stand_in_one_answer() {
         assert_eq!(cache(&answer), "miss");
         assert!(vectors(&answer).iter().all(|vector| vector.as_array().unwrap().len() == 16));
         assert_eq!(cache(&stage.ask(ask("old").with("x", 1)).await), "hit");
+    });
+}
+
+#[test]
+fn stored_vectors_of_another_dimension_are_asked_for_anew_also_where_nobody_remembers_the_right_one() {
+    story(async {
+        let stage = stage();
+        let of = |dimensions| Reply::default().with(|knobs| knobs.dimensions = Some(dimensions));
+        let length = |answer: &Answer| {
+            let lengths: Vec<_> = vectors(answer).iter().map(|vector| vector.as_array().unwrap().len()).collect();
+            assert!(lengths.iter().all(|length| *length == lengths[0]), "{lengths:?}");
+            lengths[0]
+        };
+        let forget = || {
+            stage.reload(&config("", "").replace("name: embedding", "name: another"));
+            stage.reload(&config("", ""));
+        };
+        let a = stage.host("a", Script::always(of(8)));
+        stage.ask(ask(json!(["old", "older"]))).await;
+        a.play(of(16));
+        forget();
+        assert_eq!(length(&stage.ask(ask(json!(["old", "new"]))).await), 16);
+        assert_eq!(inputs(&a)[1..], [json!(["new"]), json!(["old"])]);
+        // Now there are stored ones of both, and nothing comes that would tell which are right.
+        forget();
+        assert_eq!(length(&stage.ask(ask(json!(["older", "new"]))).await), 16);
+        assert_eq!(cache(&stage.ask(ask(json!(["older", "old", "new"]))).await), "hit");
+    });
+}
+
+#[test]
+fn vectors_that_no_32_bits_hold_are_passed_on_and_never_said_to_have_been_stored() {
+    story(async {
+        let stage = stage();
+        let body =
+            r#"{"object":"list","data":[{"object":"embedding","index":0,"embedding":[1e39,0.5]}],"model":"embed"}"#;
+        let a = stage.host("a", Script::always(Reply::text(body)));
+        for _ in 0..2 {
+            let answer = stage.ask(ask("vast")).await;
+            assert_eq!((cache(&answer), answer.header("x-mai-cache-id")), ("miss", None), "{}", answer.text());
+        }
+        assert_eq!(a.calls().len(), 2);
+    });
+}
+
+#[test]
+fn vectors_and_scores_beside_an_error_are_failures_as_texts_are() {
+    story(async {
+        let error = json!({"message": "overloaded", "code": 500});
+        let data = json!([{"object": "embedding", "index": 0, "embedding": [1.0]}]);
+        let results = json!([{"index": 0, "relevance_score": 0.5}]);
+        for (said, status) in [(error, 502), (Value::Null, 200), (json!({}), 200)] {
+            let answers = [
+                (embeddings("embedding", "a"), json!({"data": data, "model": "m", "error": said})),
+                (rerank("rerank", "q", ["d"]), json!({"results": results, "error": said})),
+            ];
+            for (ask, body) in answers {
+                let stage = Stage::usual();
+                stage.host("a", Reply::json(body));
+                let answer = stage.ask(ask).await;
+                assert_eq!(answer.status, status, "{said}: {}", answer.text());
+            }
+        }
+    });
+}
+
+#[test]
+fn parts_that_two_spaces_answered_come_from_one_in_the_end() {
+    story(async {
+        let config = config("", "vector_space: any\n    batch: { max_inputs: 2 }")
+            .replace("provider: b, model: embed", "provider: b, model: other");
+        let stage = Stage::set(&config);
+        let of = |dimensions| Reply::default().with(|knobs| knobs.dimensions = Some(dimensions));
+        let b = stage.host("b", Script::always(of(8)));
+        let a = stage.host(
+            "a",
+            Script::by(move |request| {
+                if String::from_utf8_lossy(&request.body).contains("three") { Reply::status(500) } else { of(16) }
+            }),
+        );
+        let answer = stage.ask(ask(json!(["one", "two", "three", "four", "five", "six"]))).await;
+        let lengths: Vec<_> = vectors(&answer).iter().map(|vector| vector.as_array().unwrap().len()).collect();
+        assert_eq!(lengths, [8; 6]);
+        assert_eq!((a.calls().len(), b.calls().len()), (3, 3));
+        assert_eq!(answer.header("x-mai-upstream"), Some("b/other"));
     });
 }
 
