@@ -52,6 +52,7 @@ impl Ask {
                     has_tools: _,
                     drafts: _,
                     max_tokens: _,
+                    prompts: _,
                     thinking: _,
                 } = chat;
                 rest(&[])?;

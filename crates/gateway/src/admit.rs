@@ -6,8 +6,10 @@ use std::time::{Duration, Instant};
 use base::{Clock, Code, Decision, Line, Refusal, decision};
 use config::{Client, Route};
 use dialect::Ask;
+use dialect::ask::Amount;
+use dialect::chat::images;
 use rules::limits::{Denial, Kind, Limit, Want};
-use rules::params::answer_limit;
+use rules::params::amount;
 use rules::pursuit::LEAST;
 use rules::queue::Full;
 use rules::shares::Class;
@@ -80,7 +82,9 @@ pub fn weigh(route: &Route, client: &Client, ask: &Ask, trail: &mut Trail) {
 /// its prompt: of the prompt what its size says, but no more than the route's budget lets through; of the answer as
 /// much as the parameter policies leave it.
 fn tokens(ask: &Ask, (route, client): (&Route, &Client)) -> u64 {
-    let mut estimate = ask.estimate_with(|written| answer_limit(&route.params, &client.params, written));
+    let image = || images::worth(route.upstreams.iter().map(|upstream| &*upstream.sent));
+    let ruled = |what: Amount, written| amount(&route.params, &client.params, what.name(), written);
+    let mut estimate = ask.estimate_with(image, ruled);
     if let Some(terms) = route.context.as_ref().and_then(|context| context.terms).filter(|_| ask.chat().is_some()) {
         estimate.prompt = estimate.prompt.min(terms.budget);
     }

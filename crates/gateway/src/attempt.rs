@@ -286,7 +286,11 @@ impl Exchange<'_> {
         let mut gathered = BytesMut::new();
         let mut first = Bytes::new();
         let ended = loop {
-            let piece = source.next().await?;
+            let piece = match source.next().await {
+                Ok(piece) => piece,
+                // What the stream has said of its usage before it broke is owed.
+                Err(fault) => return Err(Fault { usage: decoder.progress().usage.map(Box::new), ..fault }),
+            };
             let ended = piece.is_none();
             let out = match piece {
                 Some(piece) => decoder.feed(piece),
@@ -304,7 +308,9 @@ impl Exchange<'_> {
                 gathered.extend_from_slice(&out);
             }
             if gathered.len() > LARGEST_OPENING {
-                return Err(Fault::upstream(Kind::BadResponse, "the stream opened at length and said nothing"));
+                let usage = decoder.progress().usage.map(Box::new);
+                let fault = Fault::upstream(Kind::BadResponse, "the stream opened at length and said nothing");
+                return Err(Fault { usage, ..fault });
             }
             if decoder.progress().content || ended {
                 break ended;

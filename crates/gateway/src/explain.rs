@@ -5,6 +5,7 @@ use base::Endpoint;
 use bytes::Bytes;
 use config::{Client, Route, Snapshot, Upstream};
 use dialect::Ask;
+use dialect::chat::images;
 use rules::context::Terms;
 use rules::limits::Limit;
 use rules::prices::{Price, Rate};
@@ -112,7 +113,7 @@ fn tell(
     story["stream"] = json!(ask.stream);
     story["tag"] = json!(ask.tag);
     story["query"] = json!(ask.query);
-    story["prompt_tokens_guess"] = json!(ask.prompt_estimate());
+    story["prompt_tokens_guess"] = json!(ask.prompt_estimate(|| image(route)));
     if let Some(terms) = route.context.as_ref().and_then(|context| context.terms) {
         story["context"] = budget(terms, done);
     }
@@ -126,7 +127,7 @@ fn tell(
         story["split"] = route.split.iter().map(|branch| fork(route, branch, client, ask)).collect();
     }
     if let Some(terms) = &client.quota {
-        story["quota"] = quota(terms, ask);
+        story["quota"] = quota(terms, route, ask);
     }
     story["cache"] = cache(snapshot, client, route, ask);
     if let Some(mirror) = &route.mirror {
@@ -256,9 +257,14 @@ fn cache(snapshot: &Snapshot, client: &Client, route: &Route, ask: &Ask) -> Valu
     told
 }
 
+/// What an image is worth to the models of a route.
+fn image(route: &Route) -> u64 {
+    images::worth(route.upstreams.iter().map(|upstream| &*upstream.sent))
+}
+
 /// What bounds the client, and what the call would put aside of it.
-fn quota(terms: &quota::Terms, ask: &Ask) -> Value {
-    let estimate = ask.estimate();
+fn quota(terms: &quota::Terms, route: &Route, ask: &Ask) -> Value {
+    let estimate = ask.estimate(|| image(route));
     let answer = Answer::of(estimate.written.bound()).most;
     json!({
         "tokens": terms.tokens,

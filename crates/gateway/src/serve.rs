@@ -19,6 +19,7 @@ use base::{Code, Decision, Endpoint, Outcome, Refusal};
 use bytes::Bytes;
 use config::{Client, Route};
 use dialect::Ask;
+use dialect::chat::images;
 use errands::Errands;
 use http::request::Parts;
 use http::{HeaderMap, HeaderValue, Method, Request, Response, header};
@@ -442,6 +443,7 @@ fn answer(connection: &Connection, answered: Answered, mut trail: Trail) -> Resp
     };
     connection.presence.answering();
     let headers = answers::begun(&shown, opened.raw.as_ref(), &mut trail);
+    let prompt_guess = ask.prompt_estimate(|| images::worth(std::iter::once(&*upstream.sent)));
     let passage = Passage {
         worker: connection.worker.clone(),
         upstream,
@@ -449,7 +451,7 @@ fn answer(connection: &Connection, answered: Answered, mut trail: Trail) -> Resp
         timeout: route.timeout,
         presence: connection.presence.clone(),
         cut: connection.cut.clone(),
-        prompt_guess: ask.prompt_estimate(),
+        prompt_guess,
     };
     let mut response = Response::new(Reply::Stream(Box::new(Relay::new(*opened, passage, trail))));
     *response.headers_mut() = headers;

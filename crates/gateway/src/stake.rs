@@ -7,6 +7,7 @@ use base::{Code, Decision, Refusal, Usage, decimal};
 use config::{Client, Route, Upstream};
 use dialect::Ask;
 use dialect::ask::Estimate;
+use dialect::chat::images;
 use rules::quota::Answer;
 use state::{Amounts, Standing, Wish};
 
@@ -30,7 +31,7 @@ pub async fn stake(
     let Some(purse) = running.purses.of(client) else { return Ok(()) };
     // The period in which a call arrives is the one that it is charged to, in the ledger too.
     let period = purse.period(trail.record.time);
-    let wish = wish(purse, route.first_upstreams(first), sent);
+    let wish = wish(purse, &|| route.first_upstreams(first), sent);
     match purse.account().reserve(period, wish, purse.limits()).await {
         Ok(reserved) => {
             trail.note(Decision::Staked(reserved.tokens));
@@ -44,8 +45,10 @@ pub async fn stake(
     }
 }
 
-fn wish<'a>(purse: &Purse, upstreams: impl Iterator<Item = &'a Arc<Upstream>>, sent: &[Ask]) -> Wish {
-    let Some(Estimate { prompt, written, units }) = sent.iter().map(Ask::estimate).reduce(Estimate::plus) else {
+fn wish<'a, I: Iterator<Item = &'a Arc<Upstream>>>(purse: &Purse, upstreams: &dyn Fn() -> I, sent: &[Ask]) -> Wish {
+    let image = || images::worth(upstreams().map(|upstream| &*upstream.sent));
+    let each = sent.iter().map(|part| part.estimate(image));
+    let Some(Estimate { prompt, written, units }) = each.reduce(Estimate::plus) else {
         return Wish::default();
     };
     let answer = Answer::of(written.bound());
@@ -53,7 +56,7 @@ fn wish<'a>(purse: &Purse, upstreams: impl Iterator<Item = &'a Arc<Upstream>>, s
     let (least, most) = (usage(answer.least), usage(answer.most));
     let mut wish = Wish { least: purse.weigh(least, None), most: purse.weigh(most, None) };
     if purse.terms.cost.is_some() {
-        for price in upstreams.filter_map(|upstream| upstream.price.as_ref()) {
+        for price in upstreams().filter_map(|upstream| upstream.price.as_ref()) {
             let cost = |usage| purse.weigh(usage, price.of(usage).as_ref()).cost;
             wish.least.cost = wish.least.cost.max(cost(least));
             wish.most.cost = wish.most.cost.max(cost(most));

@@ -196,13 +196,18 @@ pub fn ruled<'a>(route: &'a Policy, client: &'a Policy) -> impl Iterator<Item = 
     of_route.chain(others.map(|field| Ruled { field, route: None, client: Some(&field.rule) }))
 }
 
-/// The limit of an answer's tokens that goes out where a caller wrote `written`; none where there is none, or none
-/// that is a number.
+/// The whole number that goes out in a field at the body's top where a caller wrote `written`; none where there is
+/// none, or none that is a number. Any name of the limit of an answer's tokens stands for it.
 #[must_use]
-pub fn answer_limit(route: &Policy, client: &Policy, written: Option<u64>) -> Option<u64> {
+pub fn amount(route: &Policy, client: &Policy, name: &str, written: Option<u64>) -> Option<u64> {
+    let is_limit = ANSWER_LIMITS.contains(&name);
+    let is_it = |field: &Field| match is_limit {
+        true => field.limit.is_some(),
+        false => field.path.len() == 1 && field.path.first().is_some_and(|only| &**only == name),
+    };
     #[expect(clippy::cast_precision_loss, reason = "no model answers with 2^53 tokens")]
     let number = written.map_or(Written::Nothing, |written| Written::Number(written as f64));
-    let Some(ruled) = ruled(route, client).find(|ruled| ruled.field.limit.is_some()) else { return written };
+    let Some(ruled) = ruled(route, client).find(|ruled| is_it(ruled.field)) else { return written };
     match ruled.judge(number) {
         Verdict::Keep | Verdict::Denied | Verdict::NotANumber => written,
         Verdict::Remove(_) => None,

@@ -1,21 +1,17 @@
 //! What a call may come to use, as far as its body tells: the one place that limits, quotas and `explain` ask.
 
-use std::sync::LazyLock;
-
 use base::Usage;
-use memchr::memmem::Finder;
 
+use super::attached::{self, Attached};
 use super::{Ask, Chat, View};
 
-/// What stands between the type and the bytes of a `data:` URL (RFC 2397).
-const DATA: &str = ";base64,";
-
-/// What finds it; made once, for making it costs as much as finding nothing in a usual prompt.
-static FIND_DATA: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new(DATA));
-
 /// Tokens of an image at most, by what most providers count: OpenAI's high detail takes 85 and 170 for each
-/// of up to 8 tiles, Anthropic's largest images some 1,600.
+/// of up to 8 tiles, Anthropic's largest images some 1,600. So much counts a file, too.
 pub const ATTACHMENT: u64 = 1_600;
+
+/// Bytes of base64 that are a token of sound: OpenAI's models count 10 tokens a second, of which a compressed recording
+/// takes 8 KB or more.
+const SOUND: u64 = 1_000;
 
 /// What one call may come to use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -81,7 +77,50 @@ impl Estimate {
     }
 }
 
+/// A field of a call that says how much may be written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Amount {
+    /// `max_tokens` under any of its names.
+    Limit,
+    /// `n`
+    Choices,
+    /// `best_of`
+    Drafts,
+    /// `thinking_budget`
+    Thinking,
+}
+
+impl Amount {
+    /// A name of the field.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Limit => "max_tokens",
+            Self::Choices => "n",
+            Self::Drafts => "best_of",
+            Self::Thinking => "thinking_budget",
+        }
+    }
+}
+
 impl Chat {
+    /// With what `ruled` makes of each amount that is written.
+    fn ruled(&self, ruled: impl Fn(Amount, Option<u64>) -> Option<u64>) -> Self {
+        let prompts = self.prompts.max(1);
+        let of_each = |amount, all: u64| ruled(amount, Some(all / prompts)).unwrap_or(1).max(1);
+        let choices = of_each(Amount::Choices, self.choices);
+        // As many as choices are wanted where nothing else is said.
+        let drafts = if self.drafts > self.choices { Some(self.drafts / prompts) } else { None };
+        let drafts = ruled(Amount::Drafts, drafts).unwrap_or(choices).max(choices);
+        Self {
+            max_tokens: ruled(Amount::Limit, self.max_tokens),
+            choices: choices.saturating_mul(prompts),
+            drafts: drafts.saturating_mul(prompts),
+            thinking: ruled(Amount::Thinking, Some(self.thinking).filter(|most| *most > 0)).unwrap_or_default(),
+            ..*self
+        }
+    }
+
     /// Tokens that all answers together may be long, where the caller has said so.
     ///
     /// `best_of` has the upstream write that many and give the best `n` of them (OpenAI's reference of legacy
@@ -100,58 +139,66 @@ impl Chat {
 impl Ask {
     /// What the call may come to use.
     #[must_use]
-    pub fn estimate(&self) -> Estimate {
-        self.estimate_with(|written| written)
+    pub fn estimate(&self, image: impl Fn() -> u64) -> Estimate {
+        self.estimate_with(image, |_, written| written)
     }
 
-    /// What the call may come to use, if the limit of its answer's tokens becomes what `limit` makes of the one that
-    /// is written.
+    /// What the call may come to use, if the fields that say how much is written (`max_tokens`, `n`, `best_of`,
+    /// `thinking_budget`) become what `ruled` makes of what is written in them. `image` is asked for what an image is
+    /// worth, where there is one.
     #[must_use]
-    pub fn estimate_with(&self, limit: impl Fn(Option<u64>) -> Option<u64>) -> Estimate {
+    pub fn estimate_with(
+        &self,
+        image: impl Fn() -> u64,
+        ruled: impl Fn(Amount, Option<u64>) -> Option<u64>,
+    ) -> Estimate {
         let units = match &self.view {
             View::Rerank(view) => view.units(),
             _ => 0,
         };
-        Estimate { prompt: self.prompt_estimate(), written: self.written(limit), units }
+        Estimate { prompt: self.prompt_estimate(image), written: self.written(ruled), units }
     }
 
-    fn written(&self, limit: impl Fn(Option<u64>) -> Option<u64>) -> Written {
+    fn written(&self, ruled: impl Fn(Amount, Option<u64>) -> Option<u64>) -> Written {
         match &self.view {
-            View::Chat(chat) | View::Completions(chat) => {
-                Written::of(Chat { max_tokens: limit(chat.max_tokens), ..*chat }.most_written())
-            }
-            View::Responses(most) => Written::of(limit(*most)),
+            View::Chat(chat) | View::Completions(chat) => Written::of(chat.ruled(ruled).most_written()),
+            View::Responses(most) => Written::of(ruled(Amount::Limit, *most)),
             View::Embeddings(_) | View::Rerank(_) | View::Pass => Written::Nothing,
         }
     }
 
-    /// Tokens of the prompt at most, by the size of the body. An image or a file that stands in it as a `data:`
-    /// URL counts as [`ATTACHMENT`], whatever its bytes. A reranker reads the query with each document anew: see
-    /// [`crate::rerank::View::pairs`].
+    /// Tokens of the prompt at most, by the size of the body. An image counts as what `image` says, a file as
+    /// [`ATTACHMENT`], be it a URL or a `data:` URL of whatever size. A reranker reads the query with each document
+    /// anew: see [`crate::rerank::View::pairs`].
     #[must_use]
-    pub fn prompt_estimate(&self) -> u64 {
+    pub fn prompt_estimate(&self, image: impl Fn() -> u64) -> u64 {
         if self.content_type.is_some() {
             return 0;
         }
         if let View::Rerank(view) = &self.view {
             return view.pairs(&self.body);
         }
-        let (mut rest, mut tokens) = (&self.body[..], 0_u64);
-        while let Some((text, data)) = FIND_DATA.find(rest).and_then(|at| rest.split_at_checked(at)) {
-            let end = memchr::memchr(b'"', data).unwrap_or(data.len());
-            tokens = tokens.saturating_add(base::estimate(text)).saturating_add(ATTACHMENT);
-            rest = data.get(end..).unwrap_or_default();
+        let (mut tokens, mut from) = (0_u64, 0);
+        for (what, range) in attached::all(&self.body) {
+            let worth = match what {
+                Attached::Image => image(),
+                Attached::File => ATTACHMENT,
+                Attached::Sound => ATTACHMENT.max(range.len() as u64 / SOUND),
+            };
+            let text = self.body.get(from..range.start).unwrap_or_default();
+            tokens = tokens.saturating_add(base::estimate(text)).saturating_add(worth);
+            from = range.end;
         }
-        tokens.saturating_add(base::estimate(rest))
+        tokens.saturating_add(base::estimate(self.body.get(from..).unwrap_or_default()))
     }
 
     /// What a whole answer has used: the upstream's word, else a guess that errs high.
     #[must_use]
     pub fn used(&self, answer: &crate::Answer) -> Usage {
         answer.usage.unwrap_or_else(|| {
-            let is_text = self.written(|written| written) != Written::Nothing;
+            let is_text = self.written(|_, written| written) != Written::Nothing;
             let completion = if is_text { base::estimate(&answer.body) } else { 0 };
-            Usage { prompt: self.prompt_estimate(), completion, estimated: true, ..Usage::default() }
+            Usage { prompt: self.prompt_estimate(|| ATTACHMENT), completion, estimated: true, ..Usage::default() }
         })
     }
 }

@@ -1,5 +1,6 @@
 //! A caller's request: what the gateway must know of it, beside the bytes as they came.
 
+mod attached;
 mod estimate;
 mod fields;
 mod lookup;
@@ -13,7 +14,7 @@ use bytes::Bytes;
 use crate::json::{self, Kind, Patch, Span, Value};
 use crate::{embeddings, rerank};
 
-pub use estimate::{ATTACHMENT, Estimate, Written};
+pub use estimate::{ATTACHMENT, Amount, Estimate, Written};
 pub use fields::Fields;
 
 /// The longest model name that is taken, bytes.
@@ -82,8 +83,10 @@ pub struct Chat {
     pub has_tools: bool,
     /// How many answers are written for those: `best_of` where that is more than `n`, for each prompt.
     pub drafts: u64,
-    /// `max_completion_tokens`, else `max_tokens`: what each choice may be long.
+    /// The larger of `max_completion_tokens` and `max_tokens`: what each choice may be long.
     pub max_tokens: Option<u64>,
+    /// How many prompts a legacy completion has; 1 of chat.
+    pub prompts: u64,
     /// `thinking_budget`: what may be thought before each; 0 where nothing is written.
     pub thinking: u64,
 }
@@ -147,15 +150,15 @@ impl Ask {
                 if messages.is_empty() {
                     return Err(Refusal::field("messages", "'messages' must not be empty: give at least one message"));
                 }
-                View::Chat(chat(fields))
+                View::Chat(chat(endpoint, fields))
             }
             Endpoint::Completions => {
                 fields.required("prompt")?;
-                View::Completions(chat(fields))
+                View::Completions(chat(endpoint, fields))
             }
             Endpoint::Embeddings => View::Embeddings(embeddings::View::read(fields)?),
             Endpoint::Rerank => View::Rerank(rerank::View::read(fields)?),
-            Endpoint::Responses => View::Responses(fields.get("max_output_tokens").and_then(Value::as_u64)),
+            Endpoint::Responses => View::Responses(fields.get("max_output_tokens").and_then(whole)),
             _ => View::Pass,
         };
         Ok(Self {
@@ -305,19 +308,37 @@ fn text(name: &'static str, value: Option<Value<'_>>) -> Result<Option<String>, 
     }
 }
 
-fn chat(fields: &Fields<'_>) -> Chat {
+fn chat(endpoint: Endpoint, fields: &Fields<'_>) -> Chat {
     let options = fields.member("stream_options").map(|member| member.value);
-    let number = |name| fields.get(name).and_then(Value::as_u64);
+    let number = |name| fields.get(name).and_then(whole);
+    // Which of the two counts hangs on the provider; legacy completions know one alone.
+    let newer = (endpoint == Endpoint::Chat).then(|| number("max_completion_tokens")).flatten();
     let (n, prompts) = (number("n").unwrap_or(1).max(1), fields.get("prompt").map_or(1, prompts));
     Chat {
         choices: n.saturating_mul(prompts),
         drafts: n.max(number("best_of").unwrap_or(1)).saturating_mul(prompts),
+        prompts,
         thinking: number("thinking_budget").unwrap_or_default(),
         include_usage: options.and_then(|options| options.get("include_usage")).and_then(Value::as_bool),
         stream_options: options.map(Value::span),
         has_tools: fields.get("tools").or(fields.get("functions")).is_some_and(|tools| !tools.is_empty()),
-        max_tokens: fields.get("max_completion_tokens").or(fields.get("max_tokens")).and_then(Value::as_u64),
+        max_tokens: newer.max(number("max_tokens")),
     }
+}
+
+/// A whole number as upstreams read it, however it is written: `5000`, `5e3`, `5000.0`, and (vLLM) `"5000"`.
+fn whole(value: Value<'_>) -> Option<u64> {
+    let written = match value.kind() {
+        Kind::Number => Cow::Borrowed(value.raw()),
+        Kind::String => value.as_str()?,
+        _ => return None,
+    };
+    let written = written.trim();
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a cast of a float saturates")]
+    let rounded = || {
+        written.parse().ok().filter(|number: &f64| *number >= 0.0 && number.fract() == 0.0).map(|number| number as u64)
+    };
+    written.parse().ok().or_else(rounded)
 }
 
 /// How many prompts a legacy completion holds: an array of texts or of token arrays is several.

@@ -173,25 +173,23 @@ fn an_image_in_the_body_weighs_what_an_image_weighs_and_not_what_its_bytes_do() 
         let body = format!(
             r#"{{"model":"m","messages":[{{"role":"user","content":[{{"type":"text","text":"What is this?"}},{{"type":"image_url","image_url":{{"url":"{url}"}}}}]}}]}}"#
         );
-        Ask::read(Endpoint::Chat, None, body.into()).unwrap().prompt_estimate()
+        Ask::read(Endpoint::Chat, None, body.into()).unwrap().prompt_estimate(|| ATTACHMENT)
     };
     assert_eq!(estimate(10), estimate(1_000_000));
     assert!((ATTACHMENT..ATTACHMENT + 100).contains(&estimate(1_000_000)));
     // A body that ends within the data is no JSON, but nothing here may panic on it.
     let ask = Ask::read(Endpoint::Chat, None, r#"{"model":"m","messages":["a;base64,"]}"#.into()).unwrap();
-    assert!(ask.prompt_estimate() >= ATTACHMENT);
+    assert!(ask.prompt_estimate(|| ATTACHMENT) >= ATTACHMENT);
 }
 
 fn written(endpoint: Endpoint, fields: &str) -> Written {
-    read(endpoint, &format!(r#"{{"model":"m",{fields}}}"#)).unwrap().estimate().written
+    read(endpoint, &format!(r#"{{"model":"m",{fields}}}"#)).unwrap().estimate(|| ATTACHMENT).written
 }
 
 #[test]
 fn what_may_be_written_is_what_the_caller_allows_under_whichever_name() {
     for (fields, most) in [
         (r#""max_tokens":10"#, 10),
-        (r#""max_completion_tokens":10"#, 10),
-        (r#""max_tokens":10,"max_completion_tokens":20"#, 20),
         (r#""max_tokens":10,"n":3"#, 30),
         (r#""max_tokens":10,"n":null,"best_of":null"#, 10),
         (r#""max_tokens":10,"n":3,"best_of":5"#, 50),
@@ -199,14 +197,23 @@ fn what_may_be_written_is_what_the_caller_allows_under_whichever_name() {
         (r#""max_tokens":10,"thinking_budget":100"#, 110),
         (r#""max_tokens":10,"thinking_budget":100,"n":2"#, 220),
         (r#""max_tokens":18446744073709551615,"n":2"#, u64::MAX),
+        (r#""max_tokens":1e1,"n":3.0"#, 30),
+        (r#""max_tokens":"10","n":"3""#, 30),
+        (r#""max_tokens":1e30"#, u64::MAX),
     ] {
         let chat = format!(r#""messages":[{{}}],{fields}"#);
         assert_eq!(written(Endpoint::Chat, &chat), Written::AtMost(most), "{fields}");
         let several = format!(r#""prompt":["a","b"],{fields}"#);
         assert_eq!(written(Endpoint::Completions, &several), Written::AtMost(most.saturating_mul(2)), "{fields}");
     }
+    assert_eq!(written(Endpoint::Chat, r#""messages":[{}],"max_completion_tokens":10"#), Written::AtMost(10));
+    for fields in [r#""max_tokens":10,"max_completion_tokens":20"#, r#""max_tokens":20,"max_completion_tokens":10"#] {
+        assert_eq!(written(Endpoint::Chat, &format!(r#""messages":[{{}}],{fields}"#)), Written::AtMost(20), "{fields}");
+    }
+    let unknown_here = r#""prompt":"a","max_tokens":5000,"max_completion_tokens":1"#;
+    assert_eq!(written(Endpoint::Completions, unknown_here), Written::AtMost(5000));
     assert_eq!(written(Endpoint::Responses, r#""input":"a","max_output_tokens":300"#), Written::AtMost(300));
-    for unbounded in [r#""max_output_tokens":null"#, r#""max_output_tokens":"7""#, r#""max_tokens":7"#] {
+    for unbounded in [r#""max_output_tokens":null"#, r#""max_output_tokens":"many""#, r#""max_tokens":7"#] {
         assert_eq!(written(Endpoint::Responses, unbounded), Written::Unbounded, "{unbounded}");
     }
     assert_eq!(written(Endpoint::Chat, r#""messages":[{}],"thinking_budget":100"#), Written::Unbounded);
@@ -227,7 +234,7 @@ fn a_reranker_reads_the_query_with_each_document() {
         let documents = serde_json::json!(vec!["y".repeat(30); documents]);
         read(Endpoint::Rerank, &format!(r#"{{"model":"m","query":"{query}","documents":{documents}}}"#))
             .unwrap()
-            .estimate()
+            .estimate(|| ATTACHMENT)
     };
     // With their quotes a third of a token for each character.
     assert_eq!((estimate(1).prompt, estimate(1).units), (101 + 11, 1));

@@ -5,6 +5,7 @@ use std::borrow::Cow;
 
 use base64::Engine as _;
 
+use crate::ask::ATTACHMENT;
 use crate::json::Value;
 
 /// An image of a prompt, as far as its price depends on it.
@@ -45,6 +46,13 @@ impl Image {
             Rule::Tiles { base, tile } => base + tile * tiles(width, height),
         }
     }
+}
+
+/// Tokens that an image of which nothing is known may be worth at most to any of these models, as far as their rules
+/// are known: of a usual size, and no less than [`ATTACHMENT`].
+#[must_use]
+pub fn worth<'m>(models: impl Iterator<Item = &'m str>) -> u64 {
+    models.map(|model| Image::default().tokens(model)).fold(ATTACHMENT, u64::max)
 }
 
 fn rule(model: &str) -> Rule {

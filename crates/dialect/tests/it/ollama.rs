@@ -184,6 +184,20 @@ fn what_ollama_has_no_word_for_stays_behind_and_nulls_too() {
 }
 
 #[test]
+fn an_answer_is_no_longer_than_the_field_and_the_option_allow() {
+    for (fields, most) in [
+        (json!({"max_tokens": 50, "options": {"num_predict": 99999}}), json!(50)),
+        (json!({"max_tokens": 50, "options": {"num_predict": -1}}), json!(50)),
+        (json!({"max_completion_tokens": 50, "options": {"num_predict": "many"}}), json!(50)),
+        (json!({"max_tokens": 50, "options": {"num_predict": 20}}), json!(20)),
+        (json!({"options": {"num_predict": 20}}), json!(20)),
+    ] {
+        let body = tree(sent(Protocol::Ollama, &call(fields.clone())).as_bytes());
+        assert_eq!(body["options"]["num_predict"], most, "{fields}");
+    }
+}
+
+#[test]
 fn reasoning_effort_and_formats_are_mapped() {
     for (more, right) in [
         (json!({"reasoning_effort": "none"}), json!({"think": false})),

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use base::{AttemptOutcome, Code, Outcome, Refusal};
 use bytes::Bytes;
+use dialect::chat::images;
 use http::{HeaderMap, HeaderValue, Response, header};
 use state::answers::Stored;
 use tokio::sync::oneshot;
@@ -103,6 +104,8 @@ impl Flight {
             }
             Ok(Won { landed: Landed::Stream(opened), upstream, shown, visit, .. }) => {
                 trail.answered_by(&upstream);
+                let image = || images::worth(std::iter::once(&*upstream.sent));
+                let prompt_guess = self.call.shaped.ask.prompt_estimate(image);
                 let passage = Passage {
                     worker: self.worker.clone(),
                     upstream,
@@ -110,7 +113,7 @@ impl Flight {
                     timeout: self.call.route.timeout,
                     presence: Presence::default(),
                     cut,
-                    prompt_guess: self.call.shaped.ask.prompt_estimate(),
+                    prompt_guess,
                 };
                 Box::pin(self.stream(*opened, (passage, shown), trail, tell)).await;
             }

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use state::{Columns, Question, Sums};
 use testkit::{Answer, Ask, At, How, Reply, Scenario, Script, Storm, chat, embeddings, rerank, storms, story};
 
-use crate::stage::{KEY, Stage, pleasant, usual_but, without_breakers, without_waits};
+use crate::stage::{KEY, Stage, answers, begun, pleasant, usual_but, without_breakers, without_waits};
 
 /// The usual gateway, whose first client has this quota.
 fn with_quota(quota: &str) -> String {
@@ -550,5 +550,48 @@ fn in_any_storm_the_quota_has_what_the_ledger_has_and_nothing_stays_put_aside() 
         let standing = purse.account().standing(purse.period(base::Clock.wall()));
         assert_eq!(standing.reserved, state::Amounts::default());
         assert_eq!(standing.spent.tokens, sums.tokens_in + sums.tokens_out);
+    });
+}
+
+/// Answers to so many calls at once.
+async fn together(stage: &Stage, calls: usize, ask: &Ask) -> Vec<Answer> {
+    let mut callers = Vec::new();
+    for _ in 0..calls {
+        callers.push(begun(stage, ask.clone()).await);
+    }
+    answers(callers).await
+}
+
+/// A question with an image that only its URL is known of.
+fn picture() -> Ask {
+    let image = json!({"type": "image_url", "image_url": {"url": "https://a/b.png"}});
+    let ask = chat("chat").with("messages", json!([{"role": "user", "content": [image]}]));
+    ask.with("max_tokens", 10)
+}
+
+#[test]
+fn an_image_of_which_only_the_url_is_known_is_put_aside_by_what_the_model_takes_for_one() {
+    story(async {
+        let config = with_quota("{ tokens: 100000 }").replace("model: model-a", "model: gpt-4o-mini");
+        assert!(config.contains("gpt-4o-mini"), "{config}");
+        let stage = Stage::set(&config);
+        let slow = Reply::say(["Hi"]).usage(used(25_520, 10)).after(Duration::from_secs(1));
+        let a = stage.host("a", slow);
+        let all = together(&stage, 10, &picture()).await;
+        let served = all.iter().filter(|answer| answer.status == 200).count();
+        assert_eq!((served, a.calls().len()), (3, 3), "three times 25,501 fit into 100,000");
+    });
+}
+
+#[test]
+fn a_policy_that_asks_for_more_answers_is_reckoned_with_before_the_call() {
+    story(async {
+        let app = "  - { name: app, keys: [sk-app], routes: [\"*\"] }";
+        let limited = "  - { name: app, keys: [sk-app], routes: [\"*\"], limit: { tokens_per_minute: 1000 }, params: { force: { n: 50 } } }";
+        let stage = Stage::set(&usual_but(app, limited));
+        stage.host("a", Reply::say(["Hi"]).usage(used(10, 10)).after(Duration::from_secs(1)));
+        let both = together(&stage, 2, &hello(100)).await;
+        let statuses: Vec<_> = both.iter().map(|answer| answer.status).collect();
+        assert_eq!(statuses.iter().filter(|status| **status == 200).count(), 1, "{statuses:?}");
     });
 }

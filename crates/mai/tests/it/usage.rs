@@ -292,7 +292,7 @@ async fn the_command_prints_what_a_running_gateway_has() {
         (&["--by", "client"][..], None, "no admin token"),
         (&["--by", "client"][..], Some("wrong-token"), "answers 401"),
         (&["--by", "colour"][..], Some(VIEWER), "`--by` has `colour`"),
-        (&["--from", "yesterday"][..], Some(VIEWER), "`from` is `yesterday`"),
+        (&["--from", "yesterday"][..], Some(VIEWER), "`--from` is `yesterday`"),
     ] {
         let (code, _, told) = spawned(&url, flags, token).await;
         assert!(code == 1 && told.contains(words), "{code} {told}");

@@ -105,7 +105,17 @@ fn options(root: Value<'_>) -> Option<Vec<u8>> {
         out.push(b':');
         value.iter().for_each(|piece| out.extend_from_slice(piece.as_bytes()));
     };
+    // An answer is no longer than either says: a policy bounds the field alone.
+    let field =
+        ["max_completion_tokens", "max_tokens"].iter().find_map(|name| root.get(name).filter(|most| !most.is_null()));
+    let is_loose = |own: Value<'_>| {
+        let most = field.and_then(Value::as_f64);
+        most.is_some_and(|most| own.as_f64().is_none_or(|own| own < 1.0 || own > most))
+    };
     for member in own.into_iter().flat_map(Value::members).filter(|member| !member.value.is_null()) {
+        if member.key == "num_predict" && is_loose(member.value) {
+            continue;
+        }
         known.push(member.key.clone());
         put(member.key, &[member.value.raw()]);
     }
