@@ -150,6 +150,28 @@ impl Reader<'_> {
             && !matches!(self.text(at.wrapping_sub(1)), "by" | "since" | "and" | "or" | "from" | "until" | "of")
     }
 
+    /// How long it takes until it is done once more is how often it is done: 多久更换一次.
+    pub(super) fn repeats(&mut self) {
+        let long = bit(Kind::Duration) | bit(Kind::Wait);
+        let once = |at: usize| self.text(at) == "一次" || (self.text(at) == "一" && self.text(at + 1) == "次");
+        let is_long = |at: &usize| self.text(*at).starts_with("多久") || self.text(*at).starts_with("多长时间");
+        let asked = (0..self.tokens.len()).find(is_long);
+        if asked.is_some_and(|asked| (asked + 1..self.tokens.len()).any(once)) && self.question.kinds & long != 0 {
+            self.question.kinds = (self.question.kinds & !long) | bit(Kind::Often);
+        }
+    }
+
+    /// Whether a word stands here, right behind a verb, that says that it was tried in vain: 登录失败.
+    pub(super) fn fails(&self, at: usize) -> bool {
+        let is_verb = |before: usize| {
+            let is_done = self.tokens.get(before).is_some_and(|token| token.tag.starts_with('v'));
+            (is_done || self.question.terms.last().is_some_and(|term| term.is_action)) && !self.is_closed(before)
+        };
+        matches!(self.text(at), "失败" | "不成功" | "没成功" | "未成功" | "没有成功")
+            && at.checked_sub(1).is_some_and(is_verb)
+            && !self.question.terms.is_empty()
+    }
+
     /// «Can I», «is it», «does the»: an auxiliary that opens the question.
     pub(super) fn maybe_polar(&mut self, at: usize) {
         let opens = at == 0 || self.tokens.get(at - 1).is_some_and(|token| token.script == Script::Stop);

@@ -4,9 +4,12 @@ use smallvec::SmallVec;
 
 use super::closed::{Case, Kind, Mark, Role};
 use super::guard::Guard;
-use super::parts::{Matched, directions, persons};
+use super::lexicon::lexicon;
+use super::likes::{DONE_THERE, remedy};
+use super::parts::{Matched, directions, persons, restrictions};
 use super::quantity::{Class as Counted, Quantity};
 use super::question::{Question, bit};
+use super::sides;
 use super::term::{self, Class, Term};
 
 /// Whether two questions are the same, by their words.
@@ -126,8 +129,13 @@ fn implied(longer: &Question, shorter: &Question) -> bool {
         (Counted::Rate, "week", _) | (Counted::Span, "second", 604_800_000) => '周',
         _ => return false,
     };
-    let holds =
-        |question: &Question| question.terms.iter().any(|term| term.forms.iter().any(|form| form.contains(sign)));
+    // Leave is so many days a year.
+    let is_yearly = more.class == Counted::Rate && more.unit == "year";
+    let yearly = ["annual", "vacation", "holiday", "leave", "pto"];
+    let holds = |question: &Question| {
+        let says = |form: &str| form.contains(sign) || is_yearly && yearly.iter().any(|word| form.contains(word));
+        question.terms.iter().any(|term| term.forms.iter().any(|form| says(form)))
+    };
     longer.quantities.len() == shorter.quantities.len() + 1 && holds(longer) && holds(shorter)
 }
 
@@ -163,7 +171,12 @@ fn mood(one: &Question, two: &Question) -> Result<(), Guard> {
         return Err(Guard::Mood);
     }
     // When it was, and when it is as a rule.
-    let is_time = |question: &Question| [Kind::When, Kind::Clock, Kind::Day].iter().any(|kind| question.asks(*kind));
+    let times: &[Kind] = if one.chinese {
+        &[Kind::When, Kind::Clock, Kind::Day]
+    } else {
+        &[Kind::When, Kind::Clock, Kind::Day, Kind::Count, Kind::Amount, Kind::AmountIs]
+    };
+    let is_time = |question: &Question| times.iter().any(|kind| question.asks(*kind));
     let (was, is) = (|side: &Question| side.past && !side.present, |side: &Question| side.present && !side.past);
     if is_time(one) && is_time(two) && (was(one) && is(two) || is(one) && was(two)) {
         return Err(Guard::Mood);
@@ -197,7 +210,15 @@ fn same_marks(one: &Question, two: &Question) -> bool {
     let but_after = |question: &Question| -> SmallVec<[Mark; 4]> {
         question.marks.iter().copied().filter(|mark| !is_unsaid(*mark)).collect()
     };
-    one.marks == two.marks || ((places(one) == 0 || places(two) == 0) && but_after(one) == but_after(two))
+    // What comes after a period is not in it: 试用期, 试用期后.
+    let ends = |question: &Question| {
+        let is_period = |term: &Term| {
+            term.timed && term.ends_with(&["期", "期间"]) && !term.ends_with(&["到期", "过期", "逾期", "延期"])
+        };
+        question.marks.contains(&Mark::After) && question.terms.iter().any(is_period)
+    };
+    one.marks == two.marks
+        || (!ends(one) && !ends(two) && (places(one) == 0 || places(two) == 0) && but_after(one) == but_after(two))
 }
 
 /// Whether one asks how much may be, and the other how much may be at most.
@@ -220,15 +241,8 @@ fn terms(one: &Question, two: &Question) -> Result<(), Guard> {
     }
     let matched = aligned(one, two)?;
     restrictions(one, two, &matched)?;
+    sides::owners(one, two, &matched)?;
     directions(one, two, &matched)
-}
-
-/// Whether «only» stands before the same: only managers can approve, managers can only approve.
-fn restrictions(one: &Question, two: &Question, matched: &Matched) -> Result<(), Guard> {
-    let (Some(here), Some(there)) = (one.only, two.only) else { return Ok(()) };
-    let ends = here.0 >= one.terms.len() || there.0 >= two.terms.len();
-    let is_like = here.1 == there.1 && (here.1 || ends || matched.contains(&(here.0, there.0)));
-    if is_like { Ok(()) } else { Err(Guard::Scope) }
 }
 
 /// Whether two terms are alike.
@@ -286,7 +300,10 @@ impl Aligned {
 fn aligned(one: &Question, two: &Question) -> Result<Matched, Guard> {
     let Aligned { matched, left, right } = Aligned::of(one, two);
     for (a, b) in &matched {
-        if one.terms.get(*a).map(|term| term.not) != two.terms.get(*b).map(|term| term.not) {
+        let (a, b) = (one.terms.get(*a), two.terms.get(*b));
+        let in_vain = |a: &Term, b: &Term| a.failed && b.undone;
+        let is_other = a.zip(b).is_some_and(|(a, b)| in_vain(a, b) || in_vain(b, a));
+        if a.map(|term| term.not) != b.map(|term| term.not) || is_other {
             return Err(Guard::Negation);
         }
     }
@@ -312,7 +329,8 @@ fn spare(question: &Question, places: &[usize], other: &Question) -> SmallVec<[u
                 .iter()
                 .chain(question.terms.iter().take(*at))
                 .any(|known| known.same(term) && known.not == term.not);
-            term.not || !(term.optional || repeated || contained(question, term, other))
+            let bare = || term.bare && !sides::acts(other);
+            term.not || !(term.optional || repeated || contained(question, term, other) || bare())
         })
     };
     places.iter().copied().filter(needed).collect()
@@ -334,16 +352,21 @@ fn compounds(one: &Question, left: &mut SmallVec<[usize; 8]>, two: &Question, ri
     while let (Some(&first), Some(&second)) = (left.get(at), left.get(at + 1)) {
         let (Some(a), Some(b)) = (one.terms.get(first), one.terms.get(second)) else { return };
         // A verb may stand apart from its object: 盖合同章 and 合同盖章.
-        let is_near = second == first + 1 || (a.class == Class::Verb && a.is_character() && b.is_character());
+        let listed = |whole: &str| one.chinese.then(|| lexicon().groups(whole)).flatten().unwrap_or_default();
+        let is_listed = a.class == Class::Verb && term::together(a, b).is_some_and(|whole| !listed(&whole).is_empty());
+        let is_near =
+            second == first + 1 || is_listed || (a.class == Class::Verb && a.is_character() && b.is_character());
         let whole = (is_near && !a.not && !b.not).then(|| term::together(a, b)).flatten();
         // What is done stands on either side of what it is done to: 账号怎么注销, 怎么注销账号.
         let turned = (a.class != Class::Verb && b.class == Class::Verb && !a.not && !b.not && one.chinese)
             .then(|| term::together(b, a))
             .flatten();
         let like = [whole, turned].into_iter().flatten().find_map(|whole| {
-            right
-                .iter()
-                .position(|place| two.terms.get(*place).is_some_and(|term| !term.not && term.forms.contains(&whole)))
+            let groups = listed(&whole);
+            let is_whole = |term: &Term| {
+                !term.not && (term.forms.contains(&whole) || term.groups.iter().any(|group| groups.contains(group)))
+            };
+            right.iter().position(|place| two.terms.get(*place).is_some_and(is_whole))
         });
         if let Some(place) = like {
             right.remove(place);
@@ -353,22 +376,6 @@ fn compounds(one: &Question, left: &mut SmallVec<[usize; 8]>, two: &Question, ri
         }
     }
 }
-
-/// What to do about something, and how to do the one thing that the other names.
-fn remedy(asked: &Question, named: &Question, left: &[usize]) -> bool {
-    let is_verb = |at: &usize| named.terms.get(*at).is_some_and(|term| term.is_action && !term.not);
-    asked.kinds == bit(Kind::Remedy)
-        && named.kinds == bit(Kind::How)
-        && left.len() == 1
-        && left.iter().all(is_verb)
-        && (asked.terms.len() > 2
-            || asked.terms.len() > 1
-                && left.iter().all(|at| named.terms.get(*at).is_some_and(|term| term.is_one_of(RESTORES))))
-}
-
-/// Verbs that say no more than that it is put right again.
-const RESTORES: &[&str] =
-    &["补办", "找回", "恢复", "修复", "维修", "修理", "修", "排查", "recover", "restore", "fix", "repair"];
 
 /// What kind of difference the terms make that have no like.
 fn unlike(one: &Question, left: &[usize], two: &Question, right: &[usize]) -> Guard {
@@ -403,17 +410,19 @@ fn kinds(one: &Question, two: &Question) -> Result<(), Guard> {
     let both = (one.kinds, two.kinds);
     // Where something can be seen is how it can be.
     let (how, place) = (bit(Kind::How), bit(Kind::Where));
+    let is_seen =
+        |term: &Term| term.is_one_of(SEES) || term.is_one_of(DONE_THERE) || term.is_one_of(sides::GETS);
     let sees = |question: &Question| {
         let terms = &question.terms;
         // What stands before a noun describes it: 登录密码.
         let describes = |at: usize| terms.get(at + 1).is_some_and(|next| next.class == Class::Noun && !next.is_action);
         let mut actions = terms.iter().enumerate().filter(|(_, term)| term.is_action);
-        actions.all(|(at, term)| term.is_one_of(SEES) || term.class == Class::Noun || describes(at))
+        actions.all(|(at, term)| is_seen(term) || term.class == Class::Noun || describes(at))
     };
     if (both == (how, place) || both == (place, how))
         && sees(one)
         && sees(two)
-        && [one, two].iter().all(|side| side.terms.iter().any(|term| term.is_one_of(SEES)))
+        && [one, two].iter().all(|side| side.terms.iter().any(is_seen))
     {
         return Ok(());
     }
@@ -421,7 +430,7 @@ fn kinds(one: &Question, two: &Question) -> Result<(), Guard> {
         let (a, b) = (a.map_or(0, bit), b.map_or(0, bit));
         both == (a, b) || both == (b, a)
     });
-    if fits { Ok(()) } else { Err(Guard::Kind) }
+    if fits || sides::tell_somebody(one, two) { Ok(()) } else { Err(Guard::Kind) }
 }
 
 /// Whether it asks in English who something is done to, where the other asks who does it: who is paid, who pays.

@@ -237,6 +237,9 @@ impl Lexicon {
     }
 
     fn canonical_word(&self, word: &str) -> Box<str> {
+        if WHOLE.contains(&word) {
+            return word.into();
+        }
         let lemmas = self.lemmas(word);
         lemmas
             .into_iter()
@@ -250,6 +253,9 @@ const MARKED: Option<usize> = Some(2_000_000);
 
 /// Characters that end names of things, whatever they are as words.
 const NOUN_ENDINGS: &str = "假费金卡证单表率期书室部员人者券票款额量号码奖税险贴";
+
+/// Words that stand for themselves in the lists: «his» is no plural of «hi», a training no train.
+const WHOLE: [&str; 2] = ["his", "training"];
 
 /// English inflections: what is taken off, what is put in its place, and of what part of speech the rest must be.
 const ENDINGS: [(&str, &str, &str); 16] = [

@@ -155,16 +155,25 @@ fn chinese(tokens: &[Token]) -> Option<(usize, Vec<Quantity>)> {
         let (class, name, factor) = tokens.get(1).and_then(|next| unit(&next.text))?;
         return Some((2, vec![Quantity::new(class, name, factor / 2.0)]));
     }
+    // The dictionary has 一个 as one word.
+    if first == "一个" {
+        let (class, name, factor) = tokens.get(1).and_then(|next| unit(&next.text))?;
+        return (class == Class::Span).then(|| (2, vec![Quantity::new(class, name, factor)]));
+    }
     let (value, taken) = numeral(tokens)?;
     let next = tokens.get(taken);
     let measured = next.and_then(|next| unit(&next.text));
     // «One» before a classifier is an article.
-    if value == 1.0 && taken == 1 && first == "一" && measured.is_none() {
+    let ranks = next.is_some_and(|next| RANKS.contains(&next.text.as_str()));
+    if value == 1.0 && taken == 1 && first == "一" && measured.is_none() && !ranks {
         let is_article = next.is_none_or(|next| next.tag == "q" || CLASSIFIERS.contains(&next.text.as_str()));
         return Some((if is_article && next.is_some() { 2 } else { 1 }, Vec::new()));
     }
     Some(with_unit(value, tokens, taken))
 }
+
+/// Classifiers behind a rank: 一级, 一等.
+const RANKS: &[&str] = &["级", "等", "类", "档", "线", "层", "楼", "号", "栋", "期", "批"];
 
 /// Classifiers that the dictionary takes for another word.
 const CLASSIFIERS: &[&str] = &["个", "间", "台", "张", "件", "份", "条", "套", "部", "辆", "本", "笔", "封", "家"];

@@ -5,6 +5,7 @@ use smallvec::SmallVec;
 use super::closed::{Case, Kind, Mark, Person, Role};
 use super::guard::Guard;
 use super::question::{Asked, Question};
+use super::sides;
 use super::term::Class;
 
 /// Pairs of places, of terms that mean the same.
@@ -73,6 +74,9 @@ pub fn directions(one: &Question, two: &Question, matched: &Matched) -> Result<(
             return Err(Guard::Direction);
         }
     }
+    if sides::turned(one, two, matched) || sides::exchanged(&one.words, &two.words) {
+        return Err(Guard::Direction);
+    }
     if swapped(one, two, matched) || follows(one, two, matched) || asks_other_side(one, two, matched) {
         return Err(Guard::Direction);
     }
@@ -102,6 +106,14 @@ pub fn directions(one: &Question, two: &Question, matched: &Matched) -> Result<(
         }
     }
     Ok(())
+}
+
+/// Whether «only» stands before the same: only managers can approve, managers can only approve.
+pub fn restrictions(one: &Question, two: &Question, matched: &Matched) -> Result<(), Guard> {
+    let (Some(here), Some(there)) = (one.only, two.only) else { return Ok(()) };
+    let ends = here.0 >= one.terms.len() || there.0 >= two.terms.len();
+    let is_like = here.1 == there.1 && (here.1 || ends || matched.contains(&(here.0, there.0)));
+    if is_like { Ok(()) } else { Err(Guard::Scope) }
 }
 
 /// Whether two terms have each other's part: 把A的数据同步到B, 把B的数据同步到A.
@@ -170,8 +182,14 @@ fn flanks(one: &Question, two: &Question, matched: &Matched) -> bool {
 
 /// Whether a person and a noun have changed sides of a verb: 我欠公司, 公司欠我.
 fn exchanged(one: &Question, two: &Question, matched: &Matched) -> bool {
-    let class = |pair: &(usize, usize)| one.terms.get(pair.0).map(|term| term.class);
-    let of = |wanted: Class| matched.iter().filter(move |pair| class(pair) == Some(wanted));
+    let classes =
+        |pair: &(usize, usize)| one.terms.get(pair.0).zip(two.terms.get(pair.1)).map(|(a, b)| [a.class, b.class]);
+    // What is a verb in one of them is one in both.
+    let is = |pair: &(usize, usize), wanted: Class| {
+        classes(pair)
+            .is_some_and(|found| found.contains(&wanted) && (wanted == Class::Verb || !found.contains(&Class::Verb)))
+    };
+    let of = |wanted: Class| matched.iter().filter(move |pair| is(pair, wanted));
     let persons = one
         .persons
         .iter()
@@ -193,11 +211,18 @@ fn exchanged(one: &Question, two: &Question, matched: &Matched) -> bool {
 fn agents(passive: &Question, active: &Question, matched: &Matched) -> bool {
     let part = |question: &Question, at: usize| question.terms.get(at).and_then(|term| term.role);
     let noun = |at: usize| passive.terms.get(at).is_some_and(|term| term.class == Class::Noun);
+    // 费用由公司承担, 费用公司承担: in Chinese whoever does it may stand right before the verb without a word for that.
+    let is_verb = |at: usize| passive.terms.get(at).is_some_and(|term| term.class == Class::Verb);
+    let ahead = |agent: &(usize, usize)| {
+        let verb = matched.iter().find(|verb| verb.0 == agent.0 + 1 && is_verb(verb.0));
+        active.chinese && verb.is_some_and(|verb| verb.1 == agent.1 + 1)
+    };
     let turned = |agent: &(usize, usize)| {
         passive.passive
             && !active.passive
             && part(passive, agent.0) == Some(Role::By)
             && part(active, agent.1) != Some(Role::By)
+            && !ahead(agent)
             && (matched.iter().any(|other| noun(other.0) && other.0 < agent.0 && other.1 < agent.1)
                 || passive.persons.iter().any(|here| {
                     here.3 <= agent.0 && active.persons.iter().any(|there| there.0 == here.0 && there.3 < agent.1)

@@ -15,6 +15,12 @@ pub fn read(tokens: &mut Vec<Token>) {
             Some("个人") if counts(earlier) => {
                 tokens.splice(at..=at, [Token { tag: "n", ..Token::new("人", Script::Han) }]);
             }
+            Some("at" | "in" | "on" | "inside" | "within") if at > 0 && own(earlier, rest).is_some() => {
+                if let Some((length, place)) = own(earlier, rest) {
+                    tokens.splice(at..at + length, place.map(|word| Token::new(word, Script::Latin)));
+                }
+                continue;
+            }
             Some("within") if !bounds(rest) => {
                 tokens.splice(at..=at, [Token::new("in", Script::Latin)]);
             }
@@ -26,6 +32,22 @@ pub fn read(tokens: &mut Vec<Token>) {
         }
         at += 1;
     }
+}
+
+/// How many tokens say that it is where the one who asks works, at the end of a clause, and what is left of that: a
+/// company may be anywhere, an office is a place.
+fn own(earlier: &[Token], rest: &[Token]) -> Option<(usize, Option<&'static str>)> {
+    let is_owned = is_one_of(rest.get(1), &["the", "my", "our", "your", "this"]);
+    let noun = if is_owned { 2 } else { 1 };
+    let ends = rest.get(noun + 1).is_none_or(|token| token.script == Script::Stop)
+        || is_one_of(rest.get(noun + 1), &["for", "when", "if", "during", "after", "before", "without", "with"]);
+    let place = match rest.get(noun)?.text.as_str() {
+        "company" | "firm" | "organization" | "organisation" if is_owned => None,
+        "work" if !is_owned && is_one_of(rest.first(), &["at"]) => None,
+        "office" | "workplace" | "premises" if is_owned => Some("onsite"),
+        _ => return None,
+    };
+    (ends && !is_one_of(earlier.last(), &["be", "is", "are", "work"])).then_some((noun + 1, place))
 }
 
 fn is_one_of(token: Option<&Token>, words: &[&str]) -> bool {

@@ -2,7 +2,7 @@
 
 use smallvec::SmallVec;
 
-use super::closed::{Kind, Mark, Part, Role};
+use super::closed::{Case, Kind, Mark, Part, Role};
 use super::lexicon::{LONGEST_PHRASE, Lexicon, join};
 use super::measure;
 use super::quantity::Quantity;
@@ -40,6 +40,8 @@ pub(super) struct Reading {
 #[derive(Debug, Default)]
 pub(super) struct Next {
     not: bool,
+    /// Whether that is since nobody has done it.
+    undone: bool,
     pub(super) role: Option<Role>,
     joined: bool,
     of: bool,
@@ -69,6 +71,7 @@ impl Reader<'_> {
         if self.next.not {
             self.negate_last();
         }
+        self.repeats();
         let opener = self.opener();
         tense::read(self.tokens, &mut self.question, self.lexicon);
         settle(&mut self.question, &self.names, &opener, self.lexicon);
@@ -92,10 +95,17 @@ impl Reader<'_> {
             }
             return 1;
         }
+        if self.fails(at) {
+            self.negate_last();
+            self.question.terms.last_mut().into_iter().for_each(|term| term.failed = true);
+            return 1;
+        }
         let measured = measure::read(tokens);
         let (closed, parts) =
             self.longest(at, |lexicon, phrase| lexicon.closed(phrase).map(SmallVec::<[Part; 2]>::from_slice));
-        let (listed, _) = self.longest(at, |lexicon, phrase| lexicon.groups(phrase).map(|_| ()));
+        let (listed, _) = self.longest(at, |lexicon, phrase| {
+            lexicon.groups(phrase).or_else(|| lexicon.groups(&unlinked(phrase)?)).map(|_| ())
+        });
         let measured_length = measured.as_ref().map_or(0, |(taken, _)| *taken);
         let is_name = (first.upper || self.is_letter(at)) && closed == 1;
         // What the lists have as one word is no number: 2FA.
@@ -177,6 +187,8 @@ impl Reader<'_> {
     fn term(&mut self, at: usize, taken: usize) {
         let tokens = self.tokens.get(at..at + taken).unwrap_or_default();
         let phrase = join(self.canonical.get(at..at + taken).unwrap_or_default());
+        let phrase =
+            unlinked(&phrase).filter(|_| taken > 1 && self.lexicon.groups(&phrase).is_none()).unwrap_or(phrase);
         let mut term = Term::new(tokens, &phrase, self.lexicon);
         let mut goal_behind = false;
         if term.groups.is_empty() && term.class == Class::Verb {
@@ -193,11 +205,18 @@ impl Reader<'_> {
         if term.class == Class::Noun && term.is_action && self.stands_as_verb(at) {
             term.class = Class::Verb;
         }
+        // What one claims is paid back; a claim is a paper.
+        if matches!(phrase.as_str(), "claim" | "expense") && term.class == Class::Verb {
+            term.groups.extend_from_slice(self.lexicon.groups("claim back").unwrap_or_default());
+        }
         let next = std::mem::take(&mut self.next);
         if self.question.chinese {
             self.place(&mut term, next.role, at, taken);
+        } else if term.class == Class::Verb && self.is_named(at) {
+            term.class = Class::Noun;
         }
         term.not = next.not;
+        term.undone = next.not && next.undone;
         term.role = if term.class == Class::Verb { None } else { next.role };
         term.joined = next.joined;
         term.of = next.of;
@@ -343,6 +362,8 @@ impl Reader<'_> {
                 if matches!(mark, Mark::After | Mark::Before | Mark::During) {
                     self.place_in_time();
                 }
+                // «Under the folder»: what a place is told by, as by «in».
+                self.next.of |= matches!(phrase.as_str(), "under" | "above" | "below" | "over");
                 if mark != Mark::Any {
                     self.question.marks.push(mark);
                 }
@@ -364,7 +385,9 @@ impl Reader<'_> {
                 self.next.joined = true;
             }
             Part::Person(person, case) => {
-                let role = self.next.role.take();
+                // «Into my folder»: the part passes the owner by.
+                let passes = case == Case::Owner && !self.question.chinese;
+                let role = if passes { None } else { self.next.role.take() };
                 let place = self.question.terms.len();
                 if let Some(only) = self.question.only.as_mut().filter(|only| only.0 == place) {
                     only.1 = true;
@@ -423,13 +446,32 @@ impl Reader<'_> {
             self.question.terms.pop();
             return;
         }
-        let is_complement = matches!(text.as_str(), "不了" | "不到" | "不上" | "不出来" | "不进去" | "不起来");
-        let follows_verb = before.is_some_and(|token| token.tag.starts_with('v'));
+        let is_complement =
+            matches!(text.as_str(), "不了" | "不到" | "不上" | "不出来" | "不进去" | "不起来" | "不出去" | "不下来");
+        let is_done = at > 0
+            && !self.is_closed(at - 1)
+            && self.question.terms.last().is_some_and(|term| term.is_action || term.is_character());
+        let follows_verb = is_done || before.is_some_and(|token| token.tag.starts_with('v'));
         if is_complement && follows_verb {
             self.negate_last();
             return;
         }
         self.next.not = !self.next.not;
+        self.next.undone = matches!(
+            text.as_str(),
+            "不" | "没"
+                | "没有"
+                | "未"
+                | "别"
+                | "不要"
+                | "不用"
+                | "不需要"
+                | "无需"
+                | "无须"
+                | "不必"
+                | "从不"
+                | "从未"
+        );
     }
 
     fn negate_last(&mut self) {
@@ -439,6 +481,12 @@ impl Reader<'_> {
         }
         self.next.not = false;
     }
+}
+
+/// A Chinese phrase without the 的 inside it: 公积金的缴存基数.
+fn unlinked(phrase: &str) -> Option<String> {
+    let is_inside = phrase.contains('的') && !phrase.starts_with('的') && !phrase.ends_with('的');
+    is_inside.then(|| phrase.replace('的', ""))
 }
 
 /// English words right before a verb.

@@ -2,8 +2,9 @@
 
 use smallvec::SmallVec;
 
-use super::closed::{Kind, Mark, Role};
+use super::closed::{Case, Kind, Mark, Role};
 use super::lexicon::Lexicon;
+use super::likes::{settle_likes, settle_times};
 use super::quantity::{Class, Quantity};
 use super::question::{Question, bit};
 use super::term::Class as Word;
@@ -18,9 +19,12 @@ pub fn settle(question: &mut Question, names: &Names, opener: &str, lexicon: &'s
     if question.asks(Kind::Who) {
         question.terms.iter_mut().for_each(|term| term.name_action(lexicon));
     }
+    settle_times(question);
+    settle_spans(question);
     settle_measures(question, lexicon);
     settle_optional(question);
     settle_offers(question);
+    settle_likes(question);
     settle_periods(question);
     // The most of a number that is named bounds that number.
     if !question.quantities.is_empty() {
@@ -42,6 +46,8 @@ fn settle_names(question: &mut Question, names: &Names) {
             Kind::Price => asked & amounts != 0,
             Kind::When => asked & times != 0,
             Kind::How => asked & (bit(Kind::How) | bit(Kind::Remedy)) != 0,
+            // How long the interval is.
+            Kind::Often => asked & (bit(Kind::Often) | bit(Kind::Duration) | amounts) != 0,
             kind => asked & bit(kind) != 0,
         };
         // A topic that ends in such a noun asks for it: 检修时间, «shipping price».
@@ -64,9 +70,20 @@ fn settle_names(question: &mut Question, names: &Names) {
         if becomes {
             question.kinds = (question.kinds & !generic) | bit(kind);
         }
+        if kind == Kind::Often {
+            question.kinds = bit(Kind::Often);
+        }
         if kind == Kind::Price {
             question.kinds = (question.kinds & !(amounts | generic)) | bit(Kind::Price);
         }
+    }
+}
+
+/// What a period is, is how long it is.
+fn settle_spans(question: &mut Question) {
+    let is_span = question.terms.first().is_some_and(|term| term.ends_with(&[" period", " duration", " length"]));
+    if is_span && question.kinds == bit(Kind::WhatIs) {
+        question.kinds = bit(Kind::Duration);
     }
 }
 
@@ -77,6 +94,8 @@ fn settle_measures(question: &mut Question, lexicon: &'static Lexicon) {
         &["费用", "费", " cost", " price", " fee", " charge"]
     } else if asks(&[Kind::Duration, Kind::Wait]) {
         &["期限", "时长", "时间", "期", " time", " period"]
+    } else if question.chinese && asks(&[Kind::When, Kind::Clock, Kind::Day]) {
+        &["时间", "日期"]
     } else {
         return;
     };
@@ -139,20 +158,25 @@ fn settle_kinds(kinds: &mut u32, opener: &str) {
 fn settle_optional(question: &mut Question) {
     let asked = question.kinds;
     let may = question.may;
+    let asks = |kinds: &[Kind]| kinds.iter().any(|kind| asked & bit(*kind) != 0);
+    let unowned = question.persons.iter().all(|(_, case, ..)| *case == Case::Owner);
     let terms = &mut question.terms;
+    let beside = terms.iter().filter(|term| !term.is_one_of(ANYBODY) && !term.is_one_of(LIGHT)).count() > 2
+        && !terms.iter().any(|term| term.is_one_of(STAYS));
+    let paid = asks(&[Kind::When, Kind::Day]) && terms.iter().any(|term| term.is_one_of(EARNINGS));
+    let counted = asks(&[Kind::Count, Kind::Amount, Kind::AmountIs, Kind::Duration]);
     let requests = terms.iter().any(|term| term.is_one_of(REQUESTS));
     let actions = terms.iter().filter(|term| term.is_action && !term.is_one_of(LIGHT)).count();
     let verbs = terms.iter().filter(|term| term.class == Word::Verb).count();
     let exists = asked & (bit(Kind::Polar) | bit(Kind::What) | bit(Kind::WhatIs) | bit(Kind::Where)) != 0;
     let things = asked == bit(Kind::What) || asked == bit(Kind::WhatIs);
-    let asks = |kinds: &[Kind]| kinds.iter().any(|kind| asked & bit(*kind) != 0);
     let said: &[&str] = if asks(&[Kind::When, Kind::Clock, Kind::Day, Kind::Often, Kind::Where]) {
         HOLDS
     } else if asks(&[Kind::Price]) {
         COSTS
     } else if asks(&[Kind::Duration]) {
         LASTS
-    } else if asked == bit(Kind::Who) {
+    } else if asked == bit(Kind::Who) && (question.chinese || !question.persons.is_empty() || question.must) {
         CONTACTS
     } else if asked == bit(Kind::Polar) {
         ENJOYS
@@ -173,16 +197,23 @@ fn settle_optional(question: &mut Question) {
         if term.is_one_of(LIGHT) {
             term.class = Word::Verb;
         }
+        let is_lone = verbs == 1 && term.class == Word::Verb;
+        term.bare = may && is_lone && (asked == bit(Kind::Polar) || things) && term.is_one_of(HAS);
+        let located = asked == bit(Kind::Where);
+        term.optional |=
+            located && (term.is_one_of(REACHES) || unowned && term.is_one_of(LIES)) || beside && term.is_one_of(ONSITE);
         term.optional |= term.is_one_of(ANYBODY)
             || (exists && term.is_one_of(EXISTS))
             || (asked == bit(Kind::Polar) && term.is_one_of(OFFERS))
             || ((actions > 0 || asked == bit(Kind::Who)) && term.is_one_of(ANSWERS))
+            || (paid && term.is_one_of(&["pay"]))
+            || (counted && term.is_one_of(ENTITLES))
             || term.is_one_of(said);
         let is_request = term.is_one_of(&["申请", "request", "apply", "application"]);
         // May a dog be there, and may one bring a dog there.
         let brought = asked == bit(Kind::Polar) && may && verbs == 1;
-        term.optional |= (brought && term.is_one_of(&["bring", "带", "携带"]))
-            || term.is_one_of(LIGHT)
+        term.optional |= (brought && term.is_one_of(&["带", "携带"]))
+            || (term.is_one_of(LIGHT) && (question.chinese || asked != bit(Kind::Who)))
             || (requests && term.is_one_of(SUPPORTS))
             || (things && term.is_one_of(BRINGS))
             || (is_request && actions <= usize::from(term.is_action));
@@ -203,15 +234,48 @@ fn settle_offers(question: &mut Question) {
 }
 
 /// Verbs that say no more than that something is done.
-const LIGHT: &[&str] = &["receive", "get", "make", "take", "perform", "go", "carry out", "obtain", "休", "走", "spend"];
+const LIGHT: &[&str] = &[
+    "receive",
+    "get",
+    "make",
+    "take",
+    "perform",
+    "go",
+    "carry out",
+    "obtain",
+    "休",
+    "走",
+    "spend",
+    "be issue",
+    "be give",
+    "be grant",
+];
 /// What a file is called behind the name of its format.
 const FORMATS: &[&str] = &["文件", "格式", "文档", "file", "format"];
 /// What is done with a fee, from either side.
 const PAYS: &[&str] = &["收", "收取", "付", "支付", "交", "缴", "缴纳", "交纳"];
 /// Words for whoever it is.
 const ANYBODY: &[&str] = &[
-    "员工", "人员", "人", "有人", "people", "person", "employee", "someone", "somebody", "anyone", "anybody", "公司",
+    "员工",
+    "人员",
+    "人",
+    "有人",
+    "people",
+    "person",
+    "employee",
+    "someone",
+    "somebody",
+    "anyone",
+    "anybody",
+    "公司",
     "company",
+    "employer",
+    "staff",
+    "staff member",
+    "personnel",
+    "organization",
+    "organisation",
+    "firm",
 ];
 /// What is done with an event, which is asked with its time or place.
 const HOLDS: &[&str] = &[
@@ -238,11 +302,16 @@ const LASTS: &[&str] = &["持续", "花", "花费", "耗费", "last"];
 pub const CONTACTS: &[&str] =
     &["contact", "ask", "talk to", "speak to", "talk", "speak", "联系", "咨询", "询问", "问", "找"];
 /// That somebody has it, where it is asked whether they may.
-const ENJOYS: &[&str] = &["享受", "享有", "拥有", "enjoy"];
+const ENJOYS: &[&str] = &["享受", "享有", "拥有", "enjoy", "entitle", "eligible", "qualify"];
+/// That somebody has it, where it is asked how much.
+const ENTITLES: &[&str] = &["entitle", "grant", "eligible", "be grant", "be give", "due"];
+/// What is paid to whoever asks: when it is paid is when one gets it.
+const EARNINGS: &[&str] = &["salary", "wage", "bonus", "annual bonus", "yearly bonus", "paycheck", "overtime pay"];
 /// That somebody gives it, where it is asked whether it is there.
 const OFFERS: &[&str] = &["offer", "provide", "提供"];
 /// That it is somebody's task, where it is asked whose, or what is done.
-const ANSWERS: &[&str] = &["负责", "responsible for", "in charge of"];
+const ANSWERS: &[&str] =
+    &["负责", "responsible for", "in charge of", "handle", "deal with", "take care of", "look after", "see to"];
 /// Words that say no more than that something is there.
 const EXISTS: &[&str] = &["available", "exist", "存在", "located", "find", "locate"];
 /// What one does with things that one must or may have: said or left out where it is asked which they are.
@@ -254,4 +323,17 @@ const BRINGS: &[&str] = &[
 const REQUESTS: &[&str] =
     &["申请", "投诉", "举报", "request", "application", "claim", "complaint", "appeal", "ticket", "order", "dispute"];
 /// Verbs that say no more than that it is put to somebody.
-const SUPPORTS: &[&str] = &["提交", "提出", "发起", "递交", "submit", "file", "place", "lodge", "raise", "put"];
+const SUPPORTS: &[&str] = &[
+    "提交", "提出", "发起", "递交", "submit", "file", "place", "lodge", "raise", "put", "open", "create", "log", "make",
+];
+/// What one does with what lies somewhere, where it is asked where that is.
+const REACHES: &[&str] = &["download", "access", "view", "see", "look", "look at", "check", "read", "look up"];
+/// That it lies there, where it is asked where, and nobody puts it there.
+const LIES: &[&str] = &["keep", "store", "save", "publish", "post", "host", "situate", "place"];
+/// Verbs that say no more than that one has it, where it is asked whether one may: may I use it, is it allowed.
+const HAS: &[&str] = &["use", "bring", "have", "wear", "keep", "own", "carry"];
+/// Where the one who asks works, which goes without saying beside what is asked about.
+const ONSITE: &[&str] = &["onsite", "on-site", "on site"];
+/// Verbs that say where somebody is.
+const STAYS: &[&str] =
+    &["work", "come", "attend", "present", "day", "visit", "return", "go", "stay", "move", "commute"];

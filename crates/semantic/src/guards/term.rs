@@ -35,8 +35,18 @@ pub struct Term {
     pub is_action: bool,
     /// Whether it is negated.
     pub not: bool,
+    /// Whether it was tried in vain.
+    pub failed: bool,
+    /// Whether nobody has tried.
+    pub undone: bool,
     /// Whether the other question may be without it.
     pub optional: bool,
+    /// Whether the other question may be without it where that has no verb.
+    pub bare: bool,
+    /// Whether nothing is known of it.
+    strange: bool,
+    /// Whether it is written like a name.
+    named: bool,
     /// The part that it plays.
     pub role: Option<Role>,
     /// Whether it is coordinated with the term before it.
@@ -59,7 +69,12 @@ impl Term {
             class: Class::Noun,
             is_action: false,
             not: false,
+            failed: false,
+            undone: false,
             optional: false,
+            bare: false,
+            strange: false,
+            named: false,
             role: None,
             joined: false,
             of: false,
@@ -87,6 +102,7 @@ impl Term {
         } else {
             term.forms.push(phrase.into());
         }
+        term.named = tokens.iter().any(|token| token.upper || token.capital);
         term.learn(lexicon);
         term
     }
@@ -122,6 +138,7 @@ impl Term {
             self.bases.extend(entry.bases.split(' ').filter(|base| !base.is_empty()).map(Box::from));
             self.opposites.extend(entry.opposites.split(' ').filter(|word| !word.is_empty()));
         }
+        self.strange = !known && self.groups.is_empty();
         self.is_action = verb;
         self.class = match (known, noun, verb) {
             (false, ..) | (_, true, _) => Class::Noun,
@@ -165,9 +182,11 @@ impl Term {
             || self.groups.iter().any(|group| other.groups.contains(group))
             || self.derived(other)
             || other.derived(self)
-            || self.shares_sense(other)
+            || (self.shares_sense(other) && !self.is_apart(other))
             || self.shortened(other)
             || other.shortened(self)
+            || self.misspells(other)
+            || other.misspells(self)
     }
 
     /// Whether they are known to be opposites.
@@ -198,6 +217,24 @@ impl Term {
             && short.chars().all(super::token::is_han)
     }
 
+    /// Whether both are kinds of their own, which WordNet has for one: a manager reports to a director.
+    fn is_apart(&self, other: &Self) -> bool {
+        let is = |one: &Self, other: &Self| APART.iter().any(|(a, b)| one.is_one_of(&[a]) && other.is_one_of(&[b]));
+        is(self, other) || is(other, self)
+    }
+
+    /// A word that nobody knows, and one that is known and differs from it by one letter, or two that are exchanged.
+    fn misspells(&self, other: &Self) -> bool {
+        let (Some(one), Some(two)) = (self.forms.first(), other.forms.first()) else { return false };
+        let is_plain = |word: &str| word.len() > 6 && word.bytes().all(|sign| sign.is_ascii_lowercase());
+        self.strange
+            && !self.named
+            && !other.strange
+            && is_plain(one)
+            && is_plain(two)
+            && is_near(one.as_bytes(), two.as_bytes())
+    }
+
     /// Whether it is one Chinese character.
     pub fn is_character(&self) -> bool {
         self.forms.first().is_some_and(|form| form.chars().count() == 1 && form.chars().all(super::token::is_han))
@@ -218,6 +255,22 @@ impl Term {
     /// Whether one of its forms is among these words.
     pub fn is_one_of(&self, words: &[&str]) -> bool {
         self.forms.iter().any(|form| words.contains(&&**form))
+    }
+}
+
+/// Words of the office that share a sense in WordNet, and none there.
+const APART: [(&str, &str); 1] = [("manager", "director")];
+
+/// Whether two words differ by one letter more, less or other, or by two that are exchanged.
+fn is_near(one: &[u8], two: &[u8]) -> bool {
+    let (short, long) = if one.len() < two.len() { (one, two) } else { (two, one) };
+    let same = short.iter().zip(long).take_while(|(a, b)| a == b).count();
+    let (short, long) = (short.get(same..).unwrap_or_default(), long.get(same..).unwrap_or_default());
+    match (short, long) {
+        (rest, [_, more @ ..]) if rest == more => true,
+        ([a, rest @ ..], [b, more @ ..]) if rest == more => a != b,
+        ([a, b, rest @ ..], [c, d, more @ ..]) => (a, b) == (d, c) && rest == more,
+        _ => false,
     }
 }
 
