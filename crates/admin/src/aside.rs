@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use axum::body::Bytes;
-use tokio::sync::Semaphore;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::error::Error;
 
@@ -58,6 +58,20 @@ impl Aside {
         run(&self.looks, work).await
     }
 
+    /// The same for what a store is asked first: its answer, too, is held by so many at a time alone.
+    ///
+    /// # Errors
+    /// As of [`Aside::look`], and what the store says.
+    pub(crate) async fn look_into<A, T: Send + 'static, W: FnOnce() -> T + Send + 'static>(
+        &self,
+        asked: impl Future<Output = Result<A, Error>>,
+        work: impl FnOnce(A) -> W,
+    ) -> Result<T, Error> {
+        let place = place(&self.looks).await?;
+        let work = work(asked.await?);
+        beside(place, work).await
+    }
+
     /// Work for whoever changes something.
     ///
     /// # Errors
@@ -94,9 +108,19 @@ async fn run<T: Send + 'static>(
     places: &Arc<Semaphore>,
     work: impl FnOnce() -> T + Send + 'static,
 ) -> Result<T, Error> {
+    beside(place(places).await?, work).await
+}
+
+async fn place(places: &Arc<Semaphore>) -> Result<OwnedSemaphorePermit, Error> {
     let place = tokio::time::timeout(PATIENCE, places.clone().acquire_owned()).await;
     // It is never closed.
-    let Ok(Ok(place)) = place else { return Err(Error::Busy) };
+    place.ok().and_then(Result::ok).ok_or(Error::Busy)
+}
+
+async fn beside<T: Send + 'static>(
+    place: OwnedSemaphorePermit,
+    work: impl FnOnce() -> T + Send + 'static,
+) -> Result<T, Error> {
     let working = tokio::task::spawn_blocking(move || {
         let done = work();
         // Not before: whoever asked may have left.

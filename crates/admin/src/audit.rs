@@ -93,12 +93,14 @@ pub(crate) async fn audit(
     Query(asking): Query<Asking>,
 ) -> Result<Response, Error> {
     let limit = asking.limit;
-    let asked = desk.objects.deeds(which(asking)?);
+    let which = which(asking)?;
     let unavailable = |why: String| Error::Unavailable(Store::Objects, why);
-    let found = tokio::time::timeout(PATIENCE, asked.into_future()).await;
-    let found = found.map_err(|_| unavailable("the audit log does not answer".to_owned()))?;
-    let found = found.map_err(|why| unavailable(format!("the audit log cannot be read: {why}")))?;
-    desk.aside.look(move || axum::Json(page(found, limit)).into_response()).await
+    let found = async {
+        let found = tokio::time::timeout(PATIENCE, desk.objects.deeds(which).into_future()).await;
+        let found = found.map_err(|_| unavailable("the audit log does not answer".to_owned()))?;
+        found.map_err(|why| unavailable(format!("the audit log cannot be read: {why}")))
+    };
+    desk.aside.look_into(found, |found| move || axum::Json(page(found, limit)).into_response()).await
 }
 
 /// As many as have room in one answer.

@@ -335,12 +335,14 @@ pub(crate) async fn list(
     let search = asking.search()?;
     // What has ended a moment ago is in it.
     desk.live.gather();
-    let page = told(&desk, desk.live.records.search(search)).await?;
-    let show = move || {
-        let data = page.requests.into_iter().map(Shown::from).collect();
-        Json(Page { data, next: page.next.map(shown) }).into_response()
+    let found = async { told(&desk, desk.live.records.search(search)).await };
+    let show = |page: state::requests::Page| {
+        move || {
+            let data = page.requests.into_iter().map(Shown::from).collect();
+            Json(Page { data, next: page.next.map(shown) }).into_response()
+        }
     };
-    desk.aside.look(show).await
+    desk.aside.look_into(found, show).await
 }
 
 /// One request: the last that ended with this id.

@@ -105,16 +105,19 @@ pub(crate) async fn usage(
     // What has ended a moment ago is in it.
     desk.live.gather();
     let ledger = &desk.live.books.ledger;
-    let report = tokio::time::timeout(PATIENCE, ledger.report(asked.question.clone()).into_future()).await;
     let unavailable = |why: String| Err(Error::Unavailable(Store::Ledger, why));
-    match report {
-        Ok(Ok(rows)) => desk.aside.look(move || asked.answer(rows)).await,
-        Ok(Err(error)) => unavailable(error.0),
-        Err(_) => {
-            let why = ledger.health().trouble.map_or_else(|| "it is slow".to_owned(), |trouble| trouble.what);
-            unavailable(format!("the usage ledger does not answer: {why}"))
+    let question = asked.question.clone();
+    let report = async {
+        match tokio::time::timeout(PATIENCE, ledger.report(question).into_future()).await {
+            Ok(Ok(rows)) => Ok(rows),
+            Ok(Err(error)) => unavailable(error.0),
+            Err(_) => {
+                let why = ledger.health().trouble.map_or_else(|| "it is slow".to_owned(), |trouble| trouble.what);
+                unavailable(format!("the usage ledger does not answer: {why}"))
+            }
         }
-    }
+    };
+    desk.aside.look_into(report, |rows| move || asked.answer(rows)).await
 }
 
 struct Asked {

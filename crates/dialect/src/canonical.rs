@@ -52,6 +52,8 @@ impl Ask {
                     has_tools: _,
                     drafts: _,
                     max_tokens: _,
+                    n: _,
+                    best_of: _,
                     prompts: _,
                     thinking: _,
                 } = chat;

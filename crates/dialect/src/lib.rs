@@ -261,8 +261,9 @@ pub struct Progress {
     pub done: bool,
     /// The upstream's last word on usage.
     pub usage: Option<Usage>,
-    /// That word as it was written, where the caller is not shown it: others may be given the answer who are.
-    pub unshown_usage: Option<Box<str>>,
+    /// That word as it was written, where the caller is not shown it: others may be given the answer who are. Empty where
+    /// there is none.
+    pub unshown_usage: String,
     /// Characters of text delivered, for an estimate where usage never comes.
     pub text_chars: u64,
     /// An error object, invalid bytes or garbage: the stream has failed.

@@ -86,27 +86,52 @@ pub async fn pursue_parts(call: &Call<'_>, parts: &[Ask], tries: &mut Tries) -> 
 }
 
 async fn pursue_all(call: &Call<'_>, parts: &[Ask], tries: &mut [Tries]) -> Result<Vec<Won>, Refusal> {
-    let all = parts.iter().zip(&mut *tries).collect();
-    let mut won = side_by_side(call, all, &|_| true).await?;
-    put_on_one_scale(call, parts, tries, &mut won).await?;
-    Ok(won)
+    if matches!(call.errand.ask.view, View::Rerank(_)) {
+        let all = parts.iter().zip(&mut *tries).collect();
+        let mut won = side_by_side(call, all, &|_| true).await?;
+        put_on_one_scale(call, parts, tries, &mut won).await?;
+        return Ok(won);
+    }
+    let mut spaces = spaces(call).into_iter().peekable();
+    loop {
+        let space = spaces.next();
+        let is_of_it = move |upstream: &Upstream| space.as_ref().is_none_or(|space| upstream.space == *space);
+        let all = parts.iter().zip(&mut *tries).collect();
+        match side_by_side(call, all, &is_of_it).await {
+            // What is the caller's fault is so in every space.
+            Err(refusal) if refusal.status() >= 500 && spaces.peek().is_some() => {}
+            won => return won,
+        }
+    }
 }
 
-/// Scores of different models cannot stand in one ranking, nor vectors of different spaces in one answer. Where parts
-/// were answered by several, because an upstream failed in between, the one that was tried last does the others' parts
-/// too.
+/// The vector spaces of a route in the order in which its upstreams would be tried: vectors of two never stand in one
+/// answer, so one space answers all parts, and the next where that fails.
+fn spaces(call: &Call<'_>) -> Vec<Option<String>> {
+    let route = call.route.0;
+    if route.vector_space().is_some() {
+        return Vec::new();
+    }
+    let worker = call.worker;
+    let plan = plan(call.route, (call.first, &[]), worker.live.clock.now(), &worker.dice);
+    let mut spaces: Vec<Option<String>> = Vec::new();
+    for upstream in plan.iter().filter_map(|(target, _)| route.upstreams.get(target.upstream)) {
+        if !spaces.contains(&upstream.space) {
+            spaces.push(upstream.space.clone());
+        }
+    }
+    spaces
+}
+
+/// Scores of different models cannot stand in one ranking. Where parts were answered by several,
+/// because an upstream failed in between, the one that was tried last ranks the others' parts too.
 async fn put_on_one_scale(call: &Call<'_>, parts: &[Ask], tries: &mut [Tries], won: &mut [Won]) -> Result<(), Refusal> {
     let upstreams = &call.route.0.upstreams;
     let place = |won: &&Won| upstreams.iter().position(|upstream| Arc::ptr_eq(upstream, &won.upstream));
     let Some(last) = won.iter().max_by_key(place).map(|won| won.upstream.clone()) else { return Ok(()) };
-    let is_ranking = matches!(call.errand.ask.view, View::Rerank(_));
-    let is_alike = move |upstream: &Upstream| match is_ranking {
-        true => upstream.model == last.model,
-        false => upstream.space == last.space,
-    };
-    let is_odd = |won: &Won| !is_alike(&won.upstream);
+    let is_odd = |won: &Won| won.upstream.model != last.model;
     let odd = parts.iter().zip(tries).zip(&*won).filter(|(_, won)| is_odd(won)).map(|(part, _)| part).collect();
-    let again = side_by_side(call, odd, &is_alike).await?;
+    let again = side_by_side(call, odd, &|upstream| upstream.model == last.model).await?;
     for (odd, again) in won.iter_mut().filter(|won| is_odd(won)).zip(again) {
         *odd = again;
     }
@@ -169,7 +194,7 @@ async fn pursue_part(
     tries.end(AttemptOutcome::Ok, Some(200));
     if let Landed::Whole(answer, _) = &won.landed {
         // Whatever becomes of the whole: of a sister that fails, of scores that another model gives anew.
-        tries.spend(&won.upstream, part.used(answer));
+        tries.spend(&won.upstream, part.used(answer, &won.upstream.sent));
     }
     Ok(won)
 }

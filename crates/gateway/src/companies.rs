@@ -87,7 +87,7 @@ impl Joined {
         (upstream, shown): (Arc<Upstream>, HeaderValue),
         attempts: Arc<[Attempt]>,
     ) -> Self {
-        let used = merged.used(&answer);
+        let used = merged.used(&answer, &upstream.sent);
         let tokens = embeddings::shares(asks, used.prompt);
         let mut first = 0;
         let share = |(ask, prompt): (&&Ask, u64)| {

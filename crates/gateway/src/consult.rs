@@ -300,7 +300,7 @@ impl Consult<'_> {
         let won = pursue(&call, plan, &mut account.tries).await?;
         let Landed::Whole(answer, _) = won.landed else { return Err(unfit()) };
         account.tries.end(AttemptOutcome::Ok, Some(200));
-        account.tries.spend(&won.upstream, ask.used(&answer));
+        account.tries.spend(&won.upstream, ask.used(&answer, &won.upstream.sent));
         Ok((answer, won.upstream))
     }
 }

@@ -409,7 +409,7 @@ fn guard_dimension(
     }
     let message = format!("vectors of {found} dimensions where route `{}` has {wanted}", route.name);
     tracing::error!(route = %route.name, upstream = %upstream.label, found, wanted, "embedding dimension mismatch");
-    let usage = Some(Box::new(call.errand.ask.used(answer)));
+    let usage = Some(Box::new(call.errand.ask.used(answer, &upstream.sent)));
     let fault = Fault { usage, ..Fault::upstream(Kind::Dimension, message) };
     Err(Missed { fault, facts: rules::pursuit::Circumstances::default(), in_line: false })
 }

@@ -290,7 +290,7 @@ impl Relay {
     /// The upstream's word as it was written, where the caller is not shown it.
     #[must_use]
     pub fn unshown_usage(&self) -> Option<&str> {
-        self.opened.decoder.progress().unshown_usage.as_deref()
+        Some(&*self.opened.decoder.progress().unshown_usage).filter(|written| !written.is_empty())
     }
 
     /// The upstream's word, or a guess that errs high.

@@ -3,10 +3,7 @@
 use std::ops::Range;
 use std::sync::LazyLock;
 
-use memchr::memmem::Finder;
-
-/// What stands between the type and the bytes of a `data:` URL (RFC 2397).
-const DATA: &[u8] = b";base64,";
+use aho_corasick::AhoCorasick;
 
 /// How far behind the name of its part a `data:` URL begins at most: `{"url":"data:application/…`.
 const NEAR: usize = 256;
@@ -22,42 +19,48 @@ pub enum Attached {
     Sound,
 }
 
-/// The members whose value is one (OpenAI's reference of chat and responses).
-const PARTS: [(&[u8], Attached); 4] = [
-    (b"image_url\"", Attached::Image),
-    (b"input_audio\"", Attached::Sound),
-    (b"file_id\"", Attached::File),
-    (b"file_url\"", Attached::File),
-];
+/// Members whose value is one (OpenAI's reference of chat and responses), and what stands between the type and the bytes
+/// of a `data:` URL (RFC 2397).
+const SIGNS: [&str; 5] = ["\"image_url\"", "\"input_audio\"", "\"file_id\"", "\"file_url\"", ";base64,"];
 
-/// What finds the beginning of any of them; made once, for making it costs as much as finding nothing in a usual prompt.
-static FIND_DATA: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new(DATA));
-static FIND_PARTS: LazyLock<[(Finder<'static>, Attached); 4]> =
-    LazyLock::new(|| PARTS.map(|(name, what)| (Finder::new(name), what)));
+/// What finds any of them in one pass; made once, for making it costs as much as finding nothing in a usual prompt.
+static FIND: LazyLock<Option<AhoCorasick>> = LazyLock::new(|| AhoCorasick::new(SIGNS).ok());
 
-/// All of them in the order of the body, each with the bytes that are no text: none for a URL.
+/// All of them in the order of the body, each with the bytes that are no text: none for a URL. Reads each byte a few
+/// times at most, however many there are.
 pub fn all(body: &[u8]) -> Vec<(Attached, Range<usize>)> {
     let mut found: Vec<(Attached, Range<usize>)> = Vec::new();
-    for (finder, what) in &*FIND_PARTS {
-        found.extend(finder.find_iter(body).filter_map(|at| {
-            let behind = at + finder.needle().len();
-            // A name of a member, and neither a type (`"type":"image_url"`) nor a text, in which its quotes are escaped.
-            let is_name = at.checked_sub(1).and_then(|before| body.get(before)) == Some(&b'"')
-                && body.get(behind..)?.trim_ascii_start().starts_with(b":");
-            let bytes = if *what == Attached::Sound { sound(body, behind) } else { behind..behind };
-            is_name.then_some((*what, bytes))
-        }));
-    }
-    found.sort_unstable_by_key(|(_, bytes)| bytes.start);
-    for at in FIND_DATA.find_iter(body) {
-        let end = memchr::memchr(b'"', body.get(at..).unwrap_or_default()).map_or(body.len(), |length| at + length);
-        let next = found.partition_point(|(_, bytes)| bytes.start <= at);
-        match next.checked_sub(1).and_then(|before| found.get_mut(before)) {
-            // The bytes of the image that has just been named.
-            Some((_, bytes)) if bytes.start == bytes.end && at - bytes.start <= NEAR => *bytes = at..end,
-            Some((_, bytes)) if at < bytes.end => {}
-            _ => found.insert(next, (Attached::File, at..end)),
+    let Some(finder) = &*FIND else { return found };
+    // Behind the bytes of the last one.
+    let mut past = 0;
+    for sign in finder.find_iter(body) {
+        let behind = sign.end();
+        if sign.start() < past {
+            continue;
         }
+        let what = match sign.pattern().as_usize() {
+            0 => Attached::Image,
+            1 => Attached::Sound,
+            2 | 3 => Attached::File,
+            _ => {
+                let rest = body.get(sign.start()..).unwrap_or_default();
+                past = memchr::memchr(b'"', rest).map_or(body.len(), |length| sign.start() + length);
+                let bytes = sign.start()..past;
+                match found.last_mut() {
+                    // The bytes of what has just been named.
+                    Some((_, named)) if named.start == named.end && bytes.start - named.start <= NEAR => *named = bytes,
+                    _ => found.push((Attached::File, bytes)),
+                }
+                continue;
+            }
+        };
+        // A name of a member, and no type (`"type":"image_url"`). In a text its quotes are escaped.
+        if !body.get(behind..).is_some_and(|rest| rest.trim_ascii_start().starts_with(b":")) {
+            continue;
+        }
+        let bytes = if what == Attached::Sound { sound(body, behind) } else { behind..behind };
+        past = bytes.end;
+        found.push((what, bytes));
     }
     found
 }
@@ -67,10 +70,9 @@ fn sound(body: &[u8], from: usize) -> Range<usize> {
     const NAME: &[u8] = b"\"data\"";
     let near = body.get(from..(from + NEAR).min(body.len())).unwrap_or_default();
     let Some(name) = memchr::memmem::find(near, NAME).map(|at| from + at + NAME.len()) else { return from..from };
-    let rest = body.get(name..).unwrap_or_default();
-    let Some(open) = memchr::memchr(b'"', rest).map(|at| name + at + 1) else { return from..from };
-    let length = memchr::memchr(b'"', body.get(open..).unwrap_or_default());
-    length.map_or(from..from, |length| open..open + length)
+    let quote = |from: usize| memchr::memchr(b'"', body.get(from..).unwrap_or_default()).map(|at| from + at);
+    let Some(open) = quote(name).filter(|open| *open <= name + NEAR).map(|open| open + 1) else { return from..from };
+    open..quote(open).unwrap_or(body.len())
 }
 
 #[cfg(test)]
@@ -104,6 +106,14 @@ mod tests {
     fn a_text_about_images_holds_none() {
         assert_eq!(kinds(r#"{"content":"write {\"image_url\": {\"url\": 1}} and \"input_audio\":"}"#), []);
         assert_eq!(kinds(r#"{"type":"image_url"}"#), []);
+    }
+
+    #[test]
+    fn however_many_there_are_each_is_found_once_in_one_pass() {
+        let body = format!("[{}{}]", ";base64,".repeat(20_000), r#""image_url":{},"#.repeat(20_000));
+        let found = all(body.as_bytes());
+        assert_eq!(found.len(), 1 + 20_000);
+        assert!(found.is_sorted_by_key(|(_, bytes)| bytes.start));
     }
 
     #[test]

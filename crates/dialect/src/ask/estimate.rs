@@ -4,6 +4,7 @@ use base::Usage;
 
 use super::attached::{self, Attached};
 use super::{Ask, Chat, View};
+use crate::chat::images;
 
 /// Tokens of an image at most, by what most providers count: OpenAI's high detail takes 85 and 170 for each
 /// of up to 8 tiles, Anthropic's largest images some 1,600. So much counts a file, too.
@@ -107,11 +108,9 @@ impl Chat {
     /// With what `ruled` makes of each amount that is written.
     fn ruled(&self, ruled: impl Fn(Amount, Option<u64>) -> Option<u64>) -> Self {
         let prompts = self.prompts.max(1);
-        let of_each = |amount, all: u64| ruled(amount, Some(all / prompts)).unwrap_or(1).max(1);
-        let choices = of_each(Amount::Choices, self.choices);
+        let choices = ruled(Amount::Choices, self.n).unwrap_or(1).max(1);
         // As many as choices are wanted where nothing else is said.
-        let drafts = if self.drafts > self.choices { Some(self.drafts / prompts) } else { None };
-        let drafts = ruled(Amount::Drafts, drafts).unwrap_or(choices).max(choices);
+        let drafts = ruled(Amount::Drafts, self.best_of).unwrap_or(choices).max(choices);
         Self {
             max_tokens: ruled(Amount::Limit, self.max_tokens),
             choices: choices.saturating_mul(prompts),
@@ -192,13 +191,18 @@ impl Ask {
         tokens.saturating_add(base::estimate(self.body.get(from..).unwrap_or_default()))
     }
 
-    /// What a whole answer has used: the upstream's word, else a guess that errs high.
+    /// What a whole answer of a model has used: the upstream's word, else a guess that errs high.
     #[must_use]
-    pub fn used(&self, answer: &crate::Answer) -> Usage {
+    pub fn used(&self, answer: &crate::Answer, model: &str) -> Usage {
         answer.usage.unwrap_or_else(|| {
             let is_text = self.written(|_, written| written) != Written::Nothing;
             let completion = if is_text { base::estimate(&answer.body) } else { 0 };
-            Usage { prompt: self.prompt_estimate(|| ATTACHMENT), completion, estimated: true, ..Usage::default() }
+            Usage {
+                prompt: self.prompt_estimate(|| images::worth(std::iter::once(model))),
+                completion,
+                estimated: true,
+                ..Usage::default()
+            }
         })
     }
 }

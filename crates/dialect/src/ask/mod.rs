@@ -85,6 +85,10 @@ pub struct Chat {
     pub drafts: u64,
     /// The larger of `max_completion_tokens` and `max_tokens`: what each choice may be long.
     pub max_tokens: Option<u64>,
+    /// `n` as the caller wrote it.
+    pub n: Option<u64>,
+    /// `best_of` as the caller wrote it.
+    pub best_of: Option<u64>,
     /// How many prompts a legacy completion has; 1 of chat.
     pub prompts: u64,
     /// `thinking_budget`: what may be thought before each; 0 where nothing is written.
@@ -313,10 +317,13 @@ fn chat(endpoint: Endpoint, fields: &Fields<'_>) -> Chat {
     let number = |name| fields.get(name).and_then(whole);
     // Which of the two counts hangs on the provider; legacy completions know one alone.
     let newer = (endpoint == Endpoint::Chat).then(|| number("max_completion_tokens")).flatten();
-    let (n, prompts) = (number("n").unwrap_or(1).max(1), fields.get("prompt").map_or(1, prompts));
+    let (n, best_of) = (number("n"), number("best_of"));
+    let (each, prompts) = (n.unwrap_or(1).max(1), fields.get("prompt").map_or(1, prompts));
     Chat {
-        choices: n.saturating_mul(prompts),
-        drafts: n.max(number("best_of").unwrap_or(1)).saturating_mul(prompts),
+        choices: each.saturating_mul(prompts),
+        drafts: each.max(best_of.unwrap_or(1)).saturating_mul(prompts),
+        n,
+        best_of,
         prompts,
         thinking: number("thinking_budget").unwrap_or_default(),
         include_usage: options.and_then(|options| options.get("include_usage")).and_then(Value::as_bool),

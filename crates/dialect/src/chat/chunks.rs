@@ -203,7 +203,9 @@ impl Chunks {
         if let Some((known, written)) = written.and_then(|written| usage::read(written).zip(Some(written.raw()))) {
             self.progress.usage = Some(known);
             if !self.shows_usage && written.len() <= LONGEST_USAGE {
-                self.progress.unshown_usage = Some(written.into());
+                // Some upstreams tell it with every chunk.
+                self.progress.unshown_usage.clear();
+                self.progress.unshown_usage.push_str(written);
             }
         }
         if let (Some(usage), None, true) = (brought.usage, chunk.usage, self.shows_usage) {

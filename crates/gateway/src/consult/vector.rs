@@ -146,7 +146,7 @@ impl Embedding {
             numbers: vectors.each.drain(..).next().ok_or_else(unfit)?,
             model: vectors.model.into(),
             upstream: upstream.label.to_string().into(),
-            tokens: ask.used(&answer).prompt,
+            tokens: ask.used(&answer, &upstream.sent).prompt,
             took: live.clock.now() - began,
             age: Duration::ZERO,
             how: How::Brought,

@@ -43,7 +43,8 @@ pub fn whole(
         trail.first_content();
     }
     if !is_counted {
-        trail.used(ask.used(&answer));
+        let by = trail.record.upstream.clone().unwrap_or_default();
+        trail.used(ask.used(&answer, &by));
     }
     (answer.body, head)
 }

@@ -314,7 +314,7 @@ impl Gathering<'_> {
             }
         };
         let Landed::Whole(answer, _) = &won.landed else { return Ok(Some(won)) };
-        let used = sent.ask.used(answer);
+        let used = sent.ask.used(answer, &won.upstream.sent);
         let vectors = self.read(&sent.ask, (answer.clone(), won.upstream.clone(), began)).await;
         let shelf = Shelf {
             live: &self.worker.live,
@@ -348,7 +348,7 @@ impl Gathering<'_> {
     /// The vectors of an answer; `None` where they cannot be told apart, or not be stored.
     async fn read(&self, ask: &Ask, (answer, upstream, began): (Answer, Arc<Upstream>, Instant)) -> Option<Vec<Held>> {
         let dialect::View::Embeddings(view) = &ask.view else { return None };
-        let used = ask.used(&answer);
+        let used = ask.used(&answer, &upstream.sent);
         let found = if answer.body.len() > AT_ONCE {
             let view = view.clone();
             tokio::task::spawn_blocking(move || embeddings::vectors(&view, &answer)).await.ok()?

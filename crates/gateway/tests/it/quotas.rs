@@ -587,11 +587,15 @@ fn an_image_of_which_only_the_url_is_known_is_put_aside_by_what_the_model_takes_
 fn a_policy_that_asks_for_more_answers_is_reckoned_with_before_the_call() {
     story(async {
         let app = "  - { name: app, keys: [sk-app], routes: [\"*\"] }";
-        let limited = "  - { name: app, keys: [sk-app], routes: [\"*\"], limit: { tokens_per_minute: 1000 }, params: { force: { n: 50 } } }";
-        let stage = Stage::set(&usual_but(app, limited));
-        stage.host("a", Reply::say(["Hi"]).usage(used(10, 10)).after(Duration::from_secs(1)));
-        let both = together(&stage, 2, &hello(100)).await;
-        let statuses: Vec<_> = both.iter().map(|answer| answer.status).collect();
-        assert_eq!(statuses.iter().filter(|status| **status == 200).count(), 1, "{statuses:?}");
+        for rule in ["force", "default"] {
+            let limited = format!(
+                "  - {{ name: app, keys: [sk-app], routes: [\"*\"], limit: {{ tokens_per_minute: 1000 }}, params: {{ {rule}: {{ n: 50 }} }} }}"
+            );
+            let stage = Stage::set(&usual_but(app, &limited));
+            stage.host("a", Reply::say(["Hi"]).usage(used(10, 10)).after(Duration::from_secs(1)));
+            let both = together(&stage, 2, &hello(100)).await;
+            let statuses: Vec<_> = both.iter().map(|answer| answer.status).collect();
+            assert_eq!(statuses.iter().filter(|status| **status == 200).count(), 1, "{rule}: {statuses:?}");
+        }
     });
 }

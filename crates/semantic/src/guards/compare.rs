@@ -410,8 +410,7 @@ fn kinds(one: &Question, two: &Question) -> Result<(), Guard> {
     let both = (one.kinds, two.kinds);
     // Where something can be seen is how it can be.
     let (how, place) = (bit(Kind::How), bit(Kind::Where));
-    let is_seen =
-        |term: &Term| term.is_one_of(SEES) || term.is_one_of(DONE_THERE) || term.is_one_of(sides::GETS);
+    let is_seen = |term: &Term| term.is_one_of(SEES) || term.is_one_of(DONE_THERE) || term.is_one_of(sides::GETS);
     let sees = |question: &Question| {
         let terms = &question.terms;
         // What stands before a noun describes it: 登录密码.
