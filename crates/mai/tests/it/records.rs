@@ -300,7 +300,8 @@ async fn a_stop_says_how_many_texts_could_not_be_written() {
     let dir = Dir::new();
     dir.write("gateway.yaml", format!("records: {{ content: true }}\n{}", usual(&up.url())));
     // Nobody can make the file, not even root.
-    std::fs::create_dir_all(dir.path("data/contents.db")).unwrap();
+    std::fs::create_dir_all(dir.path("data")).unwrap();
+    std::os::unix::fs::symlink("/proc/nowhere/contents.db", dir.path("data/contents.db")).unwrap();
     let mut gateway = Gateway::serve_in(dir, "gateway.yaml").await;
     assert_eq!(gateway.ask(&chat().header("x-request-id", "first")).await.status, 200);
     requests_are(&gateway, "behind", 0).await;

@@ -3,14 +3,14 @@
 use smallvec::SmallVec;
 
 use super::closed::{Case, Kind, Mark, Role};
+use super::compound::compounds;
 use super::guard::Guard;
-use super::lexicon::lexicon;
 use super::likes::{DONE_THERE, remedy};
 use super::parts::{Matched, directions, persons, restrictions};
 use super::quantity::{Class as Counted, Quantity};
 use super::question::{Question, bit};
-use super::sides;
-use super::term::{self, Class, Term};
+use super::term::{Class, Term};
+use super::{order, sides};
 
 /// Whether two questions are the same, by their words.
 ///
@@ -60,7 +60,7 @@ pub fn only_words_differ(one: &Question, two: &Question) -> bool {
     };
     let is_said = one.has_signs_of(two)
         && firm(one) == firm(two)
-        && [quantities, persons, mood, kinds].iter().all(|check| check(one, two).is_ok());
+        && [quantities, order::turns, persons, mood, kinds].iter().all(|check| check(one, two).is_ok());
     if !is_said || one.terms.len().max(two.terms.len()) > MOST_TERMS {
         return false;
     }
@@ -69,14 +69,14 @@ pub fn only_words_differ(one: &Question, two: &Question) -> bool {
     let is_denied = matched.iter().any(|(a, b)| denies(one, a) != denies(two, b))
         || left.iter().any(|at| denies(one, at))
         || right.iter().any(|at| denies(two, at));
-    !is_denied && directions(one, two, &matched).is_ok()
+    !is_denied && order::sides(one, two, &matched).is_ok() && directions(one, two, &matched).is_ok()
 }
 
 /// Finds one difference.
 type Check = fn(&Question, &Question) -> Result<(), Guard>;
 
 /// From what costs least to what costs most.
-const CHECKS: [Check; 6] = [quantities, marks, persons, mood, kinds, terms];
+const CHECKS: [Check; 7] = [quantities, marks, order::turns, persons, mood, kinds, terms];
 
 fn quantities(one: &Question, two: &Question) -> Result<(), Guard> {
     if one.quantities == two.quantities {
@@ -92,7 +92,7 @@ fn quantities(one: &Question, two: &Question) -> Result<(), Guard> {
         [one, two]
             .into_iter()
             .flat_map(|side| &side.quantities)
-            .any(|other| other.value == found.value && other.unit != found.unit)
+            .any(|other| other.value == found.value && (other.unit, &other.text) != (found.unit, &found.text))
     };
     Err(match found {
         Some(found)
@@ -242,6 +242,7 @@ fn terms(one: &Question, two: &Question) -> Result<(), Guard> {
     let matched = aligned(one, two)?;
     restrictions(one, two, &matched)?;
     sides::owners(one, two, &matched)?;
+    order::sides(one, two, &matched)?;
     directions(one, two, &matched)
 }
 
@@ -298,7 +299,7 @@ impl Aligned {
 
 /// Finds for each term of either question its like in the other.
 fn aligned(one: &Question, two: &Question) -> Result<Matched, Guard> {
-    let Aligned { matched, left, right } = Aligned::of(one, two);
+    let Aligned { mut matched, left, right } = Aligned::of(one, two);
     for (a, b) in &matched {
         let (a, b) = (one.terms.get(*a), two.terms.get(*b));
         let in_vain = |a: &Term, b: &Term| a.failed && b.undone;
@@ -312,8 +313,8 @@ fn aligned(one: &Question, two: &Question) -> Result<Matched, Guard> {
         return Ok(matched);
     }
     let (mut left, mut right) = (left, right);
-    compounds(one, &mut left, two, &mut right);
-    compounds(two, &mut right, one, &mut left);
+    matched.extend(compounds(one, &mut left, two, &mut right));
+    matched.extend(compounds(two, &mut right, one, &mut left).into_iter().map(|(b, a)| (a, b)));
     if (left.is_empty() && remedy(one, two, &right)) || (right.is_empty() && remedy(two, one, &left)) {
         return Ok(matched);
     }
@@ -344,37 +345,6 @@ fn contained(question: &Question, term: &Term, other: &Question) -> bool {
     };
     let whole = question.terms.iter().find(|whole| !whole.not && whole.class == Class::Noun && holds(whole));
     question.chinese && whole.is_some_and(|whole| other.terms.iter().any(|known| exact(known, whole)))
-}
-
-/// Takes out words that are written apart on one side and together on the other.
-fn compounds(one: &Question, left: &mut SmallVec<[usize; 8]>, two: &Question, right: &mut SmallVec<[usize; 8]>) {
-    let mut at = 0;
-    while let (Some(&first), Some(&second)) = (left.get(at), left.get(at + 1)) {
-        let (Some(a), Some(b)) = (one.terms.get(first), one.terms.get(second)) else { return };
-        // A verb may stand apart from its object: 盖合同章 and 合同盖章.
-        let listed = |whole: &str| one.chinese.then(|| lexicon().groups(whole)).flatten().unwrap_or_default();
-        let is_listed = a.class == Class::Verb && term::together(a, b).is_some_and(|whole| !listed(&whole).is_empty());
-        let is_near =
-            second == first + 1 || is_listed || (a.class == Class::Verb && a.is_character() && b.is_character());
-        let whole = (is_near && !a.not && !b.not).then(|| term::together(a, b)).flatten();
-        // What is done stands on either side of what it is done to: 账号怎么注销, 怎么注销账号.
-        let turned = (a.class != Class::Verb && b.class == Class::Verb && !a.not && !b.not && one.chinese)
-            .then(|| term::together(b, a))
-            .flatten();
-        let like = [whole, turned].into_iter().flatten().find_map(|whole| {
-            let groups = listed(&whole);
-            let is_whole = |term: &Term| {
-                !term.not && (term.forms.contains(&whole) || term.groups.iter().any(|group| groups.contains(group)))
-            };
-            right.iter().position(|place| two.terms.get(*place).is_some_and(is_whole))
-        });
-        if let Some(place) = like {
-            right.remove(place);
-            left.drain(at..at + 2);
-        } else {
-            at += 1;
-        }
-    }
 }
 
 /// What kind of difference the terms make that have no like.

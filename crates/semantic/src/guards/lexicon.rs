@@ -20,6 +20,8 @@ pub struct Lexicon {
     closed: Words<Box<str>, SmallVec<[Part; 2]>>,
     /// Phrases that mean the same as others of their group.
     groups: Words<Box<str>, SmallVec<[u16; 2]>>,
+    /// Chinese verbs of one character, with those that they may stand for.
+    shorts: Words<&'static str, SmallVec<[&'static str; 4]>>,
     /// Words with a hyphen that stand in one of the lists.
     hyphened: Words<Box<str>, ()>,
     irregular: Words<Box<str>, SmallVec<[Box<str>; 1]>>,
@@ -64,6 +66,9 @@ impl Lexicon {
             simplified: pairs(include_str!("../../data/simplified.txt")),
             closed: Words::default(),
             groups: Words::default(),
+            shorts: lines(include_str!("../../data/short-zh.txt"))
+                .filter_map(|line| line.split_once(' ').map(|(short, long)| (short, long.split(' ').collect())))
+                .collect(),
             hyphened: Words::default(),
             irregular: Words::default(),
             wordnet: wordnet.lines().filter_map(|line| line.split_once('\t')).collect(),
@@ -178,6 +183,11 @@ impl Lexicon {
     /// Whether a Chinese word is a verb.
     pub fn is_verb(&self, word: &str) -> bool {
         matches!(self.jieba.tag(word, false).as_slice(), [only] if only.tag.starts_with('v'))
+    }
+
+    /// Whether a Chinese verb of one character is known to stand for this longer one.
+    pub fn stands_for(&self, short: &str, long: &str) -> bool {
+        self.shorts.get(short).is_some_and(|known| known.contains(&long))
     }
 
     /// What a phrase of a closed class contributes.

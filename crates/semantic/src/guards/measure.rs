@@ -178,6 +178,12 @@ const RANKS: &[&str] = &["级", "等", "类", "档", "线", "层", "楼", "号",
 /// Classifiers that the dictionary takes for another word.
 const CLASSIFIERS: &[&str] = &["个", "间", "台", "张", "件", "份", "条", "套", "部", "辆", "本", "笔", "封", "家"];
 
+/// Classifiers that are no mere companions of a noun: two boxes are not two bottles.
+const BINDING: &[&str] = &[
+    "次", "片", "粒", "颗", "瓶", "盒", "箱", "包", "袋", "杯", "碗", "勺", "滴", "支", "层", "楼", "栋", "幢", "级",
+    "代", "期", "排", "组", "批", "节", "对", "双", "套",
+];
+
 /// A number of digits or numerals, in as many tokens as it takes.
 fn numeral(tokens: &[Token]) -> Option<(f64, usize)> {
     let first = tokens.first()?;
@@ -229,10 +235,13 @@ fn with_unit(value: f64, tokens: &[Token], taken: usize) -> (usize, Vec<Quantity
             vec![Quantity::new(class, name, (value + half) * factor)],
         );
     }
-    if rest.first().is_some_and(|token| {
+    if let Some(token) = rest.first().filter(|token| {
         token.tag == "q" || token.text == "个" || token.text == "位" || token.text == "名" || token.text == "倍"
     }) {
-        return (taken + 1, vec![Quantity::new(Class::Number, "", value)]);
+        // What tells no more than that things are counted goes without saying; what counts times or parts does not.
+        let counted = if token.text == "回" { "次" } else { token.text.as_str() };
+        let counted = if BINDING.contains(&counted) { counted } else { "" };
+        return (taken + 1, vec![Quantity { text: counted.into(), ..Quantity::new(Class::Number, "", value) }]);
     }
     (taken, vec![Quantity::new(Class::Number, "", value)])
 }

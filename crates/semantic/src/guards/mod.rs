@@ -3,12 +3,15 @@
 mod asking;
 mod closed;
 mod compare;
+mod compound;
 mod fold;
 mod guard;
 mod lexicon;
 mod likes;
 mod measure;
+mod order;
 mod parts;
+mod pivots;
 mod place;
 mod preamble;
 mod quantity;
@@ -21,6 +24,7 @@ mod tense;
 mod term;
 mod time;
 mod token;
+mod turns;
 
 pub use compare::{compare, differences, only_words_differ};
 pub use fold::LONGEST;

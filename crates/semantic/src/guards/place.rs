@@ -1,10 +1,12 @@
 //! Words that are what their place makes them: 还 gives back where nothing is still so, «within» bounds numbers alone.
 
 use super::measure;
+use super::quantity::{self, Class};
 use super::token::{Script, Token};
 
 /// Puts in their own form what stands for another word in this place.
 pub fn read(tokens: &mut Vec<Token>) {
+    count_ones(tokens);
     let mut at = 0;
     while at < tokens.len() {
         let (earlier, rest) = tokens.split_at(at.min(tokens.len()));
@@ -20,6 +22,11 @@ pub fn read(tokens: &mut Vec<Token>) {
                     tokens.splice(at..at + length, place.map(|word| Token::new(word, Script::Latin)));
                 }
                 continue;
+            }
+            // Who is about to be one: 准妈妈.
+            Some("准") if rest.get(1).is_some_and(|next| next.tag.starts_with('n')) => {
+                let text = rest.get(1).map(|next| format!("准{}", next.text)).unwrap_or_default();
+                tokens.splice(at..at + 2, [Token { tag: "n", ..Token::new(&text, Script::Han) }]);
             }
             Some("within") if !bounds(rest) => {
                 tokens.splice(at..=at, [Token::new("in", Script::Latin)]);
@@ -48,6 +55,36 @@ fn own(earlier: &[Token], rest: &[Token]) -> Option<(usize, Option<&'static str>
         _ => return None,
     };
     (ends && !is_one_of(earlier.last(), &["be", "is", "are", "work"])).then_some((noun + 1, place))
+}
+
+/// «One» is an article, but a number beside another: 一次吃两片, 买二送一.
+fn count_ones(tokens: &mut Vec<Token>) {
+    let counted = |at: usize| {
+        let found = tokens.get(at..).and_then(measure::read);
+        found.is_some_and(|(_, found)| found.iter().any(|quantity| quantity.class == Class::Number))
+    };
+    let is_han = |token: &Token| token.script == Script::Han;
+    if !tokens.iter().any(is_han) || !(0..tokens.len()).any(counted) {
+        return;
+    }
+    let mut at = 0;
+    while at < tokens.len() {
+        let one = || Token { tag: "m", ..Token::new("1", Script::Number) };
+        let is_numeral = |token: &Token| token.script == Script::Number || token.text.chars().all(quantity::is_numeral);
+        let is_part = at.checked_sub(1).and_then(|before| tokens.get(before)).is_some_and(|before| {
+            is_numeral(before) || matches!(before.text.as_str(), "第" | "百分之" | "之" | "分之" | "点")
+        });
+        match tokens.get(at).map(|token| token.text.as_str()) {
+            Some("一") if !is_part && !tokens.get(at + 1).is_some_and(is_numeral) => {
+                tokens.splice(at..=at, [one()]).for_each(drop)
+            }
+            Some("一个") => {
+                tokens.splice(at..=at, [one(), Token { tag: "q", ..Token::new("个", Script::Han) }]).for_each(drop);
+            }
+            _ => {}
+        }
+        at += 1;
+    }
 }
 
 fn is_one_of(token: Option<&Token>, words: &[&str]) -> bool {

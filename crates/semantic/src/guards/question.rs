@@ -3,8 +3,10 @@
 use smallvec::SmallVec;
 
 use super::closed::{Case, Kind, Mark, Person, Role};
+use super::pivots::Sides;
 use super::quantity::Quantity;
 use super::term::Term;
+use super::turns::Turns;
 
 /// A person, the form of the word, the part that it plays, and its place among the terms.
 pub type Spoken = (Person, Case, Option<Role>, usize);
@@ -41,6 +43,10 @@ pub struct Question {
     pub(super) must: bool,
     /// Who is spoken of, in order, with the place among the terms.
     pub(super) persons: SmallVec<[Spoken; 4]>,
+    /// Where Chinese words stand that part who does something from whom or what it is done for.
+    pub(super) sides: Sides,
+    /// What small Chinese words say by their place.
+    pub(super) turns: Turns,
     /// Whether something is done to its subject.
     pub(super) passive: bool,
     pub(super) chinese: bool,

@@ -2,7 +2,7 @@
 
 use smallvec::SmallVec;
 
-use super::closed::{Case, Kind, Mark, Part, Role};
+use super::closed::{Kind, Mark, Part, Role};
 use super::lexicon::{LONGEST_PHRASE, Lexicon, join};
 use super::measure;
 use super::quantity::Quantity;
@@ -11,6 +11,7 @@ use super::settle::{Names, settle};
 use super::tense;
 use super::term::{Class, Term};
 use super::token::{Script, Token};
+use super::turns;
 
 /// Reads these tokens as a question.
 pub(super) fn read(tokens: &[Token], lexicon: &'static Lexicon) -> Reading {
@@ -74,6 +75,9 @@ impl Reader<'_> {
         self.repeats();
         let opener = self.opener();
         tense::read(self.tokens, &mut self.question, self.lexicon);
+        if self.question.chinese {
+            self.question.turns = turns::read(self.tokens, self.lexicon);
+        }
         settle(&mut self.question, &self.names, &opener, self.lexicon);
     }
 
@@ -221,6 +225,7 @@ impl Reader<'_> {
         term.joined = next.joined;
         term.of = next.of;
         term.timed = next.timed;
+        term.at = (at, at + taken);
         self.next.timed = next.timed;
         // 从北京出发: the part passes the verb by; «to» before an English verb gives none.
         if term.class == Class::Verb && self.question.chinese {
@@ -331,6 +336,9 @@ impl Reader<'_> {
 
     fn contribute(&mut self, part: Part, at: usize, taken: usize) {
         let phrase = self.text(at).to_owned();
+        if self.question.chinese {
+            self.question.sides.note(part, &phrase, at, taken);
+        }
         self.leave_clause(part, at);
         let question = &mut self.question;
         match part {
@@ -385,9 +393,7 @@ impl Reader<'_> {
                 self.next.joined = true;
             }
             Part::Person(person, case) => {
-                // «Into my folder»: the part passes the owner by.
-                let passes = case == Case::Owner && !self.question.chinese;
-                let role = if passes { None } else { self.next.role.take() };
+                let role = self.part_of(case);
                 let place = self.question.terms.len();
                 if let Some(only) = self.question.only.as_mut().filter(|only| only.0 == place) {
                     only.1 = true;

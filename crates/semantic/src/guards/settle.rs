@@ -8,6 +8,7 @@ use super::likes::{settle_likes, settle_times};
 use super::quantity::{Class, Quantity};
 use super::question::{Question, bit};
 use super::term::Class as Word;
+use super::token::is_han;
 
 /// Nouns that may only name what is asked, with their places among the terms.
 pub type Names = SmallVec<[(Kind, usize); 2]>;
@@ -31,7 +32,9 @@ pub fn settle(question: &mut Question, names: &Names, opener: &str, lexicon: &'s
         question.marks.iter_mut().filter(|mark| **mark == Mark::Utmost).for_each(|mark| *mark = Mark::Under);
     }
     question.quantities.sort_unstable();
-    question.sequence.sort_by_key(|quantity| (quantity.class, quantity.unit));
+    // What counts times, and what counts pieces, may stand on either side of each other.
+    let counted = |quantity: &Quantity| Some(quantity.text.clone()).filter(|text| text.starts_with(is_han));
+    question.sequence.sort_by_cached_key(|quantity| (quantity.class, quantity.unit, counted(quantity)));
     question.marks.sort_unstable();
 }
 

@@ -2,12 +2,16 @@
 
 use super::closed::{Case, Kind, Person, Role};
 use super::guard::Guard;
-use super::parts::Matched;
 use super::question::{Question, Spoken, bit};
 use super::reader::Reader;
 use super::term::{Class, Term};
 
 impl Reader<'_> {
+    /// The part that a person plays; it passes the owner by: into my folder.
+    pub(super) fn part_of(&mut self, case: Case) -> Option<Role> {
+        if case == Case::Owner && !self.question.chinese { None } else { self.next.role.take() }
+    }
+
     /// Whether an English word is the name of something by its place, whatever it is elsewhere: behind a preposition,
     /// or behind «to» where it was told from where.
     pub(super) fn is_named(&self, at: usize) -> bool {
@@ -22,7 +26,7 @@ impl Reader<'_> {
 }
 
 /// Whether two things have changed sides of a preposition, whatever the dictionary takes them for.
-pub fn turned(one: &Question, two: &Question, matched: &Matched) -> bool {
+pub fn turned(one: &Question, two: &Question, matched: &[(usize, usize)]) -> bool {
     let led = |question: &Question, at: usize| question.terms.get(at).is_some_and(|term| term.of || is_way(term.role));
     let acts = |question: &Question, at: usize| question.terms.get(at).is_some_and(|term| term.class == Class::Verb);
     // A verb stands before its preposition, and what it is derived from may stand behind another: apply for, application.
@@ -68,7 +72,7 @@ pub fn exchanged(one: &str, two: &str) -> bool {
 ///
 /// # Errors
 /// That it is another one who does it.
-pub fn owners(one: &Question, two: &Question, matched: &Matched) -> Result<(), Guard> {
+pub fn owners(one: &Question, two: &Question, matched: &[(usize, usize)]) -> Result<(), Guard> {
     if one.chinese || two.chinese {
         return Ok(());
     }

@@ -55,6 +55,8 @@ pub struct Term {
     pub of: bool,
     /// Whether it stands in a clause that says when: after graduation, 毕业后.
     pub timed: bool,
+    /// The first of its tokens, and the one behind its last.
+    pub at: (usize, usize),
 }
 
 impl Term {
@@ -79,6 +81,7 @@ impl Term {
             joined: false,
             of: false,
             timed: false,
+            at: (0, 0),
         };
         let last = tokens.last();
         let is_latin = last.is_some_and(|token| token.script == Script::Latin);
@@ -205,16 +208,10 @@ impl Term {
         self.senses.iter().any(|one| other.senses.iter().any(|two| one >> 1 == two >> 1 && (one | two) & 1 == 1))
     }
 
-    /// A Chinese verb of one character, and the same with another beside it: 查 and 查询.
+    /// A Chinese verb of one character, and a longer one that it is known to stand for: 查 and 查询, not 取 and 取消.
     fn shortened(&self, other: &Self) -> bool {
         let (Some(short), Some(long)) = (self.forms.first(), other.forms.first()) else { return false };
-        self.class == Class::Verb
-            && other.class == Class::Verb
-            && short.chars().count() == 1
-            && long.chars().count() == 2
-            && long.contains(&**short)
-            && !long.chars().any(|sign| ALTERS.contains(sign) && !short.contains(sign))
-            && short.chars().all(super::token::is_han)
+        self.class == Class::Verb && other.class == Class::Verb && lexicon().stands_for(short, long)
     }
 
     /// Whether both are kinds of their own, which WordNet has for one: a manager reports to a director.
@@ -273,9 +270,6 @@ fn is_near(one: &[u8], two: &[u8]) -> bool {
         _ => false,
     }
 }
-
-/// Characters that make another action of a verb: its reverse, its repetition, its direction, its failure.
-const ALTERS: &str = "退停禁解撤忘拒免反卸脱误错漏补重续转预代试改回返复再初终出入进走掉上下内外送收借租买卖开关取";
 
 /// The term that two become when written together, as far as the lists know it.
 pub fn together(one: &Term, two: &Term) -> Option<Box<str>> {

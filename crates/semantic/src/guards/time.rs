@@ -179,13 +179,36 @@ fn calendar(tokens: &[Token]) -> Option<(usize, Vec<Quantity>)> {
     match tokens.get(1).map_or("", |token| token.text.as_str()) {
         "年" | "年度" if value >= 1900.0 => Some((2, vec![Quantity::new(Class::Year, "", value)])),
         "月" | "月份" if (1.0..=12.0).contains(&value) => Some((2, vec![Quantity::new(Class::Month, "", value)])),
-        "号" | "日" if (1.0..=31.0).contains(&value) => Some((2, vec![Quantity::new(Class::Number, "", value)])),
+        "号" | "日" if (1.0..=31.0).contains(&value) => Some((2, vec![numbered(value, tokens)])),
         "点" | "点钟" | "时" if (0.0..=24.0).contains(&value) => Some(spoken(value, 0.0, tokens, 2)),
         _ if (1900.0..2100.0).contains(&value) && tokens.get(1).is_none_or(|next| next.script != Script::Han) => {
             Some((1, vec![Quantity::new(Class::Year, "", value)]))
         }
         _ => None,
     }
+}
+
+/// The day of a month, or the number that something bears: 三号楼 is not 三楼.
+fn numbered(value: f64, tokens: &[Token]) -> Quantity {
+    let bears = matches!(
+        tokens.get(2).map_or("", |token| token.text.as_str()),
+        "楼" | "线"
+            | "门"
+            | "馆"
+            | "厅"
+            | "口"
+            | "桌"
+            | "房"
+            | "车厢"
+            | "床"
+            | "机"
+            | "柜"
+            | "窗口"
+            | "仓"
+            | "库"
+            | "车"
+    );
+    Quantity { text: if bears { "号".into() } else { Box::default() }, ..Quantity::new(Class::Number, "", value) }
 }
 
 /// `7 am`, `7pm`, `7 o'clock`
@@ -242,7 +265,7 @@ fn chinese(tokens: &[Token]) -> Option<(usize, Vec<Quantity>)> {
     match tokens.get(1).map_or("", |token| token.text.as_str()) {
         "月" | "月份" if (1.0..=12.0).contains(&value) => Some((2, vec![Quantity::new(Class::Month, "", value)])),
         "年" if value >= 1900.0 => Some((2, vec![Quantity::new(Class::Year, "", value)])),
-        "号" => Some((2, vec![Quantity::new(Class::Number, "", value)])),
+        "号" => Some((2, vec![numbered(value, tokens)])),
         "点" | "点钟" if value <= 24.0 => Some(spoken(value, 0.0, tokens, 2)),
         _ => None,
     }
