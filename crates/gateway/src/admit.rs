@@ -8,6 +8,7 @@ use config::{Client, Route};
 use dialect::Ask;
 use dialect::ask::Amount;
 use dialect::chat::images;
+use http::{HeaderMap, header};
 use rules::limits::{Denial, Kind, Limit, Want};
 use rules::params::amount;
 use rules::pursuit::LEAST;
@@ -134,20 +135,36 @@ impl<'a> Queue<'a> {
     }
 }
 
+/// A body of so many bytes at most is read before a call is refused.
+const SMALL: u64 = 64 << 10;
+
 /// Refuses a client whose own rate or tokens are plainly used up, before its body is read. Takes nothing.
+///
+/// Only where the body is large, may become so, does not say, or is not sent before the caller is told to: which route
+/// it asks for stands in it, and only then all limits can say together which of them lets the call wait longest. To
+/// read a small one costs little.
 ///
 /// # Errors
 /// `rate_limit_exceeded`.
-pub fn peek(running: &Running, client: &Client, trail: &mut Trail) -> Result<(), Refusal> {
+pub fn peek(running: &Running, client: &Client, headers: &HeaderMap, trail: &mut Trail) -> Result<(), Refusal> {
     // A batch call may wait.
     let Some(meter) = running.meters.of_client(client).filter(|_| client.class == Class::Online) else {
         return Ok(());
     };
+    if is_small(headers) {
+        return Ok(());
+    }
     let now = trail.began();
     let Some((limit, wait)) = running.meters.counters.peek(meter, now) else { return Ok(()) };
     trail.allowance = meter.account().allowance(now);
     trail.tries.note_at(limited(meter, limit, wait), now);
     Err(exceeded(meter, limit, wait))
+}
+
+fn is_small(headers: &HeaderMap) -> bool {
+    let length = headers.get(header::CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse::<u64>().ok());
+    let is_left_open = || headers.contains_key(header::CONTENT_ENCODING) || headers.contains_key(header::EXPECT);
+    length.is_some_and(|length| length <= SMALL) && !is_left_open()
 }
 
 fn refusal(meters: &Concerned<'_>, denial: &Denial) -> Refusal {

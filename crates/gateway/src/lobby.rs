@@ -271,7 +271,7 @@ impl Lobby {
         let wait = wait.map_or(PATROL, |wait| wait.min(PATROL));
         if goal.scope == scope {
             ring.wake = if ring.has_news { now } else { now + wait };
-            hall.claim(&scope, claims);
+            hall.claim(&scope, claims, now);
             return;
         }
         let Some((key, lane)) = ring.queue.pop_lane() else { return };
@@ -282,7 +282,7 @@ impl Lobby {
         if is_first {
             other.wake = now + wait;
             other.has_news = false;
-            hall.claim(&goal.scope, claims);
+            hall.claim(&goal.scope, claims, now);
         }
         hall.goes_on(&scope, now);
     }
@@ -299,6 +299,10 @@ impl Lobby {
             ring.queue.pop();
         } else {
             ring.queue.leave(lane, place.number);
+            if was_first && ring.queue.has(lane) {
+                // It has had its turn: calls that wait in vain do not keep those of other clients behind them.
+                ring.queue.pass_on();
+            }
         }
         if !ring.queue.has(lane) {
             hall.stands.remove(lane);
@@ -336,18 +340,18 @@ impl Hall {
             Some((meter.clone(), Claim { tokens: waiter.tokens, is_firm: true }))
         };
         let claims = first.and_then(claim).into_iter().collect();
-        self.claim(scope, claims);
+        self.claim(scope, claims, now);
     }
 
     /// The first one in a ring claims this, and no longer what was claimed before.
-    fn claim(&mut self, scope: &Scope, claims: Claims) {
+    fn claim(&mut self, scope: &Scope, claims: Claims, now: Instant) {
         let Some(ring) = self.rings.get_mut(scope) else { return };
         for (meter, claim) in &claims {
-            meter.account().claim(*claim);
+            meter.account().claim(*claim, now);
         }
         let before = std::mem::replace(&mut ring.claims, claims);
         for (meter, claim) in before {
-            meter.account().unclaim(claim);
+            meter.account().unclaim(claim, now);
             if let Some(claimants) = self.claimants.get_mut(&meter.scope) {
                 claimants.retain(|claimant| claimant != scope);
                 if claimants.is_empty() {

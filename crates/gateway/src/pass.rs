@@ -47,7 +47,7 @@ impl Pass {
         if tokens < self.aside {
             let meters = self.running.meters.of(self.whose);
             let now = Clock.now();
-            self.running.meters.counters.spare(&meters, self.aside, tokens, now);
+            self.running.meters.counters.spare(&meters, self.class, (self.aside, tokens), now);
             self.running.lobby.has_news(&meters, now);
             self.aside = tokens;
         }

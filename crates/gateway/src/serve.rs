@@ -340,7 +340,7 @@ fn early(
     trail.record.client = Some(client.name.clone());
     trail.class = client.class;
     if !matches!(wanted, Wanted::Models(_)) {
-        admit::peek(running, client, trail)?;
+        admit::peek(running, client, &parts.headers, trail)?;
     }
     Ok((wanted, client.clone()))
 }

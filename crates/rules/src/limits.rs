@@ -10,16 +10,21 @@ use std::ops::DerefMut;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use crate::shares::{Class, Shares, spared};
+use crate::shares::{Class, Pressure, spared};
 
+mod allowance;
 mod bucket;
+mod due;
 mod limit;
 mod terms;
 
 #[cfg(test)]
 mod tests;
 
-use bucket::{Levels, Measure, Measures, Rest};
+use allowance::Tightest;
+pub use allowance::{Allowance, Left};
+use bucket::{Levels, Measure, Measures};
+use due::{Next, OfBatch, Saving};
 pub use limit::{Limit, Rate};
 pub use terms::Terms;
 
@@ -65,7 +70,7 @@ pub struct Lack {
     pub limit: Kind,
     /// When it will be there, if nobody else takes it; zero where that cannot be told.
     pub wait: Duration,
-    /// Whether it is due to a batch call that waits: online calls have had their nine.
+    /// Whether it is due to a batch call that waits: its tenth has come.
     pub is_due: bool,
 }
 
@@ -74,8 +79,8 @@ pub struct Lack {
 pub struct Claim {
     /// Tokens that it wants.
     pub tokens: u64,
-    /// Whether it would come at once if it had what it claims: only then anything is left to it that is due.
-    /// A call that must wait elsewhere for long would keep others from what it cannot use.
+    /// Whether it would come at once if it had what it claims: only then others stand behind it. A call that must
+    /// wait elsewhere for long would keep them from what it cannot use.
     pub is_firm: bool,
 }
 
@@ -86,26 +91,6 @@ pub struct Decision {
     pub denial: Option<Denial>,
     /// How much is left, for the caller to know.
     pub allowance: Allowance,
-}
-
-/// How much is left of the tightest limits.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Allowance {
-    /// Of calls: the rate with the least left; where there is none, the calls side by side.
-    pub requests: Option<Left>,
-    /// Of tokens.
-    pub tokens: Option<Left>,
-}
-
-/// How much is left of one limit.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Left {
-    /// When nothing has been used for long.
-    pub limit: u64,
-    /// Now.
-    pub remaining: u64,
-    /// Until all of it is there again.
-    pub reset: Duration,
 }
 
 /// What one scope has used, and may use.
@@ -121,20 +106,8 @@ pub struct Account {
     running: (u32, u32),
     /// Batch calls that wait for what the account lacks.
     waiting: u32,
-    /// What is looked at where batch calls come.
-    batch: OfBatch,
-}
-
-/// What an account knows of batch calls.
-#[derive(Clone, Debug, Default)]
-struct OfBatch {
-    /// Those that were charged and stand in an upstream's line.
-    in_line: u32,
-    shares: Shares,
-    /// Those that wait with a firm claim.
-    firm: u32,
-    /// What the last one wants that came with a firm claim.
-    tokens: u64,
+    /// What is looked at where batch calls come, of an account that both classes come to.
+    batch: Option<Box<OfBatch>>,
 }
 
 impl Account {
@@ -142,7 +115,8 @@ impl Account {
     #[must_use]
     pub fn new(terms: Arc<Terms>, now: Instant) -> Self {
         let levels = Levels::full(&terms.measures, now);
-        Self { levels, terms, running: (0, 0), waiting: 0, batch: OfBatch::default() }
+        let batch = terms.is_shared.then(Box::default);
+        Self { levels, terms, running: (0, 0), waiting: 0, batch }
     }
 
     /// Other terms hold from now on. What has been used under the old ones stays used.
@@ -150,6 +124,9 @@ impl Account {
         self.fill(now);
         self.levels = self.levels.rebound(&self.terms.measures, &terms.measures);
         self.terms = terms;
+        if self.terms.is_shared {
+            self.batch.get_or_insert_default();
+        }
     }
 
     /// What is limited.
@@ -181,31 +158,40 @@ impl Account {
     }
 
     /// A batch call waits for what the account lacks. Each claim is to be [dropped](Account::unclaim) once.
-    pub fn claim(&mut self, claim: Claim) {
-        self.waiting = self.waiting.saturating_add(1);
-        if claim.is_firm {
-            self.batch.firm = self.batch.firm.saturating_add(1);
-            self.batch.tokens = claim.tokens;
+    pub fn claim(&mut self, claim: Claim, now: Instant) {
+        self.fill(now);
+        if let Some(batch) = &mut self.batch {
+            batch.claims(claim, self.waiting == 0, &self.levels);
         }
+        self.waiting = self.waiting.saturating_add(1);
     }
 
-    /// A batch call waits here no more, or claims something else.
-    pub fn unclaim(&mut self, claim: Claim) {
+    /// A batch call waits here no more, or claims something else. What was kept for it is there for those who still
+    /// wait; where none does, for everybody.
+    pub fn unclaim(&mut self, claim: Claim, now: Instant) {
+        self.fill(now);
         self.waiting = self.waiting.saturating_sub(1);
-        self.batch.firm = self.batch.firm.saturating_sub(u32::from(claim.is_firm));
+        if let Some(batch) = &mut self.batch {
+            batch.firm = batch.firm.saturating_sub(u32::from(claim.is_firm));
+        }
     }
 
     /// A batch call that this account was charged for stands in an upstream's line, or does no longer.
     pub fn lines_up(&mut self, is_in_line: bool) {
-        self.batch.in_line =
-            if is_in_line { self.batch.in_line.saturating_add(1) } else { self.batch.in_line.saturating_sub(1) };
+        if let Some(batch) = &mut self.batch {
+            batch.in_line = if is_in_line { batch.in_line.saturating_add(1) } else { batch.in_line.saturating_sub(1) };
+        }
+    }
+
+    /// What is known of batch calls where online calls come too.
+    fn shared(&self) -> Option<&OfBatch> {
+        self.batch.as_deref().filter(|_| self.terms.is_shared)
     }
 
     /// Whether as many batch calls stand in lines as may: where online calls come too, those hold no more than a
     /// tenth of the places.
-    fn is_line_full(&self) -> bool {
-        let most = |most: u32| spared(most).max(1);
-        self.terms.is_shared && self.terms.limit.concurrency.is_some_and(|places| self.batch.in_line >= most(places))
+    fn is_line_full(&self, batch: &OfBatch) -> bool {
+        self.terms.limit.concurrency.is_some_and(|places| batch.in_line >= spared(places).max(1))
     }
 
     /// A call has ended that this account was charged for.
@@ -216,108 +202,126 @@ impl Account {
         }
     }
 
-    /// So many tokens were put aside, and so many used: what is over comes back, what is lacking is owed.
-    pub fn settle(&mut self, aside: u64, used: u64, now: Instant) {
+    /// So many tokens were put aside by a call of the class, and so many used: what is over comes back, what is
+    /// lacking is owed.
+    pub fn settle(&mut self, class: Class, aside: u64, used: u64, now: Instant) {
         if let Some(measure) = self.terms.measures.tokens {
             #[expect(clippy::cast_precision_loss, reason = "a guess of tokens need not be exact beyond 2^53")]
             let lacking = used as f64 - measure.at_most(aside);
             self.fill(now);
             self.levels.tokens = measure.taken(self.levels.tokens, lacking);
+            self.spares(class, 0.0, -lacking);
         }
     }
 
     /// A call that has put tokens aside turns out to want fewer: the others are there again at once.
-    pub fn spare(&mut self, aside: u64, wanted: u64, now: Instant) {
+    pub fn spare(&mut self, class: Class, aside: u64, wanted: u64, now: Instant) {
         if let Some(measure) = self.terms.measures.tokens {
-            let spared = measure.at_most(aside) - measure.at_most(wanted);
+            let spared = (measure.at_most(aside) - measure.at_most(wanted)).max(0.0);
             self.fill(now);
-            self.levels.tokens = measure.taken(self.levels.tokens, -spared.max(0.0));
+            self.levels.tokens = measure.taken(self.levels.tokens, -spared);
+            self.spares(class, 0.0, spared);
         }
     }
 
     /// A call that was charged turned out to be none: its share of the rate is there for others again.
-    pub fn unspend(&mut self, now: Instant) {
+    pub fn unspend(&mut self, class: Class, now: Instant) {
         if let Some(measure) = self.terms.measures.requests {
             self.fill(now);
             self.levels.requests = measure.taken(self.levels.requests, -1.0);
+            self.spares(class, 1.0, 0.0);
+        }
+    }
+
+    /// What a batch call gives back is saved for the next one, as it had been for this one.
+    fn spares(&mut self, class: Class, requests: f64, tokens: f64) {
+        if class == Class::Batch
+            && let Some(batch) = &mut self.batch
+        {
+            batch.spare(&self.terms.measures, requests, tokens);
         }
     }
 
     /// What the account lacks for a call that waits here, if anything; of several things the one that takes
     /// longest.
     #[must_use]
-    pub fn lack(&self, want: &Want, now: Instant) -> Option<Lack> {
-        let due = self.owes();
-        let (limit, wait) = self.lacks(&self.levels.now(&self.terms.measures, now), want, due)?;
-        Some(Lack { limit, wait, is_due: if limit == Kind::Concurrency { due.places } else { due.rate } })
+    pub fn lack(&mut self, want: &Want, now: Instant) -> Option<Lack> {
+        self.fill(now);
+        self.lacks(want, true, now)
     }
 
-    fn lacks(&self, levels: &Levels, want: &Want, due: Due) -> Option<(Kind, Duration)> {
-        let yields = self.yields(want.class, due);
-        let short = |measure: Option<Measure>, level: f64, amount: f64, kept: f64| {
-            let measure = measure?;
-            // Whoever stands behind a call that is due waits for it, be the bucket ever so small.
-            let is_behind = due.rate && want.class == Class::Online;
-            let amount =
-                if is_behind { measure.clamp(amount) + measure.clamp(kept) } else { measure.clamp(amount + kept) };
-            measure.lacks(level, amount)
-        };
-        let requests = short(self.terms.measures.requests, levels.requests, 1.0, yields.requests);
-        let requests = requests.map(|wait| (Kind::Requests, wait));
-        #[expect(clippy::cast_precision_loss, reason = "a guess of tokens need not be exact beyond 2^53")]
-        let tokens = short(self.terms.measures.tokens, levels.tokens, want.tokens as f64, yields.tokens);
-        let tokens = tokens.map(|wait| (Kind::Tokens, wait));
+    /// As of the moment to which its buckets were brought. A batch call that does not come with a firm claim is given
+    /// no place that is due to one.
+    fn lacks(&self, want: &Want, is_firm: bool, now: Instant) -> Option<Lack> {
+        let Measures { requests, tokens } = self.terms.measures;
+        let amount = tokens.map_or(0.0, |measure| measure.at_most(want.tokens));
         let most = self.terms.limit.concurrency.unwrap_or(u32::MAX);
-        let is_in_line = want.class == Class::Batch && self.is_line_full();
-        let is_full = is_in_line || self.running.0.saturating_add(yields.places) >= most;
-        let places = is_full.then_some((Kind::Concurrency, Duration::ZERO));
-        let is_behind = self.waiting > 0 && want.class == Class::Batch && !want.is_turn;
-        let turn = is_behind.then_some((Kind::Turn, Duration::ZERO));
-        places.into_iter().chain(turn).chain(requests).chain(tokens).max_by_key(|(_, wait)| *wait)
-    }
-
-    /// What is due to the batch call that waits, where it can come.
-    fn is_batch_due(&self) -> Due {
-        if self.batch.firm == 0 { Due::default() } else { self.owes() }
-    }
-
-    /// What is due to batch. What it holds of the places says nothing about its share of a rate: many short calls
-    /// hold none.
-    fn owes(&self) -> Due {
-        if !self.terms.is_shared || self.is_line_full() {
-            return Due::default();
-        }
-        let is_due = |most| self.batch.shares.is_batch_due(self.running.1, most);
-        Due { rate: is_due(None), places: is_due(self.terms.limit.concurrency) }
-    }
-
-    /// What a class leaves to the other.
-    fn yields(&self, class: Class, due: Due) -> Yield {
-        let tenth = |most: f64| if most < 2.0 { 0.0 } else { (most / 10.0).ceil() };
-        let mut yields = Yield::default();
-        match class {
-            // Its tenth is due: the next share, or place, is the waiting call's.
+        let Some(batch) = self.shared() else {
+            let requests = requests.and_then(|measure| measure.lacks(self.levels.requests, 1.0));
+            let tokens = tokens.and_then(|measure| measure.lacks(self.levels.tokens, amount));
+            let is_full = self.running.0 >= most;
+            return self.longest(want, (is_full, false), (requests, false), (tokens, false));
+        };
+        let (requests, tokens) = batch.savings(&self.terms.measures);
+        let is_in_line = self.is_line_full(batch);
+        let is_place_due = !is_in_line && batch.shares.is_batch_due(self.running.1, most);
+        let leaves = batch.pressure.places.spares(most, now);
+        let has_room = |leaves: u32| self.running.0.saturating_add(leaves) < most;
+        match want.class {
             Class::Online => {
-                if due.rate {
-                    yields.requests = 1.0;
-                    #[expect(clippy::cast_precision_loss, reason = "a guess of tokens need not be exact beyond 2^53")]
-                    let tokens = self.batch.tokens as f64;
-                    yields.tokens = tokens;
-                }
-                yields.places = u32::from(due.places);
+                let is_whole = |saving: Option<Saving>| saving.is_none_or(Saving::is_whole);
+                let is_ready = batch.firm > 0 && !is_in_line && is_whole(requests) && is_whole(tokens);
+                let is_next = is_ready && (is_place_due || has_room(leaves));
+                let next = Next { is_firm: batch.firm > 0 && !is_in_line, is_next };
+                let short = |saving: Option<Saving>, level: f64, amount: f64| {
+                    if self.waiting == 0 {
+                        return saving?.lacks_alone(level, amount);
+                    }
+                    saving?.lacks_online(level, amount, next)
+                };
+                let requests = short(requests, self.levels.requests, 1.0);
+                let tokens = short(tokens, self.levels.tokens, amount);
+                // Of places too the next one is the waiting call's, if it comes as soon as it has it.
+                let is_full = !has_room(u32::from(is_ready && is_place_due));
+                self.longest(want, (is_full, is_place_due), (requests, false), (tokens, false))
             }
-            Class::Batch if self.terms.is_shared => {
-                if !due.rate {
-                    yields.requests = self.terms.measures.requests.map_or(0.0, |measure| tenth(measure.most));
-                    yields.tokens = self.terms.measures.tokens.map_or(0.0, |measure| tenth(measure.most));
-                }
-                if !due.places {
-                    yields.places = self.terms.limit.concurrency.map_or(0, spared);
-                }
+            Class::Batch => {
+                let is_turn = want.is_turn && self.waiting > 0 && !is_in_line;
+                let short = |saving: Option<Saving>, level: f64, amount: f64, pressure: Pressure| {
+                    let is_due = is_turn && saving.is_some_and(|saving| saving.has(amount));
+                    let pressure = (pressure.tenths(now), pressure.lasts(now));
+                    (saving.and_then(|saving| saving.lacks_batch((level, amount), pressure, is_turn)), is_due)
+                };
+                let requests = short(requests, self.levels.requests, 1.0, batch.pressure.requests);
+                let tokens = short(tokens, self.levels.tokens, amount, batch.pressure.tokens);
+                let is_full = is_in_line || !has_room(if is_place_due && is_firm { 0 } else { leaves });
+                self.longest(want, (is_full, is_place_due), requests, tokens)
             }
-            Class::Batch => {}
         }
-        yields
+    }
+
+    /// An online call was refused, for it lacked this here.
+    fn refuses(&mut self, limit: Kind, now: Instant) {
+        if let Some(batch) = &mut self.batch {
+            batch.pressure.refused(limit, now);
+        }
+    }
+
+    /// Of what a call lacks what it waits longest for, each with whether it is due to batch.
+    fn longest(
+        &self,
+        want: &Want,
+        (is_full, is_place_due): (bool, bool),
+        (requests, are_requests_due): (Option<Duration>, bool),
+        (tokens, are_tokens_due): (Option<Duration>, bool),
+    ) -> Option<Lack> {
+        let lack = |limit, wait, is_due| Lack { limit, wait, is_due };
+        let places = is_full.then(|| lack(Kind::Concurrency, Duration::ZERO, is_place_due));
+        let is_behind = self.waiting > 0 && want.class == Class::Batch && !want.is_turn;
+        let turn = is_behind.then(|| lack(Kind::Turn, Duration::ZERO, false));
+        let requests = requests.map(|wait| lack(Kind::Requests, wait, are_requests_due));
+        let tokens = tokens.map(|wait| lack(Kind::Tokens, wait, are_tokens_due));
+        places.into_iter().chain(turn).chain(requests).chain(tokens).max_by_key(|lack| lack.wait)
     }
 
     /// Whether nothing stands in the way of a call: the common case, told without reckoning how long it would wait.
@@ -343,14 +347,24 @@ impl Account {
             self.running.1 = self.running.1.saturating_add(1);
         }
         // Not written where nothing changes: see above.
-        if self.waiting > 0 || want.class == Class::Batch {
-            self.batch.shares.granted(want.class, self.waiting > 0);
+        if (self.waiting > 0 || want.class == Class::Batch)
+            && let Some(batch) = &mut self.batch
+        {
+            batch.shares.granted(want.class, self.waiting > 0);
+            if want.class == Class::Batch {
+                batch.spend(&self.terms.measures, want.tokens);
+            }
         }
     }
 
-    /// Brings its buckets up to now.
+    /// Brings its buckets up to now, and what is saved of them for batch calls that wait.
     fn fill(&mut self, now: Instant) {
-        self.levels.fill(&self.terms.measures, now);
+        let seconds = self.levels.fill(&self.terms.measures, now);
+        if self.waiting > 0
+            && let Some(batch) = &mut self.batch
+        {
+            batch.save(&self.terms.measures, seconds);
+        }
     }
 
     /// How much is left.
@@ -370,48 +384,6 @@ impl Account {
     }
 }
 
-/// The tightest limits of the accounts that were looked at. When they are whole again is reckoned for them alone.
-#[derive(Clone, Copy, Debug, Default)]
-struct Tightest {
-    requests: Option<Rest>,
-    tokens: Option<Rest>,
-    places: Option<Left>,
-}
-
-impl Tightest {
-    fn look(&mut self, account: &Account, levels: &Levels) {
-        let tighter = |one: &mut Option<Rest>, measure: Option<Measure>, level: f64| {
-            let Some(other) = measure.map(|measure| Rest::of(measure, level)) else { return };
-            if one.is_none_or(|one| other.is_tighter(&one)) {
-                *one = Some(other);
-            }
-        };
-        tighter(&mut self.requests, account.terms.measures.requests, levels.requests);
-        tighter(&mut self.tokens, account.terms.measures.tokens, levels.tokens);
-        let key = |left: &Left| (left.remaining, std::cmp::Reverse(left.reset));
-        self.places = self.places.into_iter().chain(account.places()).min_by_key(key);
-    }
-
-    fn allowance(self) -> Allowance {
-        Allowance { requests: self.requests.map(Rest::left).or(self.places), tokens: self.tokens.map(Rest::left) }
-    }
-}
-
-/// Whether the next share of a rate, and the next place, is for a batch call that waits.
-#[derive(Clone, Copy, Debug, Default)]
-struct Due {
-    rate: bool,
-    places: bool,
-}
-
-/// What a class leaves untouched.
-#[derive(Clone, Copy, Debug, Default)]
-struct Yield {
-    requests: f64,
-    tokens: f64,
-    places: u32,
-}
-
 /// Charges every account with a call, or none of them.
 pub fn decide<B: DerefMut<Target = Account>>(accounts: &mut [B], want: &Want, now: Instant) -> Decision {
     let mut denial: Option<Denial> = None;
@@ -420,11 +392,18 @@ pub fn decide<B: DerefMut<Target = Account>>(accounts: &mut [B], want: &Want, no
         if account.has_room_for(want) {
             continue;
         }
-        let lacks = account.lacks(&account.levels, want, account.is_batch_due());
+        let is_firm = account.batch.as_ref().is_some_and(|batch| batch.firm > 0);
+        let lack = account.lacks(want, is_firm, now);
         // Where several let the call wait equally long, the first counts.
-        if let Some((limit, wait)) = lacks.filter(|(_, wait)| denial.is_none_or(|denial| *wait > denial.wait)) {
+        if let Some(Lack { limit, wait, .. }) = lack.filter(|lack| denial.is_none_or(|denial| lack.wait > denial.wait))
+        {
             denial = Some(Denial { at, limit, wait });
         }
+    }
+    if let Some(Denial { at, limit, .. }) = denial.filter(|_| want.class == Class::Online)
+        && let Some(account) = accounts.get_mut(at)
+    {
+        account.refuses(limit, now);
     }
     let mut tightest = Tightest::default();
     for account in accounts {

@@ -215,6 +215,13 @@ impl<K: Clone + Eq + Hash, T> Queue<K, T> {
         Some((key, number, call))
     }
 
+    /// The lane whose turn it is goes behind the others.
+    pub fn pass_on(&mut self) {
+        if !self.turns.is_empty() {
+            self.turns.rotate_left(1);
+        }
+    }
+
     /// Takes out the whole lane whose turn it is.
     pub fn pop_lane(&mut self) -> Option<(K, Lane<T>)> {
         let key = self.turns.pop_front()?;

@@ -1,5 +1,7 @@
 //! Who passes whom where places are scarce: `online` goes before `batch`, and `batch` keeps a tenth.
 
+use std::time::{Duration, Instant};
+
 /// `priority` of a client.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Class {
@@ -41,11 +43,11 @@ pub struct Shares {
 }
 
 impl Shares {
-    /// Whether the next place is for a batch call that waits: nine others have passed it, or batch calls
-    /// hold less than a tenth of `most` places.
+    /// Whether the next of `most` places is for a batch call that waits: batch calls hold less than a tenth of them,
+    /// or nine others have passed it. Where they hold a tenth nothing more is due to them, however long they keep it.
     #[must_use]
-    pub fn is_batch_due(&self, batch_holds: u32, most: Option<u32>) -> bool {
-        self.passed + 1 >= TENTH || most.is_some_and(|most| batch_holds < most / TENTH)
+    pub fn is_batch_due(&self, batch_holds: u32, most: u32) -> bool {
+        batch_holds < most / TENTH || (self.passed + 1 >= TENTH && batch_holds < most.div_ceil(TENTH))
     }
 
     /// A place was given.
@@ -54,5 +56,73 @@ impl Shares {
             Class::Online => self.passed.saturating_add(u32::from(batch_waits)),
             Class::Batch => 0,
         };
+    }
+}
+
+/// How hard online calls press on a limit that batch comes to as well: how many tenths of it batch leaves to them.
+///
+/// One without pressure. Each online call that is refused doubles them, up to all ten; then batch has only what is due
+/// to it. While none is refused they grow fewer again. So batch uses what is spare, and learns how much that is.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Pressure {
+    /// When a call was refused last, and the tenths since then.
+    refused: Option<(Instant, f64)>,
+}
+
+/// Half of the pressure is gone after so long.
+const HALF: Duration = Duration::from_secs(2);
+
+impl Pressure {
+    /// An online call was refused.
+    pub fn refused(&mut self, now: Instant) {
+        let tenths = (self.tenths(now) * 2.0).min(f64::from(TENTH));
+        self.refused = Some((now, tenths));
+    }
+
+    /// What batch leaves to online: 1 to 10.
+    #[must_use]
+    pub fn tenths(&self, now: Instant) -> f64 {
+        let Some((at, tenths)) = self.refused else { return 1.0 };
+        let halves = now.saturating_duration_since(at).as_secs_f64() / HALF.as_secs_f64();
+        (tenths * (-halves).exp2()).max(1.0)
+    }
+
+    /// How long it lasts if no other call is refused.
+    #[must_use]
+    pub fn lasts(&self, now: Instant) -> Duration {
+        HALF.mul_f64(self.tenths(now).log2())
+    }
+
+    /// Of so many places those that batch leaves free. One it may always take that nobody else holds, but the only one.
+    #[must_use]
+    pub fn spares(&self, most: u32, now: Instant) -> u32 {
+        let tenths = self.tenths(now);
+        if tenths <= 1.0 {
+            return spared(most);
+        }
+        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "no more than the places")]
+        let spared = (f64::from(most) / f64::from(TENTH) * tenths).ceil() as u32;
+        spared.min(most.saturating_sub(1).max(1))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    #[expect(clippy::disallowed_methods, reason = "an instant to count from; nothing here depends on which")]
+    fn pressure_doubles_with_each_refusal_up_to_all_ten_tenths_and_is_over_soon() {
+        let now = Instant::now();
+        let mut pressure = Pressure::default();
+        assert_eq!((pressure.tenths(now), pressure.spares(20, now)), (1.0, 2));
+        pressure.refused(now);
+        assert_eq!((pressure.tenths(now), pressure.spares(20, now)), (2.0, 4));
+        (0..5).for_each(|_| pressure.refused(now));
+        assert_eq!((pressure.tenths(now), pressure.spares(20, now)), (10.0, 19));
+        assert_eq!(pressure.tenths(now + HALF), 5.0);
+        let over = now + pressure.lasts(now);
+        assert!((6.0..7.0).contains(&(over - now).as_secs_f64()));
+        assert_eq!((pressure.spares(20, over + HALF), pressure.lasts(over + HALF)), (2, Duration::ZERO));
     }
 }

@@ -193,7 +193,7 @@ impl<K: Clone + Eq + Hash, T> Slots<K, T> {
     }
 
     fn is_batch_due(&self, door: Door) -> bool {
-        self.shares.is_batch_due(self.in_use.1, Some(self.limit)) && self.may_any(Class::Batch, door)
+        self.shares.is_batch_due(self.in_use.1, self.limit) && self.may_any(Class::Batch, door)
     }
 
     fn has_room(&self, class: Class, door: Door) -> bool {

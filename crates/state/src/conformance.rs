@@ -216,7 +216,7 @@ pub async fn counters(counters: &dyn Counters, now: Instant) {
     assert_eq!(denied(&both, 0, now + Duration::from_secs(1)).await, None, "who waits as told is let in");
     // Tokens are put aside, and settled by what was used.
     assert_eq!(denied(&[&other], 600, now).await, None);
-    counters.spare(&[&other], 600, 500, now);
+    counters.spare(&[&other], Class::Online, (600, 500), now);
     assert_eq!(denied(&[&other], 200, now).await, Some((0, Kind::Tokens, 10)));
     counters.give_back(&[&other], Class::Online, Settled { aside: 500, used: 900, is_void: false }, now);
     assert_eq!(denied(&[&other], 1, now).await, Some((0, Kind::Tokens, 30)), "what was used beyond them is owed");

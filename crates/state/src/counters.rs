@@ -95,9 +95,9 @@ pub trait Counters: std::fmt::Debug + Send + Sync {
     /// call's: of those limits that it shares with other clients. Never waits.
     fn give_back(&self, meters: &[&Arc<Meter>], class: Class, tokens: Settled, now: Instant);
 
-    /// A call that was charged, and has put so many tokens `aside`, turns out to want only so many: the others are
-    /// there again. Never waits.
-    fn spare(&self, meters: &[&Arc<Meter>], aside: u64, wanted: u64, now: Instant);
+    /// A call of the class that was charged, and has put the first of `tokens` aside, turns out to want only the second:
+    /// the others are there again. Never waits.
+    fn spare(&self, meters: &[&Arc<Meter>], class: Class, tokens: (u64, u64), now: Instant);
 
     /// Whether any call would be refused now, whatever its size, and how long, as far as this process knows.
     /// Takes nothing, and never waits.
@@ -130,16 +130,16 @@ impl Counters for InProcessCounters {
         for meter in meters {
             let mut account = meter.account();
             account.ended(class);
-            account.settle(tokens.aside, tokens.used, now);
+            account.settle(class, tokens.aside, tokens.used, now);
             if tokens.is_void && meter.scope.is_shared() {
-                account.unspend(now);
+                account.unspend(class, now);
             }
         }
     }
 
-    fn spare(&self, meters: &[&Arc<Meter>], aside: u64, wanted: u64, now: Instant) {
+    fn spare(&self, meters: &[&Arc<Meter>], class: Class, (aside, wanted): (u64, u64), now: Instant) {
         for meter in meters {
-            meter.account().spare(aside, wanted, now);
+            meter.account().spare(class, aside, wanted, now);
         }
     }
 

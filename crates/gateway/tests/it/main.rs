@@ -73,6 +73,8 @@ mod rerank;
 #[cfg(test)]
 mod semantic;
 #[cfg(test)]
+mod sharing;
+#[cfg(test)]
 mod slots;
 #[cfg(test)]
 mod spending;

@@ -50,7 +50,13 @@ impl Measure {
         (level + seconds * self.per_second).min(self.most)
     }
 
-    fn time_for(self, amount: f64) -> Duration {
+    /// What flows in within so many seconds.
+    pub fn inflow(self, seconds: f64) -> f64 {
+        seconds * self.per_second
+    }
+
+    /// How long it takes until so much has flown in; no time for less than nothing.
+    pub fn time_for(self, amount: f64) -> Duration {
         let seconds = amount / self.per_second;
         if seconds < LONGEST {
             Duration::from_nanos(whole(seconds.mul_add(1e9, 0.5)))
@@ -101,10 +107,11 @@ impl Levels {
         Self { at: now, requests: most(measures.requests), tokens: most(measures.tokens) }
     }
 
-    /// Brings them up to now. Who read the clock before another but comes after it finds what that one left.
-    pub fn fill(&mut self, measures: &Measures, now: Instant) {
+    /// Brings them up to now, and gives the seconds since they were last. Who read the clock before another but comes
+    /// after it finds what that one left.
+    pub fn fill(&mut self, measures: &Measures, now: Instant) -> f64 {
         if now <= self.at {
-            return;
+            return 0.0;
         }
         let seconds = now.saturating_duration_since(self.at).as_secs_f64();
         self.at = now;
@@ -114,6 +121,7 @@ impl Levels {
         if let Some(measure) = measures.tokens {
             self.tokens = measure.filled(self.tokens, seconds);
         }
+        seconds
     }
 
     /// As they are now.

@@ -4,6 +4,8 @@ use proptest::prelude::*;
 
 use super::*;
 
+mod shared;
+
 const SECOND: Duration = Duration::from_secs(1);
 
 fn start() -> Instant {
@@ -123,11 +125,11 @@ fn tokens_are_put_aside_by_guess_and_settled_by_use() {
     let mut account = fresh(tokens(600), false, now);
     assert!(ask(&mut [&mut account], Class::Online, 500, now).denial.is_none());
     assert_eq!(ask(&mut [&mut account], Class::Online, 200, now).denial.unwrap().wait.as_secs(), 10);
-    account.settle(500, 100, now);
+    account.settle(Class::Online, 500, 100, now);
     assert_eq!(account.allowance(now).tokens.unwrap().remaining, 500);
     assert!(ask(&mut [&mut account], Class::Online, 200, now).denial.is_none());
     // More was used than there was: it is owed.
-    account.settle(200, 900, now);
+    account.settle(Class::Online, 200, 900, now);
     assert_eq!(ask(&mut [&mut account], Class::Online, 1, now).denial.unwrap().wait.as_secs(), 40);
     assert_eq!(account.is_empty(now).unwrap().0, Kind::Tokens);
 }
@@ -185,27 +187,11 @@ fn a_limit_that_batch_has_to_itself_is_used_whole() {
 }
 
 #[test]
-fn under_steady_online_load_a_waiting_batch_gets_a_tenth_of_a_rate() {
-    let mut now = start();
-    let mut account = fresh(burst(10.0, 1), true, now);
-    account.claim(firm(0));
-    let (mut online, mut batch) = (0, 0);
-    // Online comes ten times as often as it may, and just before the waiting call each time.
-    for _ in 0..10_000 {
-        now += Duration::from_millis(10);
-        online += u32::from(take(&mut account, now).is_none());
-        batch += u32::from(turn(&mut account, now));
-    }
-    assert!((99..=101).contains(&batch), "{batch}");
-    assert!((895..=905).contains(&online), "{online}");
-}
-
-#[test]
 fn under_steady_online_load_a_waiting_batch_keeps_a_tenth_of_the_places() {
     let now = start();
     let mut account = fresh(side_by_side(20), true, now);
     assert!((0..20).all(|_| take(&mut account, now).is_none()));
-    account.claim(firm(0));
+    account.claim(firm(0), now);
     let mut batch = 0;
     for _ in 0..100 {
         account.ended(Class::Online);
@@ -222,10 +208,10 @@ fn under_steady_online_load_a_waiting_batch_keeps_a_tenth_of_the_places() {
 fn a_new_batch_call_stands_behind_those_that_wait() {
     let now = start();
     let mut account = fresh(side_by_side(5), false, now);
-    account.claim(firm(0));
+    account.claim(firm(0), now);
     assert_eq!(ask(&mut [&mut account], Class::Batch, 0, now).denial.unwrap().limit, Kind::Turn);
     assert!(turn(&mut account, now));
-    account.unclaim(firm(0));
+    account.unclaim(firm(0), now);
     assert!(ask(&mut [&mut account], Class::Batch, 0, now).denial.is_none());
 }
 
@@ -238,8 +224,8 @@ fn absurd_limits_and_waits_do_no_harm() {
             let decision = ask(&mut [&mut account], Class::Online, u64::MAX, now + SECOND * step);
             assert!(decision.denial.is_none_or(|denial| denial.wait <= Duration::from_secs(366 * 86_400)));
         }
-        account.settle(u64::MAX, u64::MAX, now);
-        account.settle(0, u64::MAX, now + SECOND);
+        account.settle(Class::Online, u64::MAX, u64::MAX, now);
+        account.settle(Class::Online, 0, u64::MAX, now + SECOND);
     }
 }
 
@@ -285,7 +271,7 @@ proptest! {
         let mut account = fresh(tokens(limit), false, now);
         for call in calls {
             if ask(&mut [&mut account], Class::Online, call, now).denial.is_none() {
-                account.settle(call, 0, now);
+                account.settle(Class::Online, call, 0, now);
                 account.ended(Class::Online);
             }
         }
@@ -313,54 +299,14 @@ proptest! {
     }
 }
 
-/// Short calls beside a limit of calls side by side: what batch holds says nothing about its share of a rate.
-#[test]
-fn a_waiting_batch_gets_a_tenth_of_a_rate_also_where_places_are_limited_too() {
-    let mut now = start();
-    let limit = Limit { concurrency: Some(50), ..burst(10.0, 1) };
-    let mut account = fresh(limit, true, now);
-    account.claim(firm(0));
-    let (mut online, mut batch) = (0, 0);
-    for _ in 0..10_000 {
-        now += Duration::from_millis(10);
-        if take(&mut account, now).is_none() {
-            online += 1;
-            account.ended(Class::Online);
-        }
-        if turn(&mut account, now) {
-            batch += 1;
-            account.ended(Class::Batch);
-        }
-    }
-    assert!((99..=101).contains(&batch), "{batch}");
-    assert!((895..=905).contains(&online), "{online}");
-}
-
 #[test]
 fn who_stands_behind_a_huge_call_is_told_no_longer_wait_than_two_minutes() {
     let now = start();
     let mut account = fresh(tokens(60), true, now);
-    account.claim(firm(1_000_000));
+    account.claim(firm(1_000_000), now);
     (0..9).for_each(|_| assert!(ask(&mut [&mut account], Class::Online, 1, now).denial.is_none()));
     let wait = ask(&mut [&mut account], Class::Online, 60, now).denial.unwrap().wait;
     assert!(wait <= Duration::from_secs(120), "{wait:?}");
-}
-
-#[test]
-fn who_must_wait_elsewhere_is_passed_by_others_but_its_tenth_is_not_forgotten() {
-    let now = start();
-    let mut account = fresh(burst(1.0, 30), true, now);
-    let loose = Claim { tokens: 0, is_firm: false };
-    account.claim(loose);
-    assert!((0..30).all(|_| take(&mut account, now).is_none()), "nothing is kept for who could not come");
-    let want = Want { tokens: 0, class: Class::Batch, is_turn: true };
-    assert!(account.lack(&want, now).unwrap().is_due);
-    account.unclaim(loose);
-    account.claim(firm(0));
-    let later = now + SECOND;
-    assert!(take(&mut account, later).is_some(), "the next one is the waiting call's");
-    assert!(turn(&mut account, later));
-    assert!(!account.lack(&want, later).unwrap().is_due);
 }
 
 #[test]
@@ -372,10 +318,11 @@ fn batch_calls_in_an_upstreams_line_hold_no_more_than_a_tenth_of_the_places() {
     assert!(ask(&mut [&mut account], Class::Batch, 0, now).denial.is_none());
     account.lines_up(true);
     assert_eq!(ask(&mut [&mut account], Class::Batch, 0, now).denial.unwrap().limit, Kind::Concurrency);
-    account.claim(firm(0));
+    account.claim(firm(0), now);
     assert!(!turn(&mut account, now), "nor one whose turn it is");
     assert!((0..17).all(|_| take(&mut account, now).is_none()), "online has all that is left");
-    account.ended(Class::Online);
+    account.ended(Class::Batch);
+    account.ended(Class::Batch);
     account.lines_up(false);
     assert!(turn(&mut account, now));
     // A limit that nobody else comes to is used as its client likes.
@@ -390,11 +337,11 @@ fn a_call_that_is_made_smaller_gives_back_what_it_does_not_want_any_more() {
     let now = start();
     let mut account = fresh(tokens(600), false, now);
     assert!(ask(&mut [&mut account], Class::Online, 10_000, now).denial.is_none());
-    account.spare(10_000, 100, now);
+    account.spare(Class::Online, 10_000, 100, now);
     assert_eq!(account.allowance(now).tokens.unwrap().remaining, 500);
-    account.spare(100, 200, now);
+    account.spare(Class::Online, 100, 200, now);
     assert_eq!(account.allowance(now).tokens.unwrap().remaining, 500, "nothing more is taken");
-    account.settle(100, 0, now);
+    account.settle(Class::Online, 100, 0, now);
     assert_eq!(account.allowance(now).tokens.unwrap().remaining, 600);
 }
 
@@ -405,7 +352,7 @@ proptest! {
         let mut now = start();
         let mut account = fresh(tokens(limit), false, now);
         for (aside, used, step) in reports {
-            account.settle(aside, used, now);
+            account.settle(Class::Online, aside, used, now);
             let wait = account.is_empty(now).map_or(Duration::ZERO, |(_, wait)| wait);
             // And the time of the one token that is asked for.
             prop_assert!(wait <= SECOND * 60 + SECOND.mul_f64(60.1 / limit as f64), "{wait:?}");

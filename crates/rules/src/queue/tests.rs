@@ -155,3 +155,15 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn a_lane_that_passes_its_turn_on_stands_behind_the_others() {
+    let mut queue = Queue::default();
+    queue.pass_on();
+    for (number, key) in [(1, "a"), (2, "a"), (3, "b")] {
+        queue.join(&key, number, ());
+    }
+    queue.pass_on();
+    let order: Vec<u64> = std::iter::from_fn(|| queue.pop()).map(|(_, number, ())| number).collect();
+    assert_eq!(order, [3, 1, 2]);
+}

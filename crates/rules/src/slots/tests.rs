@@ -83,6 +83,23 @@ fn under_steady_online_load_batch_keeps_a_tenth_of_the_places() {
 }
 
 #[test]
+fn batch_calls_that_take_long_do_not_come_to_hold_more_than_their_tenth() {
+    let mut slots = places(10, true);
+    assert_eq!(fill(&mut slots, Class::Online), 10);
+    for number in 0..500 {
+        slots.join(Class::Batch, (&"night", &"m"), number, number);
+        slots.join(Class::Online, (&"day", &"m"), 1000 + number, number);
+    }
+    for _ in 0..400 {
+        // Those of batch never end.
+        slots.ended(Class::Online, &"m", false);
+        give(&mut slots);
+        assert!(slots.in_use.1 <= 1, "{}", slots.in_use.1);
+    }
+    assert_eq!(slots.in_use.1, 1);
+}
+
+#[test]
 fn even_of_a_single_place_batch_has_every_tenth_turn() {
     let mut slots = places(1, true);
     assert!(take(&mut slots, Class::Online));
