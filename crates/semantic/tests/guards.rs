@@ -72,7 +72,7 @@ fn few_hits_are_false_and_enough_are_found() {
         ("late", LATE, "zh", 0.55),
         ("late", LATE, "en", 0.60),
         ("novel", NOVEL, "zh", 0.60),
-        ("novel", NOVEL, "en", 0.72),
+        ("novel", NOVEL, "en", 0.70),
         ("final", FINAL, "zh", 0.60),
         ("final", FINAL, "en", 0.60),
         ("work", WORK, "zh", 0.43),

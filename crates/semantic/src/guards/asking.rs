@@ -1,6 +1,6 @@
 //! What a question asks, and where the word that asks stands.
 
-use super::closed::{Kind, Role};
+use super::closed::{Case, Kind, Person, Role};
 use super::question::{Asked, bit};
 use super::reader::Reader;
 use super::settle::CONTACTS;
@@ -10,6 +10,10 @@ use super::token::{Script, Token};
 impl Reader<'_> {
     /// What is asked; in English also whether the one who does it follows.
     pub(super) fn ask(&mut self, kind: Kind, at: usize, taken: usize) {
+        // «How do I» is one word to the lists, and says who does it all the same.
+        if (at + 1..at + taken).any(|at| matches!(self.text(at), "i" | "we")) {
+            self.question.persons.push((Person::First, Case::Subject, None, self.question.terms.len()));
+        }
         if kind == Kind::When && !self.question.chinese && self.is_conjunction(at, taken) {
             self.next.timed = true;
             return;
@@ -178,6 +182,18 @@ impl Reader<'_> {
         if opens && !self.question.chinese {
             self.question.kinds |= bit(Kind::Polar);
         }
+    }
+
+    /// Whether «help me» and its like stand here behind somebody who does it, and ask nothing: how does my mother help me.
+    pub(super) fn is_told(&self, at: usize) -> bool {
+        let before = at.checked_sub(1);
+        matches!(self.text(at), "help" | "tell" | "show" | "give" | "remind" | "advise" | "let")
+            && self.text(at + 1) == "me"
+            && before.is_some_and(|before| {
+                self.tokens.get(before).is_some_and(|token| token.script == Script::Latin)
+                    && !self.is_closed(before)
+                    && !matches!(self.text(before), "someone" | "anyone" | "somebody" | "anybody" | "pls" | "just")
+            })
     }
 }
 

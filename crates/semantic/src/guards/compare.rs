@@ -6,9 +6,10 @@ use super::closed::{Case, Kind, Mark, Role};
 use super::compound::compounds;
 use super::guard::Guard;
 use super::likes::{DONE_THERE, remedy};
-use super::parts::{Matched, directions, persons, restrictions};
+use super::mood::mood;
+use super::parts::{directions, persons, restrictions};
 use super::quantity::{Class as Counted, Quantity};
-use super::question::{Question, bit};
+use super::question::{Matched, Question, bit};
 use super::term::{Class, Term};
 use super::{order, sides};
 
@@ -149,56 +150,6 @@ fn marks(one: &Question, two: &Question) -> Result<(), Guard> {
         Some(mark) if mark.is_time() => Guard::Date,
         _ => Guard::Scope,
     })
-}
-
-/// What is as long, dear or late whether it may be or must.
-const MEASURES: [Kind; 11] = [
-    Kind::Duration,
-    Kind::Wait,
-    Kind::Price,
-    Kind::Amount,
-    Kind::AmountIs,
-    Kind::When,
-    Kind::Clock,
-    Kind::Day,
-    Kind::Size,
-    Kind::Large,
-    Kind::Age,
-];
-
-fn mood(one: &Question, two: &Question) -> Result<(), Guard> {
-    if (one.past && !one.future && two.future && !two.past) || (two.past && !two.future && one.future && !one.past) {
-        return Err(Guard::Mood);
-    }
-    // When it was, and when it is as a rule.
-    let times: &[Kind] = if one.chinese {
-        &[Kind::When, Kind::Clock, Kind::Day]
-    } else {
-        &[Kind::When, Kind::Clock, Kind::Day, Kind::Count, Kind::Amount, Kind::AmountIs]
-    };
-    let is_time = |question: &Question| times.iter().any(|kind| question.asks(*kind));
-    let (was, is) = (|side: &Question| side.past && !side.present, |side: &Question| side.present && !side.past);
-    if is_time(one) && is_time(two) && (was(one) && is(two) || is(one) && was(two)) {
-        return Err(Guard::Mood);
-    }
-    // How something can be done, and how it must be, is one question.
-    let is_how = |question: &Question| question.asks(Kind::How) || question.asks(Kind::Remedy);
-    let is_measured = |question: &Question| MEASURES.iter().any(|kind| question.asks(*kind));
-    if !(is_how(one) && is_how(two) || is_measured(one) && is_measured(two)) {
-        let only = |question: &Question| (question.may && !question.must, question.must && !question.may);
-        if matches!((only(one), only(two)), ((true, _), (_, true)) | ((_, true), (true, _))) {
-            return Err(Guard::Mood);
-        }
-        // «Must I?» and «do I?» differ, as do «can I?» and «will I?».
-        let polar = |question: &Question| question.asks(Kind::Polar);
-        if polar(one) && polar(two) && one.must != two.must {
-            return Err(Guard::Mood);
-        }
-    }
-    if one.loose_not != two.loose_not {
-        return Err(Guard::Negation);
-    }
-    Ok(())
 }
 
 /// The same marks; but that something has happened before, or is so the while, may go without saying. How long it is

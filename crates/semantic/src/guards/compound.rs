@@ -3,7 +3,7 @@
 use smallvec::SmallVec;
 
 use super::lexicon::lexicon;
-use super::parts::Matched;
+use super::question::Matched;
 use super::question::Question;
 use super::term::{self, Class, Term};
 

@@ -1,14 +1,18 @@
 //! The words of two questions, compared: what must agree before one answer may serve both.
 
 mod asking;
+mod bindings;
 mod closed;
 mod compare;
 mod compound;
 mod fold;
+mod frame;
 mod guard;
 mod lexicon;
 mod likes;
 mod measure;
+mod mood;
+mod negate;
 mod order;
 mod parts;
 mod pivots;
@@ -20,6 +24,7 @@ mod reader;
 mod settle;
 mod sides;
 mod signs;
+mod syntax;
 mod tense;
 mod term;
 mod time;

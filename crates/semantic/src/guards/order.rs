@@ -4,8 +4,8 @@
 use smallvec::SmallVec;
 
 use super::guard::Guard;
-use super::parts::Matched;
 use super::pivots::PIVOTS;
+use super::question::Matched;
 use super::question::Question;
 use super::term::{Class, Term};
 

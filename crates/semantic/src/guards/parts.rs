@@ -2,14 +2,12 @@
 
 use smallvec::SmallVec;
 
+use super::bindings::bindings;
 use super::closed::{Case, Kind, Mark, Person, Role};
 use super::guard::Guard;
-use super::question::{Asked, Question};
+use super::question::{Asked, Matched, Question};
 use super::sides;
 use super::term::Class;
-
-/// Pairs of places, of terms that mean the same.
-pub type Matched = SmallVec<[(usize, usize); 12]>;
 
 /// Whether the same persons are spoken of, in the same parts.
 pub fn persons(one: &Question, two: &Question) -> Result<(), Guard> {
@@ -77,6 +75,7 @@ pub fn directions(one: &Question, two: &Question, matched: &Matched) -> Result<(
     if sides::turned(one, two, matched) || sides::exchanged(&one.words, &two.words) {
         return Err(Guard::Direction);
     }
+    bindings(one, two, matched)?;
     if swapped(one, two, matched) || follows(one, two, matched) || asks_other_side(one, two, matched) {
         return Err(Guard::Direction);
     }
@@ -240,7 +239,7 @@ fn may_turn(one: &Question, two: &Question, first: (usize, usize), second: (usiz
         let ends = [terms.first(), terms.last()];
         Span {
             joined: behind.iter().all(|term| term.joined) && terms.len() == 2,
-            of: behind.iter().any(|term| term.of),
+            of: behind.iter().any(|term| term.of) && !leads_on(question, a.max(b)),
             verbs: terms.iter().any(|term| term.class == Class::Verb && !term.optional),
             parts: ends.iter().flatten().filter(|term| matches!(term.role, Some(Role::Source | Role::Goal))).count(),
             by: ends.iter().flatten().any(|term| term.role == Some(Role::By)),
@@ -268,6 +267,14 @@ fn moves(one: &Question, two: &Question, first: (usize, usize), second: (usize, 
     // That it comes after may go without saying: 毕业了, for 毕业后.
     let is_said = if dated(one) && dated(two) { here == there } else { one.chinese && dated(one) != dated(two) };
     is_said && (here.0 != here.1 || there.0 != there.1)
+}
+
+/// Whether an English noun only describes the next: of staff property.
+fn leads_on(question: &Question, at: usize) -> bool {
+    let pair = question.terms.get(at).zip(question.terms.get(at + 1));
+    !question.chinese
+        && pair
+            .is_some_and(|(noun, next)| next.class == Class::Noun && !next.is_action && noun.frame.touches(&next.frame))
 }
 
 /// What lies from one noun to another.

@@ -28,6 +28,14 @@ pub fn read(tokens: &mut Vec<Token>) {
                 let text = rest.get(1).map(|next| format!("准{}", next.text)).unwrap_or_default();
                 tokens.splice(at..at + 2, [Token { tag: "n", ..Token::new(&text, Script::Han) }]);
             }
+            Some("left") if remains(earlier, rest) => {
+                tokens.splice(at..=at, [Token::new("remaining", Script::Latin)]);
+            }
+            // «Found» is what a founder does where a verb stands in its first form; else it is of «find».
+            Some(past @ ("found" | "fell" | "saw" | "wound" | "ground")) if is_first_form(earlier) => {
+                let text = format!("{past}s");
+                tokens.splice(at..=at, [Token::new(&text, Script::Latin)]);
+            }
             Some("within") if !bounds(rest) => {
                 tokens.splice(at..=at, [Token::new("in", Script::Latin)]);
             }
@@ -89,6 +97,29 @@ fn count_ones(tokens: &mut Vec<Token>) {
 
 fn is_one_of(token: Option<&Token>, words: &[&str]) -> bool {
     token.is_some_and(|token| words.contains(&token.text.as_str()))
+}
+
+/// Whether what is left is still there: three days are left, how many days do I have left.
+fn remains(earlier: &[Token], rest: &[Token]) -> bool {
+    if is_one_of(earlier.last(), &["is", "are", "was", "were", "be"]) {
+        return true;
+    }
+    let has = earlier.iter().position(|token| matches!(token.text.as_str(), "have" | "has" | "is" | "are"));
+    let behind = has.map_or(0, |has| earlier.len() - has);
+    let led = |word: &str| earlier.iter().any(|token| token.text == word);
+    let ends = rest.get(1).is_none_or(|token| token.script == Script::Stop);
+    // «Do I have left», and «are there any seats left»; not «have they left».
+    ends && has.is_some() && (led("do") || led("does") || (behind > 1 && (led("there") || led("any"))))
+}
+
+/// Whether an English verb that stands behind these is in its first form.
+fn is_first_form(earlier: &[Token]) -> bool {
+    let leads: &[&str] =
+        &["to", "can", "could", "will", "would", "should", "must", "may", "do", "does", "did", "a", "the"];
+    let persons: &[&str] = &["i", "we", "you", "they", "he", "she"];
+    is_one_of(earlier.last(), leads)
+        || is_one_of(earlier.last(), persons)
+            && earlier.len().checked_sub(2).is_some_and(|at| is_one_of(earlier.get(at), leads))
 }
 
 /// Whether a number stands last, or a word that asks for one: 几个人 are persons, and no individuals.

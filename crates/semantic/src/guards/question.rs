@@ -3,6 +3,7 @@
 use smallvec::SmallVec;
 
 use super::closed::{Case, Kind, Mark, Person, Role};
+use super::frame::Preposition;
 use super::pivots::Sides;
 use super::quantity::Quantity;
 use super::term::Term;
@@ -10,6 +11,9 @@ use super::turns::Turns;
 
 /// A person, the form of the word, the part that it plays, and its place among the terms.
 pub type Spoken = (Person, Case, Option<Role>, usize);
+
+/// Pairs of places, of terms that mean the same.
+pub type Matched = SmallVec<[(usize, usize); 12]>;
 
 /// A question, read once: cheap to keep beside a stored answer, and to compare with others.
 #[derive(Debug, Clone, Default)]
@@ -24,6 +28,8 @@ pub struct Question {
     pub(super) object: bool,
     /// Whether it asks in English who something is done to: who is paid.
     pub(super) undergone: bool,
+    /// The English preposition of what is asked for.
+    pub(super) governed: Option<Preposition>,
     /// Where a Chinese word that asks what stands among the terms.
     pub(super) asked: Option<Asked>,
     pub(super) terms: Vec<Term>,
@@ -41,6 +47,14 @@ pub struct Question {
     pub(super) present: bool,
     pub(super) may: bool,
     pub(super) must: bool,
+    /// Whether it is the obligation that is denied in English: not have to.
+    pub(super) needless: bool,
+    /// Whether it is so still (true), or already (false).
+    pub(super) phase: Option<bool>,
+    /// English numbers, each with its first token and how many it has.
+    pub(super) counts: SmallVec<[(Quantity, usize, usize); 2]>,
+    /// Points and spans of time with the English preposition before them.
+    pub(super) dated: SmallVec<[(Quantity, Preposition); 2]>,
     /// Who is spoken of, in order, with the place among the terms.
     pub(super) persons: SmallVec<[Spoken; 4]>,
     /// Where Chinese words stand that part who does something from whom or what it is done for.

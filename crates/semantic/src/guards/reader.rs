@@ -3,11 +3,13 @@
 use smallvec::SmallVec;
 
 use super::closed::{Kind, Mark, Part, Role};
+use super::frame::Frame;
 use super::lexicon::{LONGEST_PHRASE, Lexicon, join};
 use super::measure;
 use super::quantity::Quantity;
 use super::question::{Question, bit};
 use super::settle::{Names, settle};
+use super::syntax;
 use super::tense;
 use super::term::{Class, Term};
 use super::token::{Script, Token};
@@ -40,12 +42,13 @@ pub(super) struct Reading {
 /// What the next term gets.
 #[derive(Debug, Default)]
 pub(super) struct Next {
-    not: bool,
+    pub(super) not: bool,
     /// Whether that is since nobody has done it.
-    undone: bool,
+    pub(super) undone: bool,
     pub(super) role: Option<Role>,
     joined: bool,
     of: bool,
+    bound: Option<Mark>,
     /// Whether it stands in a clause that says when, or in which case.
     pub(super) timed: bool,
 }
@@ -74,6 +77,7 @@ impl Reader<'_> {
         }
         self.repeats();
         let opener = self.opener();
+        syntax::read(self.tokens, &mut self.question);
         tense::read(self.tokens, &mut self.question, self.lexicon);
         if self.question.chinese {
             self.question.turns = turns::read(self.tokens, self.lexicon);
@@ -115,7 +119,7 @@ impl Reader<'_> {
         // What the lists have as one word is no number: 2FA.
         let is_word = listed >= measured_length && first.text.chars().any(char::is_alphabetic);
         if let Some((taken, quantities)) = measured.filter(|_| !is_word && measured_length >= closed.max(listed)) {
-            self.count(at, quantities);
+            self.count(at, taken, quantities);
             // «Within three days» is 三天内.
             if self.text(at + taken) == "内" {
                 self.question.marks.push(Mark::Under);
@@ -123,13 +127,13 @@ impl Reader<'_> {
             }
             return taken;
         }
-        if closed > 0 && closed >= listed && !is_name && !(closed == 1 && self.is_fragment(at)) {
+        if closed > 0 && closed >= listed && !is_name && !(closed == 1 && self.is_fragment(at)) && !self.is_told(at) {
             for part in parts.unwrap_or_default() {
                 self.contribute(part, at, closed);
             }
             return closed;
         }
-        let taken = listed.max(1);
+        let taken = if self.is_told(at) { 1 } else { listed.max(1) };
         let taken = if taken == 1 { self.phrasal(at) } else { taken };
         self.term(at, taken);
         taken
@@ -142,11 +146,14 @@ impl Reader<'_> {
     }
 
     /// Takes quantities in; the later of two that are coordinated may stand first.
-    fn count(&mut self, at: usize, quantities: Vec<Quantity>) {
+    fn count(&mut self, at: usize, taken: usize, quantities: Vec<Quantity>) {
         let before = at.checked_sub(1).map_or("", |before| self.text(before));
         let joined =
             matches!(before, "and" | "or" | "和" | "与" | "跟" | "及" | "或" | "或者" | "还是" | "、" | "/" | "&");
         for quantity in quantities {
+            if !self.question.chinese {
+                self.question.counts.push((quantity.clone(), at, taken));
+            }
             let sequence = &mut self.question.sequence;
             let place = sequence.len();
             let earlier = place.checked_sub(1).filter(|_| joined);
@@ -234,6 +241,7 @@ impl Reader<'_> {
         if goal_behind {
             self.next.role = Some(Role::Goal);
         }
+        term.frame = Frame::at(at, taken, next.bound);
         self.question.terms.push(term);
     }
 
@@ -346,7 +354,7 @@ impl Reader<'_> {
             Part::Neutral => {}
             Part::Asking => self.asking = Some(at + taken),
             Part::Not => self.negate(at, taken),
-            Part::Twice | Part::Must => question.must = true,
+            Part::Twice | Part::Must => self.oblige(&phrase, at, taken),
             Part::Asks(kind) => self.ask(kind, at, taken),
             Part::WhyNot => {
                 question.kinds |= bit(Kind::Why);
@@ -358,8 +366,9 @@ impl Reader<'_> {
                 self.names.push((kind, place));
             }
             Part::Mark(mark) => {
-                if matches!(mark, Mark::Or) {
-                    self.next.joined = true;
+                self.next.joined |= mark == Mark::Or;
+                if mark.is_comparison() {
+                    self.next.bound = Some(mark);
                 }
                 if mark == Mark::Than {
                     self.next.role = Some(Role::Than);
@@ -407,6 +416,13 @@ impl Reader<'_> {
         }
     }
 
+    /// An obligation, which «not» before it takes away.
+    fn oblige(&mut self, phrase: &str, at: usize, taken: usize) {
+        let denied = self.next.not || (phrase == "need" && self.text(at + taken) == "not");
+        self.question.must = true;
+        self.question.needless |= !self.question.chinese && denied && HAS_TO.contains(&phrase);
+    }
+
     /// What a word of grammar tells of the next term.
     fn grammar(&mut self, at: usize, taken: usize) {
         match self.text(at) {
@@ -426,67 +442,6 @@ impl Reader<'_> {
             _ => {}
         }
     }
-
-    fn negate(&mut self, at: usize, taken: usize) {
-        let text: String = self.tokens.iter().skip(at).take(taken).map(|token| token.text.as_str()).collect();
-        let ends = at + taken >= self.tokens.len()
-            || self.tokens.get(at + taken).is_some_and(|token| token.script == Script::Stop);
-        if matches!(text.as_str(), "没有" | "没" | "不") && ends && at > 0 {
-            self.question.kinds |= bit(Kind::Polar);
-            return;
-        }
-        // 非……不可: it must be.
-        if matches!(text.as_str(), "不可" | "不行") && self.tokens.iter().take(at).any(|token| token.text == "非")
-        {
-            self.negate_last();
-            self.question.must = true;
-            return;
-        }
-        let before = self.tokens.get(at.wrapping_sub(1)).filter(|_| at > 0);
-        let after = self.tokens.get(at + 1);
-        // 来不来: neither the one nor the other.
-        if matches!(text.as_str(), "不" | "没")
-            && before.zip(after).is_some_and(|(before, after)| after.text.starts_with(before.text.as_str()))
-        {
-            self.question.kinds |= bit(Kind::Polar);
-            self.question.terms.pop();
-            return;
-        }
-        let is_complement =
-            matches!(text.as_str(), "不了" | "不到" | "不上" | "不出来" | "不进去" | "不起来" | "不出去" | "不下来");
-        let is_done = at > 0
-            && !self.is_closed(at - 1)
-            && self.question.terms.last().is_some_and(|term| term.is_action || term.is_character());
-        let follows_verb = is_done || before.is_some_and(|token| token.tag.starts_with('v'));
-        if is_complement && follows_verb {
-            self.negate_last();
-            return;
-        }
-        self.next.not = !self.next.not;
-        self.next.undone = matches!(
-            text.as_str(),
-            "不" | "没"
-                | "没有"
-                | "未"
-                | "别"
-                | "不要"
-                | "不用"
-                | "不需要"
-                | "无需"
-                | "无须"
-                | "不必"
-                | "从不"
-                | "从未"
-        );
-    }
-
-    fn negate_last(&mut self) {
-        match self.question.terms.last_mut() {
-            Some(term) => term.not = !term.not,
-            None => self.question.loose_not = !self.question.loose_not,
-        }
-        self.next.not = false;
-    }
 }
 
 /// A Chinese phrase without the 的 inside it: 公积金的缴存基数.
@@ -494,6 +449,9 @@ fn unlinked(phrase: &str) -> Option<String> {
     let is_inside = phrase.contains('的') && !phrase.starts_with('的') && !phrase.ends_with('的');
     is_inside.then(|| phrase.replace('的', ""))
 }
+
+/// Obligations that «not» takes away, and does not turn into what must not be.
+const HAS_TO: &[&str] = &["have", "has", "need", "needs", "required", "obliged", "needed", "necessary", "mandatory"];
 
 /// English words right before a verb.
 const BEFORE_VERBS: &[&str] = &[

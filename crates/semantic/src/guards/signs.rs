@@ -19,7 +19,11 @@ pub fn read(text: &str) -> Box<str> {
             '<' | '>' => found.push(sign),
             '!' if after == '=' => found.push(sign),
             '-' if after == '>' || is_minus(before, after) => found.push(sign),
-            _ if is_unit(&signs, place) => found.push(sign),
+            '-' if is_flag(before, after) => {
+                found.push(sign);
+                found.extend(signs.iter().skip(place + 1).take_while(|sign| sign.is_ascii_alphabetic()));
+            }
+            _ if is_unit(&signs, place) || is_prefixed(&signs, place) => found.push(sign),
             // What chooses between two drawings of one sign.
             '\u{fe0e}' | '\u{fe0f}' => {}
             _ if sign.is_alphanumeric() || is_han(sign) || sign.is_whitespace() || PROSE.contains(sign) => {}
@@ -33,6 +37,31 @@ pub fn read(text: &str) -> Box<str> {
 fn is_minus(before: char, after: char) -> bool {
     let joins = before.is_ascii_alphanumeric() || matches!(before, '-' | ')' | '%' | '.' | '年' | '月' | '日' | '号');
     !joins && (after.is_ascii_digit() || matches!(after, '$' | '€' | '£' | '¥'))
+}
+
+/// Whether a dash begins a flag of a command, whose case decides: ls -a, ls -A.
+fn is_flag(before: char, after: char) -> bool {
+    before.is_whitespace() && after.is_ascii_alphabetic()
+}
+
+/// Whether a letter belongs to a unit behind a number, and its case tells milli from mega, or bits from bytes. A unit that
+/// is all small is written so by those who care for neither, and is one of bytes.
+fn is_prefixed(signs: &[char], place: usize) -> bool {
+    let is_letter = |sign: &&char| sign.is_ascii_alphabetic();
+    let Some((before, rest)) = signs.split_at_checked(place) else { return false };
+    let earlier = before.iter().rev().take_while(is_letter).count();
+    let unit: String = before.iter().skip(before.len() - earlier).chain(rest.iter().take_while(is_letter)).collect();
+    let mut number = before.iter().rev().skip(earlier).skip_while(|sign| **sign == ' ');
+    if !number.next().is_some_and(char::is_ascii_digit) {
+        return false;
+    }
+    match unit.to_ascii_lowercase().as_str() {
+        "mw" | "mv" | "ma" | "mhz" | "mj" | "mpa" | "mn" | "mwh" => earlier == 0,
+        "kb" | "mb" | "gb" | "tb" | "kbps" | "mbps" | "gbps" => {
+            earlier == 1 && rest.first() == Some(&'b') && before.last().is_some_and(char::is_ascii_uppercase)
+        }
+        _ => false,
+    }
 }
 
 /// Whether a letter behind a number is a unit that its case decides: metres and millions, bits and bytes. Money counts

@@ -36,7 +36,16 @@ fn english(tokens: &[Token], question: &mut Question, lexicon: &Lexicon) {
         match text(at) {
             "was" | "were" if text(at + 1) != "wondering" => question.past = true,
             "did" => question.past = true,
-            "has" | "have" if !modal => question.past |= opens || perfect(tokens, at, lexicon),
+            // What has been done bears on now.
+            "has" | "have" if !modal => {
+                let perfect = perfect(tokens, at, lexicon);
+                question.past |= opens || perfect;
+                question.present |= perfect;
+            }
+            // Would it have been: it has not.
+            "have" if supposed(tokens, at) => question.past |= perfect(tokens, at, lexicon),
+            "still" => question.phase = Some(true),
+            "already" | "yet" => question.phase = Some(false),
             "is" | "are" => {
                 // What is being done is not done yet.
                 let ongoing = (at + 1..at + 5).any(|place| text(place) == "being");
@@ -47,8 +56,17 @@ fn english(tokens: &[Token], question: &mut Question, lexicon: &Lexicon) {
             _ => {}
         }
     }
+    // What is still not so is not so yet.
+    if tokens.iter().any(|token| token.text == "not") {
+        question.phase = None;
+    }
     // «Which branches closed»: no other word tells the time.
     question.past |= auxiliaries == 0 && tokens.iter().any(|token| is_past(token, lexicon));
+}
+
+/// Whether «would» stands before this «have», with the subject between at most.
+fn supposed(tokens: &[Token], at: usize) -> bool {
+    tokens.get(at.saturating_sub(3)..at).unwrap_or_default().iter().any(|token| token.text == "would")
 }
 
 /// Whether a participle belongs to «have»: has been closed, have they really moved; not «have a used car».

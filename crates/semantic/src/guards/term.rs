@@ -3,6 +3,7 @@
 use smallvec::SmallVec;
 
 use super::closed::Role;
+use super::frame::Frame;
 use super::lexicon::{Entry, Lexicon, lexicon};
 use super::token::{Script, Token};
 
@@ -57,6 +58,8 @@ pub struct Term {
     pub timed: bool,
     /// The first of its tokens, and the one behind its last.
     pub at: (usize, usize),
+    /// How an English word is bound to its neighbours.
+    pub frame: Frame,
 }
 
 impl Term {
@@ -82,6 +85,7 @@ impl Term {
             of: false,
             timed: false,
             at: (0, 0),
+            frame: Frame::default(),
         };
         let last = tokens.last();
         let is_latin = last.is_some_and(|token| token.script == Script::Latin);
@@ -102,6 +106,18 @@ impl Term {
         }
         if let [token] = tokens {
             term.forms = lexicon.lemmas(&token.text);
+            // What in its plural is another thing: customs.
+            if PLURALS.contains(&token.text.as_str()) {
+                term.forms = SmallVec::from_iter([token.text.as_str().into()]);
+                return term;
+            }
+            if PLURALS.iter().any(|plural| plural.strip_suffix('s') == Some(token.text.as_str())) {
+                term.groups.clear();
+            }
+            // Behind no word for it, these are no first forms.
+            if matches!(token.text.as_str(), "found" | "fell") {
+                term.forms.retain(|form| **form != *token.text);
+            }
         } else {
             term.forms.push(phrase.into());
         }
@@ -181,6 +197,11 @@ impl Term {
 
     /// Whether both mean the same, as far as is known.
     pub fn same(&self, other: &Self) -> bool {
+        if DISTINCT.iter().any(|(one, two)| {
+            (self.is_one_of(&[one]) && other.is_one_of(&[two])) || (self.is_one_of(&[two]) && other.is_one_of(&[one]))
+        }) {
+            return false;
+        }
         self.forms.iter().any(|form| other.forms.contains(form))
             || self.groups.iter().any(|group| other.groups.contains(group))
             || self.derived(other)
@@ -270,6 +291,12 @@ fn is_near(one: &[u8], two: &[u8]) -> bool {
         _ => false,
     }
 }
+/// Plurals that name another thing than one of them.
+const PLURALS: [&str; 8] = ["arms", "customs", "funds", "glasses", "goods", "spirits", "terms", "works"];
+
+/// Words that share a sense in WordNet, and are kept apart by those who use them.
+const DISTINCT: [(&str, &str); 4] =
+    [("economic", "economical"), ("historic", "historical"), ("alternate", "alternative"), ("classic", "classical")];
 
 /// The term that two become when written together, as far as the lists know it.
 pub fn together(one: &Term, two: &Term) -> Option<Box<str>> {
