@@ -13,6 +13,7 @@ pub mod canonical;
 pub mod chat;
 pub mod embeddings;
 pub mod errors;
+pub mod images;
 pub mod json;
 mod keyed;
 mod object;

@@ -7,7 +7,7 @@ use base::{Clock, Code, Decision, Line, Refusal, decision};
 use config::{Client, Route};
 use dialect::Ask;
 use dialect::ask::Amount;
-use dialect::chat::images;
+use dialect::images;
 use http::{HeaderMap, header};
 use rules::limits::{Denial, Kind, Limit, Want};
 use rules::params::amount;

@@ -5,7 +5,7 @@ use base::Endpoint;
 use bytes::Bytes;
 use config::{Client, Route, Snapshot, Upstream};
 use dialect::Ask;
-use dialect::chat::images;
+use dialect::images;
 use rules::context::Terms;
 use rules::limits::Limit;
 use rules::prices::{Price, Rate};

@@ -19,7 +19,7 @@ use base::{Code, Decision, Endpoint, Outcome, Refusal};
 use bytes::Bytes;
 use config::{Client, Route};
 use dialect::Ask;
-use dialect::chat::images;
+use dialect::images;
 use errands::Errands;
 use http::request::Parts;
 use http::{HeaderMap, HeaderValue, Method, Request, Response, header};

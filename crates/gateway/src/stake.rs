@@ -7,7 +7,7 @@ use base::{Code, Decision, Refusal, Usage, decimal};
 use config::{Client, Route, Upstream};
 use dialect::Ask;
 use dialect::ask::Estimate;
-use dialect::chat::images;
+use dialect::images;
 use rules::quota::Answer;
 use state::{Amounts, Standing, Wish};
 

@@ -21,8 +21,9 @@ mod terms;
 #[cfg(test)]
 mod tests;
 
+pub use allowance::Allowance;
 use allowance::Tightest;
-pub use allowance::{Allowance, Left};
+pub use bucket::Left;
 use bucket::{Levels, Measure, Measures};
 use due::{Next, OfBatch, Saving};
 pub use limit::{Limit, Rate};

@@ -289,7 +289,6 @@ fn other_words_and_trades_are_bound_no_less() {
         ("Was my order shipped?", "Has my order been shipped?"),
         ("How many vacation days do I have left?", "How many vacation days are left?"),
         ("How do I request approval for a trip?", "How do I request approval of a trip?"),
-        ("How do I appeal a rejected claim?", "My claim was rejected, how do I appeal?"),
         ("Which documents need to be signed?", "Which documents do I have to sign?"),
         ("Can deleted files be restored?", "Can I restore deleted files?"),
     ]);

@@ -21,6 +21,12 @@ const FINAL: &str = include_str!("data/final.jsonl");
 const WORK: &str = include_str!("data/work.jsonl");
 /// By the same author, and read by nobody: looked at by counts alone, so no message of a test shows its pairs.
 const KEPT: &str = include_str!("data/kept.jsonl");
+/// Office questions by an author who knew `office` alone.
+const DESK: &str = include_str!("data/desk.jsonl");
+/// The same by another author, and read by nobody, as `kept`.
+const SHELF: &str = include_str!("data/shelf.jsonl");
+/// Near misses that a stranger wrote to break the guards.
+const STRANGER: &str = include_str!("data/stranger.jsonl");
 
 struct Pair {
     lang: String,
@@ -79,10 +85,23 @@ fn few_hits_are_false_and_enough_are_found() {
         ("work", WORK, "en", 0.30),
         ("kept", KEPT, "zh", 0.16),
         ("kept", KEPT, "en", 0.18),
+        ("desk", DESK, "zh", 0.37),
+        ("desk", DESK, "en", 0.26),
+        ("shelf", SHELF, "zh", 0.16),
+        ("shelf", SHELF, "en", 0.16),
     ] {
         let (precision, recall) = measured(text, lang);
         assert!(precision >= 0.95, "{file} {lang}: precision {precision:.3}");
         assert!(recall >= least, "{file} {lang}: recall {recall:.3}");
+    }
+}
+
+#[test]
+fn of_near_misses_that_were_written_to_break_the_guards_few_are_served() {
+    for (lang, most) in [("zh", 10), ("en", 6)] {
+        let served = pairs(STRANGER).filter(|pair| pair.lang == lang && verdict(&pair.a, &pair.b).is_ok());
+        let served: Vec<_> = served.map(|pair| (pair.a, pair.b)).collect();
+        assert!(served.len() <= most, "{lang}: {served:?}");
     }
 }
 

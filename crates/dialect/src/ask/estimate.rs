@@ -4,11 +4,7 @@ use base::Usage;
 
 use super::attached::{self, Attached};
 use super::{Ask, Chat, View};
-use crate::chat::images;
-
-/// Tokens of an image at most, by what most providers count: OpenAI's high detail takes 85 and 170 for each
-/// of up to 8 tiles, Anthropic's largest images some 1,600. So much counts a file, too.
-pub const ATTACHMENT: u64 = 1_600;
+use crate::images::{self, ATTACHMENT};
 
 /// Bytes of base64 that are a token of sound: OpenAI's models count 10 tokens a second, of which a compressed recording
 /// takes 8 KB or more.

@@ -14,7 +14,7 @@ use bytes::Bytes;
 use crate::json::{self, Kind, Patch, Span, Value};
 use crate::{embeddings, rerank};
 
-pub use estimate::{ATTACHMENT, Amount, Estimate, Written};
+pub use estimate::{Amount, Estimate, Written};
 pub use fields::Fields;
 
 /// The longest model name that is taken, bytes.

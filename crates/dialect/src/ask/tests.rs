@@ -1,6 +1,7 @@
 //! What callers may send, what is refused, and by what name.
 
 use super::*;
+use crate::images::ATTACHMENT;
 
 fn read(endpoint: Endpoint, body: &str) -> Result<Ask, Refusal> {
     Ask::read(endpoint, None, Bytes::copy_from_slice(body.as_bytes()))

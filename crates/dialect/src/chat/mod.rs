@@ -7,7 +7,6 @@ mod answer;
 mod assembly;
 mod choices;
 mod chunks;
-pub mod images;
 pub mod prompt;
 mod question;
 mod request;

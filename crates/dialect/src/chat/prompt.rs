@@ -6,8 +6,8 @@ use base::Endpoint;
 use bytes::Bytes;
 use smallvec::SmallVec;
 
-use super::images::{self, Image};
 use crate::Ask;
+use crate::images::{self, Image};
 use crate::json::{self, Kind, Patch, Span, Value};
 
 /// How retrieved passages are known in a prompt.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use base::{AttemptOutcome, Code, Outcome, Refusal};
 use bytes::Bytes;
-use dialect::chat::images;
+use dialect::images;
 use http::{HeaderMap, HeaderValue, Response, header};
 use state::answers::Stored;
 use tokio::sync::oneshot;

@@ -1,9 +1,7 @@
 //! How much is left of limits, for a caller to know.
 
-use std::time::Duration;
-
 use super::Account;
-use super::bucket::{Levels, Measure, Rest};
+use super::bucket::{Left, Levels, Measure, Rest};
 
 /// How much is left of the tightest limits.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -12,17 +10,6 @@ pub struct Allowance {
     pub requests: Option<Left>,
     /// Of tokens.
     pub tokens: Option<Left>,
-}
-
-/// How much is left of one limit.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Left {
-    /// When nothing has been used for long.
-    pub limit: u64,
-    /// Now.
-    pub remaining: u64,
-    /// Until all of it is there again.
-    pub reset: Duration,
 }
 
 /// The tightest limits of the accounts that were looked at. When they are whole again is reckoned for them alone.

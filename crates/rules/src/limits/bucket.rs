@@ -5,8 +5,18 @@
 
 use std::time::{Duration, Instant};
 
-use super::Left;
 use super::limit::Limit;
+
+/// How much is left of one limit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Left {
+    /// When nothing has been used for long.
+    pub limit: u64,
+    /// Now.
+    pub remaining: u64,
+    /// Until all of it is there again.
+    pub reset: Duration,
+}
 
 /// How fast a bucket fills, and what it holds.
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -36,6 +36,11 @@ pub fn mood(one: &Question, two: &Question) -> Result<(), Guard> {
     if is_time(one) && is_time(two) && (was(one) && is(two) || is(one) && was(two)) {
         return Err(Guard::Mood);
     }
+    // How much has been had, and how much there is.
+    let is_amount = |question: &Question| TIMES.iter().skip(IN_CHINESE).any(|kind| question.asks(*kind));
+    if !one.chinese && is_amount(one) && is_amount(two) && one.past != two.past && one.present && two.present {
+        return Err(Guard::Mood);
+    }
     // What was done, and what must be.
     let due = |must: &Question, past: &Question| {
         must.must && !must.past && past.past && !past.must && !past.present && !past.chinese

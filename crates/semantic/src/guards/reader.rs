@@ -365,26 +365,7 @@ impl Reader<'_> {
                 self.term(at, taken);
                 self.names.push((kind, place));
             }
-            Part::Mark(mark) => {
-                self.next.joined |= mark == Mark::Or;
-                if mark.is_comparison() {
-                    self.next.bound = Some(mark);
-                }
-                if mark == Mark::Than {
-                    self.next.role = Some(Role::Than);
-                }
-                if mark == Mark::Only {
-                    question.only = Some((question.terms.len(), false));
-                }
-                if matches!(mark, Mark::After | Mark::Before | Mark::During) {
-                    self.place_in_time();
-                }
-                // «Under the folder»: what a place is told by, as by «in».
-                self.next.of |= matches!(phrase.as_str(), "under" | "above" | "below" | "over");
-                if mark != Mark::Any {
-                    self.question.marks.push(mark);
-                }
-            }
+            Part::Mark(mark) => self.mark(mark, &phrase),
             // The lists have «did» under its lemma, with «do».
             Part::Past => question.past |= !matches!(phrase.as_str(), "do" | "does" | "have" | "has"),
             Part::Future => question.future = true,
@@ -413,6 +394,27 @@ impl Reader<'_> {
                 self.next.role = Some(role);
                 self.question.passive |= role == Role::By && self.question.chinese;
             }
+        }
+    }
+
+    fn mark(&mut self, mark: Mark, phrase: &str) {
+        self.next.joined |= mark == Mark::Or;
+        if mark.is_comparison() {
+            self.next.bound = Some(mark);
+        }
+        if mark == Mark::Than {
+            self.next.role = Some(Role::Than);
+        }
+        if mark == Mark::Only {
+            self.question.only = Some((self.question.terms.len(), false));
+        }
+        if matches!(mark, Mark::After | Mark::Before | Mark::During) {
+            self.place_in_time();
+        }
+        // «Under the folder»: what a place is told by, as by «in».
+        self.next.of |= matches!(phrase, "under" | "above" | "below" | "over");
+        if mark != Mark::Any {
+            self.question.marks.push(mark);
         }
     }
 

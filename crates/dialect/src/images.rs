@@ -5,8 +5,11 @@ use std::borrow::Cow;
 
 use base64::Engine as _;
 
-use crate::ask::ATTACHMENT;
 use crate::json::Value;
+
+/// Tokens of an image at most, by what most providers count: OpenAI's high detail takes 85 and 170 for each
+/// of up to 8 tiles, Anthropic's largest images some 1,600. So much counts a file, too.
+pub const ATTACHMENT: u64 = 1_600;
 
 /// An image of a prompt, as far as its price depends on it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -28,7 +31,7 @@ enum Rule {
 /// The size that is taken where none is known: a square of 1,024 pixels.
 const USUAL: (u32, u32) = (1024, 1024);
 
-pub(super) fn read(value: Value<'_>) -> Image {
+pub(crate) fn read(value: Value<'_>) -> Image {
     let detail = value.get("detail").and_then(Value::as_escaped);
     let url = value.get("url").unwrap_or(value).as_str();
     Image { is_low: detail == Some("low"), size: url.and_then(|url| size(&url)) }
