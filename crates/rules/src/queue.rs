@@ -187,16 +187,7 @@ impl<K: Clone + Eq + Hash, T> Queue<K, T> {
 
     /// Takes out the call whose turn it is; its lane goes behind the others.
     pub fn pop(&mut self) -> Option<(K, u64, T)> {
-        let key = self.turns.pop_front()?;
-        let lane = self.lanes.get_mut(&key)?;
-        let (number, call) = lane.pop_front()?;
-        self.len -= 1;
-        if lane.is_empty() {
-            self.lanes.remove(&key);
-        } else {
-            self.turns.push_back(key.clone());
-        }
-        Some((key, number, call))
+        self.pop_first(|_| true)
     }
 
     /// Takes out the first call for which `is_meant` holds, in the order of turns; its lane goes behind the others.

@@ -1,21 +1,8 @@
 //! Near misses that no similarity tells apart: numbers as they are written, order and sides, and signs that are no words.
 
-use semantic::guards::{Guard, Question, compare};
+mod pairs;
 
-fn verdict(a: &str, b: &str) -> Result<(), Guard> {
-    compare(&Question::read(a), &Question::read(b))
-}
-
-fn each_differs(pairs: &[(&str, &str)]) {
-    let passed: Vec<_> = pairs.iter().filter(|(a, b)| verdict(a, b).is_ok() || verdict(b, a).is_ok()).collect();
-    assert!(passed.is_empty(), "{passed:?}");
-}
-
-fn each_is_the_same(pairs: &[(&str, &str)]) {
-    let refused: Vec<_> =
-        pairs.iter().filter(|(a, b)| verdict(a, b).is_err()).map(|(a, b)| (a, b, verdict(a, b))).collect();
-    assert!(refused.is_empty(), "{refused:?}");
-}
+use pairs::{each_differs, each_is_the_same};
 
 #[test]
 fn a_number_is_what_it_is_written_as() {

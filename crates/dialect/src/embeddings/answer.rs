@@ -163,10 +163,7 @@ impl Envelope {
                 b"usage" => found.usage = Some(walk.value()?),
                 b"model" => found.model = Some(walk.value()?),
                 // Vectors beside an error are none.
-                b"error" => {
-                    let said = walk.value()?;
-                    is_nothing(json::parse(walk.text(&said)).ok()?).then_some(())?;
-                }
+                b"error" => says_nothing(walk)?,
                 _ => {
                     walk.value()?;
                 }
@@ -196,6 +193,12 @@ impl Envelope {
         }
         Ok(Some(order))
     }
+}
+
+/// Passes a value by that says nothing; nothing where it says something.
+fn says_nothing(walk: &mut Walk<'_>) -> Option<()> {
+    let said = walk.value()?;
+    is_nothing(json::parse(walk.text(&said)).ok()?).then_some(())
 }
 
 impl Item {
@@ -426,10 +429,7 @@ fn locate_lists(body: &[u8], shape: Shape) -> Option<(Vec<Range<usize>>, Others<
             match (key, walk.peek()?) {
                 (b"embeddings", b'[') => found = Some(lists(walk)?),
                 (b"embeddings", b'{') => found = Some(lists_by_type(walk)?),
-                (b"error", _) => {
-                    let said = walk.value()?;
-                    is_nothing(json::parse(walk.text(&said)).ok()?).then_some(())?;
-                }
+                (b"error", _) => says_nothing(walk)?,
                 _ => {
                     let value = walk.value()?;
                     others.keep(key, walk.text(&value));

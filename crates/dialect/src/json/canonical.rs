@@ -1,8 +1,8 @@
 //! A document in the one form that all its spellings share, for whoever compares or hashes them.
 //!
-//! Members are sorted by name (where their order says nothing, see [`Canonical::ordered_in`]), strings are unescaped, white space is dropped, numbers are exact
-//! decimals (`0.5`, `0.50` and `5e-1` are one, and no double ever rounds them). The order of arrays
-//! stays, and so does every member, be it null. The form is for hashing, not for reading: each value
+//! Members are sorted by name (where their order says nothing, see [`Canonical::ordered_in`]), strings
+//! are unescaped, white space is dropped, numbers are exact decimals (`0.5`, `0.50` and `5e-1` are one,
+//! and no double ever rounds them). The order of arrays stays, and so does every member, be it null. The form is for hashing, not for reading: each value
 //! says by its first byte what it is and where it ends, so that two documents of one form are equal.
 //!
 //! A document is walked twice in linear time: once for where its members stand, once in their order.
