@@ -5,7 +5,7 @@ use std::time::Duration;
 use axum::Json as Answer;
 use axum::extract::State;
 use axum::http::{HeaderName, StatusCode, header};
-use gateway::drills::{Drill, Failure, Harm, LONGEST, MOST, NoDrill, Wanted};
+use gateway::upstream::drills::{Drill, Failure, Harm, LONGEST, MOST, NoDrill, Wanted};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 use utoipa::{IntoParams, ToSchema};

@@ -9,7 +9,7 @@ use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use base::ObjectKind;
 use config::Home;
-use gateway::issued::{MOST_KEYS, NewKey, Shown as Issued};
+use gateway::live::issued_keys::{MOST_KEYS, NewKey, Shown as Issued};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use state::objects::{Change, Deed};

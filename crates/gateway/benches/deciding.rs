@@ -10,9 +10,9 @@ use std::time::Instant;
 
 use base::{Clock, Dice, KeyHasher};
 use config::Source;
+use gateway::limits::meters::Whose;
 use gateway::live::Live;
-use gateway::log::AccessLog;
-use gateway::meters::Whose;
+use gateway::records::access_log::AccessLog;
 use gateway::running::Running;
 use rules::limits::{Decision, Want};
 use rules::shares::Class;

@@ -16,9 +16,9 @@ use rules::queue::Full;
 use rules::shares::Class;
 use state::{Meter, Scope};
 
-use crate::lobby::Waiter;
-use crate::meters::{Concerned, Whose};
-use crate::pass::Pass;
+use crate::limits::meters::{Concerned, Whose};
+use crate::limits::queue::Waiter;
+use crate::permit::Pass;
 use crate::running::Running;
 use crate::trail::Trail;
 

@@ -10,14 +10,15 @@ use http::{HeaderMap, HeaderValue, Method, Response, header};
 use http_body_util::Full;
 use rules::pursuit::{Circumstances, Step};
 
-use crate::head;
-use crate::inflate::Inflate;
+use self::passthrough::Raw;
+use crate::bodies::decompress::Inflate;
+use crate::caller::headers;
 use crate::net::{Checkout, Flow, Line, Outgoing, SendFault, request_target};
-use crate::raw::Raw;
 use crate::running::UpstreamState;
 use crate::worker::Worker;
 use source::Source;
 
+mod passthrough;
 mod source;
 
 /// A whole answer is held in memory up to here.
@@ -194,11 +195,11 @@ fn request(
         headers.insert(header::CONTENT_TYPE, kind.clone());
     }
     headers.insert(header::ACCEPT, if ask.stream { ACCEPT_EVENTS } else { ACCEPT_ANY });
-    headers.insert(head::REQUEST_ID, errand.request_id.clone());
+    headers.insert(headers::REQUEST_ID, errand.request_id.clone());
     if let Some(parent) = errand.traceparent.or(errand.passed.and_then(|passed| passed.traceparent.as_ref())) {
-        headers.insert(head::TRACEPARENT, parent.clone());
+        headers.insert(headers::TRACEPARENT, parent.clone());
         if let Some(state) = errand.passed.and_then(|passed| passed.tracestate.as_ref()) {
-            headers.insert(head::TRACESTATE, state.clone());
+            headers.insert(headers::TRACESTATE, state.clone());
         }
     }
     Ok((request, encoded.added))

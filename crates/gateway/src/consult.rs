@@ -20,14 +20,14 @@ use serde_json::{Value, json};
 use state::answers::Stored;
 
 use crate::attempt::{Errand, Landed};
-use crate::kb_versions::KbVersion;
+use crate::cache::kb_versions::KbVersion;
 use crate::live::Live;
-use crate::meaning::{Asked, Bar, Candidate, Judged, Match, Near, Shelf, Sought, Trial, judge};
 use crate::plan::plan;
 use crate::pursue::{Call, pursue};
+use crate::records::telemetry::OwnCall;
 use crate::running::Running;
+use crate::semantic_cache::questions::{Asked, Bar, Candidate, Judged, Match, Near, Shelf, Sought, Trial, judge};
 use crate::shape::params;
-use crate::telemetry::OwnCall;
 use crate::trail::Tries;
 use crate::worker::Worker;
 

@@ -15,9 +15,9 @@ use serde_json::{Value, json};
 use state::Scope;
 
 use crate::live::Live;
+use crate::live::tokenizers::Vocabularies;
 use crate::shape::context;
 use crate::shape::params::{self, Change};
-use crate::vocabularies::Vocabularies;
 use crate::{recall, understand};
 
 /// The endpoint of a path on the data port, or the one whose fields the body has.

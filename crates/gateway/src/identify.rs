@@ -10,8 +10,8 @@ use http::{HeaderMap, HeaderName, HeaderValue, header};
 const KEY_HEADERS: [HeaderName; 3] =
     [header::AUTHORIZATION, HeaderName::from_static("api-key"), HeaderName::from_static("x-api-key")];
 
-use crate::issued::Shut;
 use crate::live::Live;
+use crate::live::issued_keys::Shut;
 
 /// The client behind the request's key: one of the configuration's, else one that was issued. The address never
 /// matters, nor does a key in the URL.

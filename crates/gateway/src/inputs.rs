@@ -13,10 +13,10 @@ use http::HeaderMap;
 use rules::cache_key::KeyBuilder;
 use state::answers::{Key, Kind, Stored};
 
-use crate::held::{Held, How};
+use crate::embeddings::digits::Spelled;
+use crate::embeddings::vector::{Held, How};
 use crate::live::Live;
-use crate::spelled::Spelled;
-use crate::{head, kept};
+use crate::{cache::stored, caller::headers};
 
 /// What a look-up that is not answered from memory may take; then it has found nothing. Beside it a tenth of a
 /// millisecond for each key, up to the second of these.
@@ -54,7 +54,7 @@ struct Input {
 /// vectors are not each input's own.
 #[must_use]
 pub fn wish(snapshot: &Snapshot, (route, client, headers): (&Route, &Client, &HeaderMap), ask: &Ask) -> Option<Wish> {
-    let control = head::cache_control(headers);
+    let control = headers::cache_control(headers);
     if control.no_store || ask.endpoint.family() != Family::Embeddings {
         return None;
     }
@@ -147,7 +147,7 @@ impl Shelf<'_> {
             kb_version: None,
             stored: now,
             expires,
-            keep_until: kept::until(self.snapshot, self.route, expires),
+            keep_until: stored::until(self.snapshot, self.route, expires),
             body: held.write(),
         };
         self.live.store(key, Arc::new(stored), self.purges);

@@ -6,9 +6,11 @@
 //! | [`worker`] | connections, hyper, one thread each |
 //! | [`identify`] | from a key to the client behind it |
 //! | [`understand`] | reads the body once; finds the route behind the model name |
-//! | [`admit`] | all limits that apply, as one decision; a [`pass`] that gives back |
+//! | [`admit`] | all limits that apply, as one decision; a [`permit`] that gives back |
 //! | [`shape`] | what the call may ask for, and how much of its prompt goes out |
-//! | [`recall`] | what was answered before, and [`flights`] that may be joined |
+//! | [`recall`] | what was answered before, and [`cache::flights`] that may be joined |
+//! | [`inputs`] | the same for embeddings, input by input |
+//! | [`consult`] | behind the exact miss: the same question in other words |
 //! | [`stake`] | puts aside what the call may use of its client's quota |
 //! | [`plan`] | the route's upstreams in order |
 //! | [`pursue`] | try, judge, move on; [`attempt`] is one try up to the first content |
@@ -16,85 +18,67 @@
 //! | [`relay`] | a stream on its way to the caller |
 //! | [`mirror`] | copies of calls, whose answers are only recorded |
 //! | [`degrade`] | what takes the place of a failure |
-//! | [`refuse`] | a refusal as a response |
+//! | [`refuse`] | a refusal as a response; [`reply`] is the body of any |
 //! | [`trail`] | what happened, turned into exactly one record |
-//! | [`probe`] | asks providers whether they are alive, beside all requests |
-//! | [`messenger`] | tells webhooks of events, beside all requests |
-//! | [`export`] | sends [`telemetry`] to a collector, beside all requests |
-//! | [`live`], [`standing`] | what outlives requests and reloads |
-//! | [`levers`], [`drills`] | what operators pull |
 //!
-//! Around it: [`net`] reaches upstreams, [`caller_io`] watches the caller's socket, [`wire`] moves
-//! bodies, [`metrics`] and [`log`] write things down. Steps import those and never each other.
+//! [`models`] answers `GET /v1/models`; [`explain`] tells the story up to the plan, and sends nothing.
+//!
+//! What the story is told with, by concern:
+//!
+//! | module | what it holds |
+//! | --- | --- |
+//! | [`live`] | what outlives requests and reloads; what each worker has to itself; what operators pull |
+//! | [`running`] | a configuration in force, bound to the state that belongs to its objects |
+//! | [`caller`] | the caller's socket and headers |
+//! | [`bodies`] | bodies, read within bounds and unpacked |
+//! | [`limits`] | what has been used of limits, and the batch calls that wait for room |
+//! | [`quota`] | quotas, and the ledger of what calls have used |
+//! | [`cache`] | stored answers, and answers that several callers wait for |
+//! | [`semantic_cache`] | questions that were answered, and verdicts on matches |
+//! | [`embeddings`] | vectors, and calls for them that go upstream together |
+//! | [`upstream`] | how an upstream stands: breaker, rest, keys, places, drills |
+//! | [`net`] | the way to upstreams |
+//! | [`records`] | metrics, the access log, traces, texts |
+//! | [`alerts`], [`webhooks`] | what operators must hear of, and how it is told |
+//! | [`background`] | what runs beside all requests: probes, deliveries, exports |
+//!
+//! Steps import those. They import each other only where `xtask/src/tidy/steps.rs` names the pair, with its reason.
 
 pub mod admit;
 pub mod alerts;
 pub mod attempt;
+pub mod background;
 pub mod batch;
-pub mod books;
-pub mod caller_io;
-pub mod companies;
+pub mod bodies;
+pub mod cache;
+pub mod caller;
 pub mod consult;
-pub mod contents;
 pub mod degrade;
-pub mod drills;
-pub mod echo;
+pub mod embeddings;
 pub mod explain;
-pub mod export;
-pub mod flights;
-pub mod forms;
-pub mod head;
-pub mod headers;
-pub mod held;
 pub mod identify;
-pub mod inflate;
 pub mod inputs;
-pub mod issued;
-pub mod kb_versions;
-pub mod kept;
-pub mod keyring;
-pub mod levers;
+pub mod limits;
 pub mod live;
-pub mod loads;
-pub mod lobby;
-pub mod log;
-pub mod meaning;
-pub mod means;
-pub mod messenger;
-pub mod meters;
-pub mod metrics;
 pub mod mirror;
 pub mod models;
 pub mod net;
-pub mod nudge;
-pub mod outbox;
-pub mod pass;
-pub mod patience;
+pub mod permit;
 pub mod plan;
-pub mod probe;
-pub mod purges;
-pub mod purse;
 pub mod pursue;
-pub mod raw;
+pub mod quota;
 pub mod recall;
+pub mod records;
 pub mod refuse;
 pub mod relay;
-pub mod ride;
+pub mod reply;
 pub mod running;
-pub mod seat;
+pub mod semantic_cache;
 pub mod serve;
 pub mod shape;
-pub mod sheet;
-pub mod slots;
-pub mod spelled;
 pub mod stake;
-pub mod standing;
-pub mod telemetry;
 pub mod trail;
-pub mod trip;
 pub mod understand;
-pub mod verdicts;
-pub mod vocabularies;
+pub mod upstream;
 pub mod webhooks;
-pub mod wire;
 pub mod worker;

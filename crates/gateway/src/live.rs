@@ -1,8 +1,13 @@
 //! What outlives requests and reloads.
 
+pub mod issued_keys;
+pub mod levers;
 mod making_up;
+pub mod per_worker;
 mod reload;
+pub mod resources;
 mod time;
+pub mod tokenizers;
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -19,30 +24,30 @@ use state::{Answer, Answers, Objects, Requests, Unreadable};
 use tokio::sync::Notify;
 
 use crate::alerts::{Alert, Alerts};
-use crate::books::{self, Books, Stores};
-use crate::companies::Companies;
-use crate::contents::Contents;
-use crate::drills::Drills;
-use crate::echo::{Echoes, Fingerprints};
-use crate::flights::Flights;
-use crate::head::Blanks;
-use crate::issued::IssuedKeys;
-use crate::kb_versions::KbVersions;
-use crate::loads::Loads;
-use crate::log::AccessLog;
-use crate::meaning::{self, Meanings};
-use crate::means::Means;
-use crate::metrics::Metrics;
-use crate::purges::Purges;
-use crate::purse::KeptPurses;
+use crate::cache::flights::Flights;
+use crate::cache::kb_versions::KbVersions;
+use crate::cache::purges::Purges;
+use crate::caller::headers::Blanks;
+use crate::embeddings::digits::Spelled;
+use crate::embeddings::input_flights::Loads;
+use crate::embeddings::joining::Companies;
+use crate::live::issued_keys::IssuedKeys;
+use crate::live::per_worker::Seat;
+use crate::live::resources::Means;
+use crate::live::tokenizers::Vocabularies;
+use crate::quota::ledger::{self, Books, Stores};
+use crate::quota::quotas::KeptPurses;
+use crate::records::access_log::AccessLog;
+use crate::records::content::Contents;
+use crate::records::metrics::Metrics;
+use crate::records::pending::{Put, Sheet};
+use crate::records::repeats::{Echoes, Fingerprints};
+use crate::records::telemetry::{OwnCall, Telemetry};
 use crate::running::{Counts, Kept, Pulled, Running};
-use crate::seat::Seat;
-use crate::sheet::{Put, Sheet};
-use crate::spelled::Spelled;
-use crate::standing::Shown;
-use crate::telemetry::{OwnCall, Telemetry};
-use crate::verdicts::Verdicts;
-use crate::vocabularies::Vocabularies;
+use crate::semantic_cache::questions::{self, Meanings};
+use crate::semantic_cache::verdicts::Verdicts;
+use crate::upstream::drills::Drills;
+use crate::upstream::standing::Shown;
 use crate::webhooks::Webhooks;
 
 /// The process's state: the configuration in force, and what survives its change.
@@ -322,7 +327,7 @@ impl Live {
             self.metrics.caches.count(&record, &running.snapshot.currency);
             charge(&running, &record, &self.metrics);
             self.telemetry.note(&running, &record, &self.metrics);
-            books::enter(record, &mut entries);
+            ledger::enter(record, &mut entries);
         }
         self.books.book(entries);
         self.tell_alerts(&running);
@@ -352,7 +357,7 @@ impl Live {
         self.metrics.count_own(own.route, (own.attempts, own.spending), home);
         self.telemetry.note_own(&self.running.load(), own, &self.metrics);
         let mut entries = Vec::new();
-        books::enter_own(self.clock.wall(), own.route, own.spending.clone(), &mut entries);
+        ledger::enter_own(self.clock.wall(), own.route, own.spending.clone(), &mut entries);
         if !entries.is_empty() {
             self.books.book(entries);
         }
@@ -447,7 +452,7 @@ impl Live {
 /// What cached answers may take.
 fn bounds(snapshot: &Snapshot) -> Bounds {
     let cache = snapshot.general.cache;
-    Bounds { memory: cache.memory - meaning::share(snapshot), disk: cache.disk }
+    Bounds { memory: cache.memory - questions::share(snapshot), disk: cache.disk }
 }
 
 /// What is kept of single requests.

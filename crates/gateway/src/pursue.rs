@@ -13,11 +13,11 @@ use rules::pursuit::{Bar, LEAST, Next, Pause, Pursuit, Step, Target, Terms, dead
 use rules::queue::Full;
 
 use crate::attempt::{Errand, Landed, Missed, attempt};
-use crate::pass::Pass;
+use crate::permit::Pass;
 use crate::running::{RouteState, UpstreamState};
-use crate::slots::Slot;
-use crate::standing::Visit;
 use crate::trail::Tries;
+use crate::upstream::slots::Slot;
+use crate::upstream::standing::Visit;
 use crate::worker::Worker;
 use rehearse::rehearse;
 use rests::{rehearse_rest, rest};

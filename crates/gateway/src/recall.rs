@@ -18,13 +18,13 @@ use rules::cache_key::{KeyBuilder, body_fingerprint};
 use rules::pursuit::deadline_exceeded;
 use state::answers::{Key, Kind, Stored};
 
-use crate::flights::{Arrival, Boarded, End, Form, Head, Landed, Names, Passenger, Promise, Rider};
-use crate::kb_versions::KbVersion;
+use crate::cache::flights::{Arrival, Boarded, End, Form, Head, Landed, Names, Passenger, Promise, Rider};
+use crate::cache::kb_versions::KbVersion;
 use crate::live::Live;
-use crate::meaning::{Match, Sought};
 use crate::running::Running;
+use crate::semantic_cache::questions::{Match, Sought};
 use crate::trail::Trail;
-use crate::{forms, head, kept};
+use crate::{cache::forms, cache::stored, caller::headers};
 
 pub use question::{asked, is_query_in_message};
 
@@ -123,7 +123,7 @@ pub fn wish(
     (ask, first, fingerprint): (&Ask, Option<usize>, Option<[u8; 32]>),
     trail: &mut Trail,
 ) -> Result<Option<Wish>, Refusal> {
-    let repeat = head::idempotency_key(headers)?;
+    let repeat = headers::idempotency_key(headers)?;
     if repeat.is_none() && !route.cache.is_on() {
         return Ok(None);
     }
@@ -138,10 +138,10 @@ pub fn wish(
     wish.passenger.is_idempotent = is_idempotent(ask, headers);
     // Vectors are cached one by one, where a batch is made.
     if route.cache.is_on() && ask.endpoint.family() != Family::Embeddings {
-        let control = head::cache_control(headers);
+        let control = headers::cache_control(headers);
         let scope = client.cache_scope.unwrap_or(route.cache.scope);
         wish.owner = (scope == CacheScope::Client).then(|| client.name.clone());
-        wish.kb_version = live.kb_versions.for_call(route, head::kb_version(headers)?);
+        wish.kb_version = live.kb_versions.for_call(route, headers::kb_version(headers)?);
         // What has side effects is to have them: another call's answer does not stand for it.
         if !control.no_store && wish.passenger.is_idempotent {
             wish.names.answer = key(environment, route, &wish, (ask, first));
@@ -165,14 +165,14 @@ pub fn wish(
 /// False for a chat call that its caller has marked as having side effects.
 #[must_use]
 pub fn is_idempotent(ask: &Ask, headers: &HeaderMap) -> bool {
-    !(ask.endpoint.family() == Family::Chat && head::side_effects(headers))
+    !(ask.endpoint.family() == Family::Chat && headers::side_effects(headers))
 }
 
 /// By what a repeat under the same idempotency key is known: the body as it was sent. What becomes of it may
 /// change with what is learned, and with a reload. `None` where there is no such key.
 #[must_use]
 pub fn fingerprint(ask: &Ask, headers: &HeaderMap) -> Option<[u8; 32]> {
-    headers.contains_key(head::IDEMPOTENCY_KEY).then(|| body_fingerprint(ask.endpoint.tail(), &ask.body))
+    headers.contains_key(headers::IDEMPOTENCY_KEY).then(|| body_fingerprint(ask.endpoint.tail(), &ask.body))
 }
 
 /// Whether the upstream of this name is one of those that the key of an answer names.
@@ -340,7 +340,7 @@ async fn replay(live: &Live, wish: &Wish) -> Result<Option<Found>, Refusal> {
         found.filter(|stored| stored.is_fresh(live.wall()))
     };
     let Some(stored) = look(&promise.key).await else { return Ok(None) };
-    let Some((copy, fingerprint)) = kept::reference(&stored.body) else {
+    let Some((copy, fingerprint)) = stored::reference(&stored.body) else {
         return replayed(stored, Some(promise.fingerprint));
     };
     if fingerprint != promise.fingerprint {
@@ -353,11 +353,11 @@ async fn replay(live: &Live, wish: &Wish) -> Result<Option<Found>, Refusal> {
 
 /// An answer that was kept for an idempotency key, and for this very body where one is named.
 fn replayed(stored: Arc<Stored>, fingerprint: Option<[u8; 32]>) -> Result<Option<Found>, Refusal> {
-    let Some((length, facts)) = kept::read(&stored.body) else { return Ok(None) };
+    let Some((length, facts)) = stored::read(&stored.body) else { return Ok(None) };
     if facts.fingerprint != fingerprint {
         return Err(conflict());
     }
-    let (body, is_stream, key) = (kept::body(&stored, length), facts.is_stream, facts.id);
+    let (body, is_stream, key) = (stored::body(&stored, length), facts.is_stream, facts.id);
     Ok(Some(Found { stored, key, body, is_stream, how: Cached::Replay }))
 }
 
@@ -388,8 +388,8 @@ fn found(stored: Arc<Stored>, wish: &Wish, now: Duration, how: Cached) -> Option
 /// A stored answer in the caller's form, be it expired.
 #[must_use]
 pub fn served(stored: Arc<Stored>, wish: &Wish, how: Cached) -> Option<Found> {
-    let (length, _) = kept::read(&stored.body)?;
-    let body = forms::in_form(wish.endpoint, kept::body(&stored, length), wish.passenger.form)?;
+    let (length, _) = stored::read(&stored.body)?;
+    let body = forms::in_form(wish.endpoint, stored::body(&stored, length), wish.passenger.form)?;
     let is_stream = wish.passenger.form != Form::Whole;
     Some(Found { stored, key: wish.names.answer, body, is_stream, how })
 }

@@ -3,9 +3,9 @@
 use base::{Code, Refusal};
 use http::{HeaderValue, Response, StatusCode, header};
 
-use crate::head::{self, AnswerHead};
+use crate::caller::headers::{self, AnswerHead};
+use crate::reply::Reply;
 use crate::trail::Trail;
-use crate::wire::Reply;
 
 /// The response that tells the caller, and the record's ending with it.
 #[must_use]
@@ -21,7 +21,7 @@ pub fn refuse(refusal: &Refusal, mut trail: Trail) -> Response<Reply> {
         head.add(header::RETRY_AFTER, HeaderValue::from(seconds.max(1)));
     }
     if !refusal.retry_helps() {
-        head.add(head::SHOULD_RETRY, HeaderValue::from_static("false"));
+        head.add(headers::SHOULD_RETRY, HeaderValue::from_static("false"));
     }
     if refusal.code == Code::ShuttingDown {
         head.add(header::CONNECTION, HeaderValue::from_static("close"));

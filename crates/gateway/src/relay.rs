@@ -17,9 +17,9 @@ use tokio::sync::watch;
 use tokio::time::Sleep;
 
 use crate::attempt::{Opened, joined, scrubbed, unfold, unfold_rest};
-use crate::caller_io::Presence;
-use crate::standing::Visit;
+use crate::caller::socket::Presence;
 use crate::trail::Trail;
+use crate::upstream::standing::Visit;
 use crate::worker::Worker;
 
 /// What a relay needs to know beside the stream itself.

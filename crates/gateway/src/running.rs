@@ -15,13 +15,13 @@ use rules::slots::Terms;
 use rules::tokens::{Amounts, Worth};
 
 use crate::alerts::Alerts;
-use crate::head;
-use crate::keyring::KeyRing;
-use crate::lobby::Lobby;
-use crate::meters::{KeptMeters, Meters};
-use crate::purse::{KeptPurses, Purses};
-use crate::slots::Dock;
-use crate::standing::{Gate, Standing};
+use crate::caller::headers;
+use crate::limits::meters::{KeptMeters, Meters};
+use crate::limits::queue::Lobby;
+use crate::quota::quotas::{KeptPurses, Purses};
+use crate::upstream::keyring::KeyRing;
+use crate::upstream::slots::Dock;
+use crate::upstream::standing::{Gate, Standing};
 
 mod pulled;
 
@@ -265,7 +265,7 @@ impl Kept {
             let budget = self.budgets.entry(route.name.clone());
             let state = RouteState {
                 counts: counts(&route.name),
-                shown: head::named(&route.name),
+                shown: headers::named(&route.name),
                 budget: budget.or_insert_with(|| Arc::new(RetryBudget::new(Clock.now()))).clone(),
                 upstreams,
             };
@@ -373,7 +373,7 @@ impl Kept {
             keys: self.keyrings.entry(upstream.provider.name.clone()).or_default().clone(),
             turn: AtomicUsize::new(0),
             dock: self.docks.get(&upstream.provider.name).cloned(),
-            shown: head::named(&upstream.label),
+            shown: headers::named(&upstream.label),
             heads: heads.entry(upstream.provider.name.clone()).or_insert_with(made).clone(),
         }
     }

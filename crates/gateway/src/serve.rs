@@ -27,20 +27,24 @@ use hyper::body::Incoming;
 use tokio::sync::watch;
 
 use crate::attempt::Landed;
-use crate::caller_io::Presence;
+use crate::bodies::read::{Unread, throw_away};
+use crate::cache::flights::{self, Form, Head, Rider};
+use crate::caller::socket::Presence;
 use crate::degrade::{self, Softened};
-use crate::flights::{self, Form, Head, Rider};
 use crate::mirror::Copy;
 use crate::pursue::{Call, Won, pursue};
 use crate::recall::Found;
 use crate::relay::{Passage, Relay};
-use crate::ride::Ride;
+use crate::reply::Reply;
+use crate::reply::flight_body::Ride;
 use crate::running::{RouteState, Running};
 use crate::shape::Shaped;
 use crate::trail::Trail;
-use crate::wire::{Reply, Unread, throw_away};
 use crate::worker::Worker;
-use crate::{admit, batch, head, identify, mirror, models, plan, recall, refuse, shape, stake, telemetry, understand};
+use crate::{
+    admit, batch, caller::headers, identify, mirror, models, plan, recall, records::telemetry, refuse, shape, stake,
+    understand,
+};
 
 /// What the requests of one connection share.
 #[derive(Debug)]
@@ -105,7 +109,7 @@ pub fn serve(connection: Arc<Connection>, request: Request<Incoming>) -> Serving
             Ok(health)
         });
     }
-    let request_id = head::request_id(request.headers(), identify::presented(request.headers()), &worker.dice);
+    let request_id = headers::request_id(request.headers(), identify::presented(request.headers()), &worker.dice);
     let trail = Trail::begin(worker.live.clone(), worker.seat.clone(), request_id);
     let (parts, body) = request.into_parts();
     answered(connection, parts, body, trail)
@@ -160,7 +164,7 @@ fn end(connection: &Connection, told: Result<Told, End>, trail: Trail) -> Result
             let refusal = Refusal::new(Code::MethodNotAllowed, format!("this path takes {only} only"));
             let mut response = refuse::refuse(&refusal, trail);
             // RFC 9110, section 15.5.6: a 405 names what is allowed.
-            response.headers_mut().insert(header::ALLOW, head::named(only.as_str()));
+            response.headers_mut().insert(header::ALLOW, headers::named(only.as_str()));
             Ok(response)
         }
         Err(End::Gone) => Err(Gone),
@@ -283,7 +287,7 @@ async fn read(
 /// taken for its repeat.
 fn fingerprints(live: &crate::live::Live, headers: &HeaderMap, ask: &Ask) -> [u64; 2] {
     let of = |bytes: &[u8]| live.fingerprints.of(ask.endpoint, &ask.model, bytes);
-    [headers.get(head::REQUEST_ID).map_or(0, |id| of(id.as_bytes())), of(&ask.body)]
+    [headers.get(headers::REQUEST_ID).map_or(0, |id| of(id.as_bytes())), of(&ask.body)]
 }
 
 /// What a request's line asks for.
@@ -353,7 +357,7 @@ fn is_lookup(path: &str) -> bool {
 
 /// How long the whole call may take: what the route, the client and the caller's own word allow.
 fn deadline(route: &Route, client: &Client, headers: &HeaderMap) -> Result<Duration, Refusal> {
-    let shorter = [client.deadline, head::timeout(headers)?].into_iter().flatten();
+    let shorter = [client.deadline, headers::timeout(headers)?].into_iter().flatten();
     Ok(shorter.fold(route.deadline, Duration::min))
 }
 

@@ -13,9 +13,9 @@ use dialect::Ask;
 use rules::params::By;
 use smallvec::SmallVec;
 
+use crate::live::tokenizers::Vocabularies;
 use crate::running::RouteState;
 use crate::trail::Trail;
-use crate::vocabularies::Vocabularies;
 
 /// A call as it is to be answered.
 #[derive(Debug)]

@@ -11,7 +11,7 @@ use dialect::images;
 use rules::quota::Answer;
 use state::{Amounts, Standing, Wish};
 
-use crate::purse::{Purse, Stake};
+use crate::quota::quotas::{Purse, Stake};
 use crate::running::Running;
 use crate::trail::Trail;
 

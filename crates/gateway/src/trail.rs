@@ -15,13 +15,13 @@ use rules::shares::Class;
 use rules::tokens::Amounts;
 use state::answers::Key;
 
-use crate::contents::Ear;
-use crate::head::{self, AnswerHead};
+use crate::caller::headers::{self, AnswerHead};
 use crate::live::Live;
-use crate::pass::Pass;
-use crate::purse::Stake;
+use crate::live::per_worker::Seat;
+use crate::permit::Pass;
+use crate::quota::quotas::Stake;
+use crate::records::content::Ear;
 use crate::running::Learned;
-use crate::seat::Seat;
 
 pub use tries::Tries;
 
@@ -178,7 +178,7 @@ impl Trail {
 
     /// Puts what is known of the request into an answer's head.
     pub fn dress(&mut self, head: AnswerHead) -> HeaderMap {
-        let overhead = head::millis(self.overhead());
+        let overhead = headers::millis(self.overhead());
         let AnswerHead { upstream, content_type, more } = head;
         let Allowance { requests, tokens } = self.allowance;
         let cached = self.record.cache.zip(self.cache_id);
@@ -200,19 +200,19 @@ impl Trail {
         }
         if let Some(route) = route {
             put(route.clone());
-            put(head::count(self.tries.count()));
+            put(headers::count(self.tries.count()));
         }
         if let Some((cache, id)) = cached {
             put(HeaderValue::from_static(cache.as_str()));
-            put(head::named(&id.to_string()));
+            put(headers::named(&id.to_string()));
         }
         for left in requests.into_iter().chain(tokens) {
-            put(head::number(left.limit));
-            put(head::number(left.remaining));
-            put(head::clock(left.reset));
+            put(headers::number(left.limit));
+            put(headers::number(left.remaining));
+            put(headers::clock(left.reset));
         }
         if let (Some(cache), None) = (self.record.cache, cached) {
-            headers.insert(head::CACHE, HeaderValue::from_static(cache.as_str()));
+            headers.insert(headers::CACHE, HeaderValue::from_static(cache.as_str()));
         }
         for (name, value) in more {
             headers.insert(name, value);
@@ -224,22 +224,22 @@ impl Trail {
     /// What few answers tell.
     fn dress_rarely(&self, headers: &mut HeaderMap) {
         if let Some(why) = &self.record.degraded {
-            headers.insert(head::DEGRADED, head::named(why));
+            headers.insert(headers::DEGRADED, headers::named(why));
         }
         if let Some(truncated) = &self.record.truncated {
-            headers.insert(head::TRUNCATED, head::named(&truncated.to_string()));
+            headers.insert(headers::TRUNCATED, headers::named(&truncated.to_string()));
         }
         if let (Some(Cached::Semantic), Some(matched)) = (self.record.cache, &self.record.matched) {
-            headers.insert(head::SIMILARITY, head::named(&format!("{:.4}", matched.similarity)));
+            headers.insert(headers::SIMILARITY, headers::named(&format!("{:.4}", matched.similarity)));
         }
         if self.is_query_elsewhere {
-            headers.insert(head::QUERY, head::QUERY_ELSEWHERE);
+            headers.insert(headers::QUERY, headers::QUERY_ELSEWHERE);
         }
         if let Some(age) = self.age {
             headers.insert(header::AGE, HeaderValue::from(age.as_secs()));
         }
         if !self.tries.queued().is_zero() {
-            headers.insert(head::QUEUE, head::whole_millis(self.tries.queued()));
+            headers.insert(headers::QUEUE, headers::whole_millis(self.tries.queued()));
         }
     }
 

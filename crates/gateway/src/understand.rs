@@ -9,10 +9,10 @@ use dialect::Ask;
 use http::{HeaderMap, header};
 use hyper::body::{Body as _, Incoming};
 
-use crate::caller_io::Presence;
-use crate::inflate::Inflate;
+use crate::bodies::decompress::Inflate;
+use crate::bodies::read::{Unread, read_body, too_large};
+use crate::caller::socket::Presence;
 use crate::running::Running;
-use crate::wire::{Unread, read_body, too_large};
 
 /// Reads the caller's body and what must be known of it.
 ///

@@ -18,14 +18,14 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio::sync::{mpsc, watch};
 
-use crate::caller_io::{CallerIo, Presence};
+use crate::caller::delayed_writes::{Outbox, Posted};
+use crate::caller::head_timeout::Patience;
+use crate::caller::socket::{CallerIo, Presence};
 use crate::live::Live;
+use crate::live::per_worker::Seat;
 use crate::net::Transport;
-use crate::outbox::{Outbox, Posted};
-use crate::patience::Patience;
-use crate::seat::Seat;
+use crate::reply::Reply;
 use crate::serve::{Connection, Gone, Serving, serve};
-use crate::wire::Reply;
 
 /// What serves connections.
 #[derive(Debug)]

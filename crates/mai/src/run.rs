@@ -13,10 +13,10 @@ use drivers::{
     DataFolder, SecretKey, SqliteLedger, SqliteObjects, SqliteRequests, SqliteVersions, TieredAnswers,
     is_file_or_missing,
 };
-use gateway::books::Stores;
+use gateway::caller::delayed_writes::Outbox;
 use gateway::live::{Live, record_bounds};
-use gateway::log::AccessLog;
-use gateway::outbox::Outbox;
+use gateway::quota::ledger::Stores;
+use gateway::records::access_log::AccessLog;
 use gateway::worker::{Desk, Worker, desk};
 use state::Objects;
 use state::answers::Bounds;
@@ -335,10 +335,16 @@ impl Gateway {
         let looking = self.live.issued.clone();
         background(async move { looking.keep_looking().await });
         // Probes have places of their own: they take none from calls.
-        background(gateway::probe::keep_probing(self.live.clone(), self.shared.transport(Arc::default(), None)));
+        background(gateway::background::probe::keep_probing(
+            self.live.clone(),
+            self.shared.transport(Arc::default(), None),
+        ));
         let deliveries = self.shared.transport(Arc::default(), None);
-        background(gateway::messenger::keep_delivering(self.live.clone(), deliveries));
-        background(gateway::export::keep_exporting(self.live.clone(), self.shared.transport(Arc::default(), None)));
+        background(gateway::background::webhook_delivery::keep_delivering(self.live.clone(), deliveries));
+        background(gateway::background::telemetry_export::keep_exporting(
+            self.live.clone(),
+            self.shared.transport(Arc::default(), None),
+        ));
         let watching = self.configuration.clone();
         background(async move { watching.watch(hangup).await });
         stop.asked().await;

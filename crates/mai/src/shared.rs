@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use base::{Clock, Secret};
 use config::Snapshot;
+use gateway::caller::delayed_writes::Outbox;
 use gateway::net::{Dialer, Places, Resolver, Roots, Transport, server_config};
-use gateway::outbox::Outbox;
 use gateway::worker::TlsSwitch;
 
 /// One for the process.

@@ -1,6 +1,6 @@
 //! headers.md: what callers may send, what they are told, what goes upstream.
 
-use gateway::headers::{Header, REQUEST, RESPONSE, UPSTREAM};
+use gateway::caller::header_table::{Header, REQUEST, RESPONSE, UPSTREAM};
 
 use super::{codes, head, table};
 
@@ -10,7 +10,7 @@ pub fn page() -> String {
         table(&["header", "meaning"], rows.collect::<Vec<_>>())
     };
     [
-        head("Headers", "the tables in crates/gateway/src/headers.rs"),
+        head("Headers", "the tables in crates/gateway/src/caller/header_table.rs"),
         "\n## From callers\n\nAll optional but the key. Every other header is ignored and goes no further.\n"
             .to_owned(),
         rows(REQUEST),

@@ -1,7 +1,7 @@
 //! metrics.md: what Prometheus sees.
 
 use base::{AttemptOutcome, Cached, Outcome};
-use gateway::metrics::{CALLS, METRICS, OWN};
+use gateway::records::metrics::{CALLS, METRICS, OWN};
 
 use super::{code, codes, head, table};
 
@@ -53,7 +53,7 @@ pub fn page() -> String {
     let caches = Cached::ALL.map(|cached| vec![code(cached.as_str()), cached.meaning().to_owned()]);
     let tries = AttemptOutcome::ALL.map(|outcome| vec![code(outcome.as_str()), outcome.meaning().to_owned()]);
     [
-        head("Metrics", "`METRICS` in crates/gateway/src/metrics.rs and the outcomes in crates/base/src/record.rs"),
+        head("Metrics", "`METRICS` in crates/gateway/src/records/metrics.rs and the outcomes in crates/base/src/record.rs"),
         INTRODUCTION.to_owned(),
         table(&["metric", "kind", "labels", "meaning"], metrics),
         format!(

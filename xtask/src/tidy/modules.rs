@@ -14,7 +14,7 @@ const MEANT: [(&str, &str, &str, &str); 4] = [
         "serve",
         "the door hands each request to the spine, whose steps are told who works",
     ),
-    ("crates/gateway/src", "wire", "relay", "a reply's body may be a stream in passage"),
+    ("crates/gateway/src", "reply", "relay", "a reply's body may be a stream in passage"),
     (
         "crates/dialect/src",
         "ask",

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use base::Secret;
-use gateway::books::Stores;
+use gateway::quota::ledger::Stores;
 use serde_json::{Value, json};
 
 use crate::desk::{ADMIN, OPERATOR, Out, Port, Told, VIEWER, delete, get, post};

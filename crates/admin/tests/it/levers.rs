@@ -61,7 +61,7 @@ fn rows_lost(port: &Port) -> bool {
 
 #[tokio::test(start_paused = true)]
 async fn a_lever_works_while_its_row_cannot_be_written_and_a_row_that_never_is_is_counted() {
-    let port = Port::with(gateway::books::Stores { objects: std::sync::Arc::new(Out), ..Default::default() });
+    let port = Port::with(gateway::quota::ledger::Stores { objects: std::sync::Arc::new(Out), ..Default::default() });
     let began = base::Clock.now();
     port.ask(OPERATOR, post("/cache/purge", "")).await.is(200);
     let took = base::Clock.now() - began;
@@ -118,7 +118,7 @@ impl Objects for Locked {
 async fn a_row_that_a_disk_keeps_waiting_without_end_is_given_up_and_counted() {
     let locked = base::Clock.now() + Duration::from_secs(86_400);
     let store = Locked { patience: Duration::MAX, ..Locked::until(locked) };
-    let port = Port::with(gateway::books::Stores { objects: Arc::new(store), ..Default::default() });
+    let port = Port::with(gateway::quota::ledger::Stores { objects: Arc::new(store), ..Default::default() });
     port.ask(OPERATOR, post("/breakers/cloud%2Fm/open", "")).await.is(200);
     tokio::time::sleep(Duration::from_secs(590)).await;
     assert_eq!((port.desk.late_rows.count(), rows_lost(&port)), (1, false));
@@ -131,7 +131,7 @@ async fn a_lever_answers_at_once_while_the_store_is_locked_and_its_row_is_writte
     for locked in [3, 60] {
         let began = base::Clock.now();
         let store = Locked::until(began + Duration::from_secs(locked));
-        let port = Port::with(gateway::books::Stores { objects: Arc::new(store), ..Default::default() });
+        let port = Port::with(gateway::quota::ledger::Stores { objects: Arc::new(store), ..Default::default() });
         port.ask(OPERATOR, post("/breakers/cloud%2Fm/open", "")).await.is(200);
         let took = base::Clock.now() - began;
         assert!(took <= Duration::from_secs(1), "{took:?}");
@@ -185,7 +185,7 @@ impl Versions for Silent {
 
 #[tokio::test(start_paused = true)]
 async fn a_version_of_which_nobody_knows_whether_it_is_set_leaves_a_row_that_says_so() {
-    let port = Port::with(gateway::books::Stores { versions: Arc::new(Silent), ..Default::default() });
+    let port = Port::with(gateway::quota::ledger::Stores { versions: Arc::new(Silent), ..Default::default() });
     let asked = put("/cache/routes/chat/kb-version", r#"{"kb_version": "2026-11"}"#);
     let told = port.ask(OPERATOR, asked).await.refused(503, "cache_unavailable");
     assert!(told.message().contains("whether this was set is not known"), "{}", told.text);

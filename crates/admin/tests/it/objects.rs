@@ -356,7 +356,7 @@ async fn an_admin_token_is_no_clients_key() {
 
 #[tokio::test]
 async fn while_the_store_is_out_objects_are_shown_and_none_is_changed() {
-    let stores = gateway::books::Stores { objects: std::sync::Arc::new(Out), ..Default::default() };
+    let stores = gateway::quota::ledger::Stores { objects: std::sync::Arc::new(Out), ..Default::default() };
     let port = Port::with(stores);
     port.ask(VIEWER, get("/routes")).await.is(200);
     let told = port.ask(OPERATOR, post("/routes", SHORT)).await.refused(503, "objects_unavailable");

@@ -6,8 +6,8 @@ use base::{Fault, Kind};
 use bytes::{Bytes, BytesMut};
 
 use super::{unfold, unfold_rest};
-use crate::inflate::Inflate;
-use crate::means::{Buffered, Share};
+use crate::bodies::decompress::Inflate;
+use crate::live::resources::{Buffered, Share};
 use crate::net::Flow;
 
 /// An answer's body, readable.

@@ -12,12 +12,12 @@ use dialect::{Ask, View, embeddings};
 use http::HeaderMap;
 
 use super::{Consult, MOST_ROUNDS, Own, had_the_time, put, unfit};
-use crate::flights::{Form, Passenger};
-use crate::held::{Held, How};
+use crate::cache::flights::{Form, Passenger};
+use crate::cache::shared_call::{Aboard, Trip};
+use crate::embeddings::input_flights::{Arrival, Call, Carried};
+use crate::embeddings::vector::{Held, How};
 use crate::inputs::{self, Basket, Wish};
-use crate::loads::{Arrival, Call, Carried};
-use crate::meaning::Asked;
-use crate::trip::{Aboard, Trip};
+use crate::semantic_cache::questions::Asked;
 use crate::worker::set_off;
 
 impl Consult<'_> {

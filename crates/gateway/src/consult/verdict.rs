@@ -13,9 +13,9 @@ use state::answers::Key;
 
 use super::verify::{put, said};
 use super::{Consult, MOST_ROUNDS, Own, had_the_time, shaped, unfit};
-use crate::meaning::Asked;
-use crate::trip::Aboard;
-use crate::verdicts::{Bearer, Word};
+use crate::cache::shared_call::Aboard;
+use crate::semantic_cache::questions::Asked;
+use crate::semantic_cache::verdicts::{Bearer, Word};
 use crate::worker::set_off;
 
 impl Consult<'_> {

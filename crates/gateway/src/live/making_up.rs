@@ -4,7 +4,7 @@ use std::sync::PoisonError;
 use std::time::Duration;
 
 use super::Live;
-use crate::purse::Counted;
+use crate::quota::quotas::Counted;
 
 /// How soon it is looked for.
 const SOON: Duration = Duration::from_millis(500);

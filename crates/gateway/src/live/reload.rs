@@ -76,9 +76,9 @@ mod tests {
     use config::Source;
 
     use super::*;
-    use crate::log::AccessLog;
+    use crate::records::access_log::AccessLog;
     use crate::running::Which;
-    use crate::standing::Shown;
+    use crate::upstream::standing::Shown;
 
     const TEXT: &str = r#"
 providers: [{ name: a, base_url: "http://a/v1", api_key: sk-one }]

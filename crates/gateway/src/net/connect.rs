@@ -17,7 +17,7 @@ use tokio::net::TcpStream;
 
 use super::shortage::{Shortage, unreachable};
 use super::{Resolver, Roots};
-use crate::outbox::{Outbox, Posted};
+use crate::caller::delayed_writes::{Outbox, Posted};
 
 /// Anything that HTTP can be spoken on.
 pub trait Io: AsyncRead + AsyncWrite + Send + Unpin {}

@@ -28,7 +28,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use super::connect::{Dialed, Io};
 use super::places::Place;
-use crate::nudge::Nudge;
+use crate::caller::waker::Nudge;
 
 /// What goes out: a whole body.
 pub type Outgoing = Request<Full<Bytes>>;

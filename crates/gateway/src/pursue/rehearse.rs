@@ -11,8 +11,8 @@ use rules::pursuit::{Circumstances, Step};
 
 use super::Call;
 use crate::attempt::{Landed, Missed, attempt};
-use crate::drills::{Failure, Harm};
 use crate::running::UpstreamState;
+use crate::upstream::drills::{Failure, Harm};
 
 /// What an upstream that a drill makes refuse a call says.
 const TOLD: &[u8] = br#"{"error":{"message":"injected by a drill","type":"drill","param":null,"code":null}}"#;

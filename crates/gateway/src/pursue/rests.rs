@@ -8,10 +8,10 @@ use config::Upstream;
 use rules::pursuit::Step;
 
 use super::Call;
-use crate::drills::Drill;
-use crate::keyring::REFUSED_REST;
 use crate::running::UpstreamState;
 use crate::trail::Tries;
+use crate::upstream::drills::Drill;
+use crate::upstream::keyring::REFUSED_REST;
 
 /// Rests whom a failed try is about.
 pub(super) fn rest(

@@ -7,9 +7,9 @@ use http::HeaderMap;
 use semantic::index::Partition;
 
 use super::{Wish, surroundings};
+use crate::caller::headers;
 use crate::consult;
-use crate::head;
-use crate::meaning::Asked;
+use crate::semantic_cache::questions::Asked;
 use crate::trail::Trail;
 
 /// What a call asks; `None` where its answer is not shared by meaning: by its route, its caller, or what it is. Notes in
@@ -24,7 +24,7 @@ pub fn asked(
     wish: &Wish,
     trail: &mut Trail,
 ) -> Result<Option<Asked>, Refusal> {
-    let query = head::query(headers)?;
+    let query = headers::query(headers)?;
     let Some(terms) = route.cache.semantic.as_deref() else { return Ok(None) };
     // Who asks anew looks for nothing, and yet the new answer takes the place of the old one.
     if wish.names.answer.is_none() || ask.endpoint != Endpoint::Chat {

@@ -11,15 +11,15 @@ use http::{HeaderMap, HeaderValue, Response, StatusCode, header};
 use state::answers::Stored;
 
 use super::{EVENTS, JSON};
+use crate::cache::flights;
+use crate::caller::headers::{self, AnswerHead};
 use crate::degrade::{self, Softened};
-use crate::flights;
-use crate::head::{self, AnswerHead};
 use crate::live::Live;
 use crate::recall::{self, Found, Wish};
+use crate::reply::Reply;
 use crate::running::Running;
 use crate::trail::Trail;
-use crate::wire::Reply;
-use crate::{kept as stored, ride};
+use crate::{cache::stored, reply::flight_body};
 
 /// The gateway's own answer.
 pub fn own(body: Bytes, outcome: Outcome, mut trail: Trail) -> Response<Reply> {
@@ -60,7 +60,7 @@ pub fn begun(shown: &HeaderValue, raw: Option<&HeaderValue>, trail: &mut Trail) 
 
 fn unbuffered(head: &mut AnswerHead) {
     head.add(header::CACHE_CONTROL, HeaderValue::from_static("no-cache"));
-    head.add(head::ACCEL_BUFFERING, HeaderValue::from_static("no"));
+    head.add(headers::ACCEL_BUFFERING, HeaderValue::from_static("no"));
 }
 
 /// A stored answer.
@@ -85,7 +85,7 @@ pub fn kept(found: Found, (running, route): (&Running, &Route), live: &Live, mut
     };
     let mut head = AnswerHead::of(kind);
     if !facts.upstream.is_empty() {
-        let shown = known.map_or_else(|| head::named(facts.upstream), |(_, state)| state.shown.clone());
+        let shown = known.map_or_else(|| headers::named(facts.upstream), |(_, state)| state.shown.clone());
         head = head.by(shown);
     }
     if is_stream {
@@ -94,7 +94,7 @@ pub fn kept(found: Found, (running, route): (&Running, &Route), live: &Live, mut
     }
     trail.age = Some(entry.age(live.wall()));
     if facts.status != 200 {
-        head.add(head::SHOULD_RETRY, HeaderValue::from_static("false"));
+        head.add(headers::SHOULD_RETRY, HeaderValue::from_static("false"));
         trail.record.code = facts.code.map(Into::into);
     }
     trail.record.saved = facts.usage.map(|usage| {
@@ -124,7 +124,7 @@ pub fn landed(landed: &flights::Landed, body: Bytes, is_stream: bool, mut trail:
         unbuffered(&mut head);
         trail.first_content();
     }
-    trail.record.saved = Some(ride::saved(landed));
+    trail.record.saved = Some(flight_body::saved(landed));
     *response.headers_mut() = trail.conclude(head, None, Outcome::Ok);
     response
 }

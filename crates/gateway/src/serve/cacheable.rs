@@ -9,12 +9,12 @@ use http::HeaderMap;
 use state::answers::Stored;
 
 use super::{Answered, Connection, End, Errands, Told, answers, internal, keep, seek};
+use crate::cache::flights::Rider;
 use crate::consult::{self, Consult};
 use crate::degrade::Softened;
-use crate::flights::Rider;
-use crate::meaning::Asked;
 use crate::recall::{self, ByMeaning, Found, Recalled, Wish};
 use crate::running::Running;
+use crate::semantic_cache::questions::Asked;
 use crate::shape::Shaped;
 use crate::trail::Trail;
 use crate::worker::Worker;

@@ -13,7 +13,7 @@ use crate::inputs::Wish;
 use crate::running::Running;
 use crate::trail::Trail;
 use crate::worker::Worker;
-use crate::{head, plan, recall};
+use crate::{caller::headers, plan, recall};
 
 /// What the rest of the story must know of the caller's headers.
 pub struct Errands {
@@ -63,6 +63,6 @@ fn passed(headers: &HeaderMap, trace: Option<&Trace>) -> Option<Box<Passed>> {
         let tracestate = HeaderValue::from_str(trace.state.as_deref()?).ok();
         return Some(Box::new(Passed { traceparent: None, tracestate }));
     }
-    let traceparent = head::traceparent(headers)?.clone();
-    Some(Box::new(Passed { traceparent: Some(traceparent), tracestate: head::tracestate(headers) }))
+    let traceparent = headers::traceparent(headers)?.clone();
+    Some(Box::new(Passed { traceparent: Some(traceparent), tracestate: headers::tracestate(headers) }))
 }

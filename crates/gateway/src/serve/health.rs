@@ -4,7 +4,7 @@ use http::{Method, Request, Response, header};
 use hyper::body::Incoming;
 
 use super::JSON;
-use crate::wire::Reply;
+use crate::reply::Reply;
 
 /// `/healthz` and `/readyz`: no key, no record, nothing of the configuration.
 pub fn answer(draining: bool, request: &Request<Incoming>) -> Option<Response<Reply>> {

@@ -16,12 +16,12 @@ use state::answers::Key;
 use super::vectors::Gathering;
 use super::{ask_upstream, internal, seek_upstream};
 use crate::attempt::Landed;
-use crate::companies::{Follower, Joined, Lead, Member, Place, SMALL, Word};
-use crate::flights::Passenger;
+use crate::cache::flights::Passenger;
+use crate::cache::shared_call::Pledge;
+use crate::embeddings::joining::{Follower, Joined, Lead, Member, Place, SMALL, Word};
 use crate::pursue::Won;
 use crate::shape::Shaped;
 use crate::trail::Trail;
-use crate::trip::Pledge;
 use crate::{batch, recall, stake};
 
 /// Inputs of one call where nobody knows how many an upstream takes.

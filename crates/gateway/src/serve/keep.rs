@@ -11,14 +11,14 @@ use rules::cache_key::KeyBuilder;
 use smallvec::SmallVec;
 use state::answers::{Key, Kind, Stored};
 
-use crate::flights::{Flight, Form, Landed, Promise, Promised};
-use crate::forms;
-use crate::forms::Whole;
-use crate::kept::{self, Facts};
+use crate::cache::flights::{Flight, Form, Landed, Promise, Promised};
+use crate::cache::forms;
+use crate::cache::forms::Whole;
+use crate::cache::stored::{self, Facts};
 use crate::live::Live;
-use crate::meaning::Asked;
 use crate::recall::{self, Found, Wish};
 use crate::running::Running;
+use crate::semantic_cache::questions::Asked;
 
 /// Answers to idempotency keys are kept so long.
 const REPLAYED: Duration = Duration::from_secs(24 * 60 * 60);
@@ -69,11 +69,11 @@ pub fn answer(keeper: &Keeper<'_>, complete: Complete) -> Landed {
         upstream: &upstream,
         ..Facts::default()
     };
-    let in_one = |body: &Bytes| (body.len() as u64) <= crate::flights::LONGEST;
+    let in_one = |body: &Bytes| (body.len() as u64) <= crate::cache::flights::LONGEST;
     let key = keeper.wish.names.answer.filter(|key| keeper.stands_for(key, &upstream));
     let mut id = None;
     if let (Some(key), Some(whole)) = (key, whole.as_ref().filter(|whole| whole.may_store && in_one(&whole.body))) {
-        let body = kept::write(&whole.body, &Facts { content_type: JSON, ..facts.clone() });
+        let body = stored::write(&whole.body, &Facts { content_type: JSON, ..facts.clone() });
         let stored = Arc::new(keeper.stored(keeper.wish.kind, body));
         let is_stored = keeper.live.store(key, stored.clone(), keeper.purges);
         id = Some(key).filter(|_| is_stored);
@@ -160,7 +160,7 @@ impl Keeper<'_> {
             kb_version: self.wish.kb_version.name.clone(),
             stored: now,
             expires,
-            keep_until: kept::until(&self.running.snapshot, self.route, expires),
+            keep_until: stored::until(&self.running.snapshot, self.route, expires),
             body,
         }
     }
@@ -168,7 +168,7 @@ impl Keeper<'_> {
 
 /// Keeps a stored answer that was served, for the idempotency key that it was served to.
 pub fn served(live: &Live, route: &Route, promise: &Promise, found: &Found) {
-    let Some((_, facts)) = kept::read(&found.stored.body) else { return };
+    let Some((_, facts)) = stored::read(&found.stored.body) else { return };
     let content_type = if found.is_stream { EVENTS } else { facts.content_type };
     let facts = Facts { is_stream: found.is_stream, content_type, id: found.key, ..facts };
     let clerk = Clerk { live, route, promise, purges: live.purges.count() };
@@ -207,7 +207,7 @@ struct Clerk<'a> {
 impl Clerk<'_> {
     /// Keeps it for this key alone.
     fn keep(&self, body: &[u8], facts: Facts<'_>) {
-        let written = kept::write(body, &Facts { fingerprint: Some(self.promise.fingerprint), ..facts });
+        let written = stored::write(body, &Facts { fingerprint: Some(self.promise.fingerprint), ..facts });
         self.put(self.promise.key, written, REPLAYED);
     }
 
@@ -221,8 +221,8 @@ impl Clerk<'_> {
         let lasts = |stored: Arc<Stored>| stored.expires >= self.live.wall() + REPLAYED;
         // One that lies on disk alone is written anew: that it lies there still nobody knows yet.
         let is_there = self.live.answers.peek(&copy).is_some_and(lasts);
-        if is_there || self.put(copy, kept::write(body, &facts), SHARED) {
-            self.put(self.promise.key, kept::write_reference(&copy, &self.promise.fingerprint), REPLAYED);
+        if is_there || self.put(copy, stored::write(body, &facts), SHARED) {
+            self.put(self.promise.key, stored::write_reference(&copy, &self.promise.fingerprint), REPLAYED);
         }
     }
 

@@ -13,17 +13,17 @@ use tokio::sync::oneshot;
 use super::cacheable::{Cacheable, Lead};
 use super::{Connection, Gone, JSON, answers, keep, seek, shutting_down};
 use crate::attempt::{Landed, Opened};
-use crate::caller_io::Presence;
+use crate::cache::flights::{Broken, End, Head};
+use crate::cache::forms::{Gathering, Whole};
+use crate::caller::headers::AnswerHead;
+use crate::caller::socket::Presence;
 use crate::degrade::Softened;
-use crate::flights::{Broken, End, Head};
-use crate::forms::{Gathering, Whole};
-use crate::head::AnswerHead;
 use crate::pursue::Won;
 use crate::refuse;
 use crate::relay::{Passage, Relay};
-use crate::ride::Ride;
+use crate::reply::Reply;
+use crate::reply::flight_body::Ride;
 use crate::trail::Trail;
-use crate::wire::Reply;
 use crate::worker::{Worker, set_off};
 
 /// What the leader gets.
@@ -69,7 +69,7 @@ struct Flight {
     worker: Arc<Worker>,
     call: Cacheable,
     stale: Option<Arc<Stored>>,
-    flight: Arc<crate::flights::Flight>,
+    flight: Arc<crate::cache::flights::Flight>,
     purges: u64,
 }
 
@@ -215,7 +215,7 @@ impl Flight {
             }
             gathering.take(&piece);
             if let Some((outcome, refusal)) = relay.broken() {
-                let refusal = crate::flights::broken_off(refusal.code);
+                let refusal = crate::cache::flights::broken_off(refusal.code);
                 self.flight.push_last(&piece, End::Broken(Arc::new(Broken { outcome: *outcome, refusal })));
             } else if relay.is_done() {
                 let usage = relay.usage();

@@ -6,12 +6,12 @@ use base::Secret;
 use dialect::Ask;
 use http::{HeaderMap, Response};
 
-use crate::contents::{Ear, Listener};
 use crate::identify;
 use crate::live::Live;
+use crate::records::content::{Ear, Listener};
+use crate::reply::Reply;
 use crate::running::Running;
 use crate::trail::Trail;
-use crate::wire::Reply;
 
 /// Listens to a call, where that is asked for.
 pub fn begin(live: &Live, running: &Arc<Running>, (headers, ask): (&HeaderMap, &Ask), trail: &mut Trail) {

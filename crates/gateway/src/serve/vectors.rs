@@ -19,20 +19,20 @@ use tokio::sync::oneshot;
 
 use super::{Connection, Errands, Gone, answers, internal, shutting_down};
 use crate::attempt::Landed;
+use crate::cache::flights::{Form, Passenger};
+use crate::cache::shared_call::{Aboard, Trip};
 use crate::degrade::{self, Softened};
-use crate::flights::{Form, Passenger};
-use crate::held::{Held, How};
+use crate::embeddings::input_flights::{Arrival, Call, Carried, Rider};
+use crate::embeddings::vector::{Held, How};
 use crate::inputs::{self, Basket, Shelf, Wish};
 use crate::live::Live;
-use crate::loads::{Arrival, Call, Carried, Rider};
 use crate::pursue::Won;
+use crate::reply::Reply;
 use crate::running::{RouteState, Running};
 use crate::shape::Shaped;
 use crate::trail::Trail;
-use crate::trip::{Aboard, Trip};
-use crate::wire::Reply;
 use crate::worker::{Worker, set_off};
-use crate::{batch, head, recall, refuse};
+use crate::{batch, caller::headers, recall, refuse};
 
 /// How often a call looks for others that bring what it misses; then it brings everything itself.
 const MOST_ROUNDS: usize = 4;
@@ -198,7 +198,7 @@ fn came_from(held: &Held, (route, state): (&Route, &RouteState)) -> Option<(Arc<
     if let Some((upstream, known)) = known {
         return Some((upstream.clone(), known.shown.clone()));
     }
-    let shown = head::named(&String::from_utf8_lossy(&held.upstream));
+    let shown = headers::named(&String::from_utf8_lossy(&held.upstream));
     route.upstreams.first().map(|upstream| (upstream.clone(), shown))
 }
 
@@ -417,7 +417,7 @@ pub async fn wish(
     let looks = wish.as_ref().is_some_and(|wish| wish.may_look);
     trail.record.cache = Some(if looks { Cached::Miss } else { Cached::Bypass });
     if !looks {
-        let control = head::cache_control(headers);
+        let control = headers::cache_control(headers);
         let why = match () {
             () if control.no_store => Bypass::NoStore,
             () if wish.is_none() => Bypass::NoKey,

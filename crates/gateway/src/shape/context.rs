@@ -13,9 +13,9 @@ use rules::context::{self, Cut, Role, Terms};
 use rules::tokens::{Amounts, Worth};
 use smallvec::SmallVec;
 
+use crate::live::tokenizers::Vocabularies;
 use crate::running::RouteState;
 use crate::trail::{Lesson, Pupils};
-use crate::vocabularies::Vocabularies;
 
 /// Bytes of a prompt that are counted where they are; more would hold up the worker's other calls.
 const AT_ONCE: usize = 16 << 10;

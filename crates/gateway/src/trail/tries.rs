@@ -10,7 +10,7 @@ use config::Upstream;
 use http::HeaderValue;
 use smallvec::SmallVec;
 
-use crate::drills::Drill;
+use crate::upstream::drills::Drill;
 
 /// Tries at upstreams, one after the other, and the time they took. A call that is split into parts
 /// has one for each part while they run side by side.

@@ -8,7 +8,7 @@ use config::Occasion;
 use serde_json::{Value, json};
 
 use crate::alerts::{Alert, Raised};
-use crate::log::rfc3339;
+use crate::records::access_log::rfc3339;
 
 /// Something that happened, once or several times, to one object.
 #[derive(Clone, Debug, PartialEq)]

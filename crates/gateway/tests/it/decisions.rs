@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use gateway::drills::{Failure, Harm, Wanted};
-use gateway::levers::Which;
+use gateway::live::levers::Which;
+use gateway::upstream::drills::{Failure, Harm, Wanted};
 use serde_json::json;
 use state::requests::{Request, Value as Fact};
 use testkit::{Answer, Caller, Reply, Script, chat, embeddings, story};

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use base::Clock;
-use gateway::drills::{Failure, Harm, LONGEST, MOST, NoDrill, Wanted};
-use gateway::levers::Which;
+use gateway::live::levers::Which;
+use gateway::upstream::drills::{Failure, Harm, LONGEST, MOST, NoDrill, Wanted};
 use testkit::{Ask, Reply, chat, story};
 
 use crate::keys::Told;
@@ -76,7 +76,7 @@ fn a_status_that_a_drill_injects_goes_the_way_of_a_real_one() {
             stage.ask(ask("chat")).await;
         }
         let opened = stage.live.breakers();
-        assert_eq!(opened[0].shown, gateway::standing::Shown::Open, "five failures open the breaker");
+        assert_eq!(opened[0].shown, gateway::upstream::standing::Shown::Open, "five failures open the breaker");
         assert_eq!((drill.harmed(), a.calls().len()), (5, 0), "no call has left");
         let tries = "mai_upstream_attempts_total{outcome=\"status\",route=\"chat\",upstream=\"a/m\"}";
         assert_eq!(stage.metric(tries), 5.0);

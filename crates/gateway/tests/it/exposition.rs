@@ -5,8 +5,8 @@ use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
 
 use base::Record;
-use gateway::books::Stores;
-use gateway::metrics::METRICS;
+use gateway::quota::ledger::Stores;
+use gateway::records::metrics::METRICS;
 use state::requests::{Bounds, Content, Health, Page, Request, Search};
 use state::{Answer, InProcessRequests, Requests, Unreadable};
 use testkit::{Reply, chat, embeddings, rerank, story};

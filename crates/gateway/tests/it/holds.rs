@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use gateway::levers::{BreakerShown, Which};
-use gateway::standing::Shown;
+use gateway::live::levers::{BreakerShown, Which};
+use gateway::upstream::standing::Shown;
 use testkit::{Answer, Ask, Reply, chat, story};
 
 use crate::keys::Told;

@@ -6,8 +6,8 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 use base::ObjectKind;
-use gateway::books::Stores;
-use gateway::issued::NewKey;
+use gateway::live::issued_keys::NewKey;
+use gateway::quota::ledger::Stores;
 use state::objects::{Change, Deed, Deeds, Kept};
 use state::{Answer, InProcessObjects, Objects, Unreadable};
 use testkit::{Ask, chat, get, story};

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use base::Clock;
-use gateway::lobby::{Lobby, Waiter};
+use gateway::limits::queue::{Lobby, Waiter};
 use rules::limits::{Limit, Rate, Terms, Want};
 use rules::queue::Full;
 use rules::shares::Class;

@@ -5,10 +5,10 @@ use std::time::Duration;
 
 use base::{Clock, Dice, KeyHasher};
 use config::{Provider, Source};
-use gateway::books::Stores;
 use gateway::live::Live;
-use gateway::log::AccessLog;
 use gateway::net::{Connect, Dialed, Dialing, Places, Resolver, Transport, unreachable};
+use gateway::quota::ledger::Stores;
+use gateway::records::access_log::AccessLog;
 use gateway::worker::Worker;
 use testkit::{Answer, Ask, Caller, Host, Script, Stream, Wire};
 use tokio::task::JoinSet;
@@ -87,19 +87,19 @@ impl Stage {
 
     /// Starts the health probes, as the process does beside its workers.
     pub fn probe(&self) {
-        tokio::spawn(gateway::probe::keep_probing(self.live.clone(), transport(&self.net)));
+        tokio::spawn(gateway::background::probe::keep_probing(self.live.clone(), transport(&self.net)));
     }
 
     /// Starts to gather and to deliver, as the process does beside its workers.
     pub fn tell_webhooks(&self) {
         let live = self.live.clone();
         tokio::spawn(async move { live.keep_gathering().await });
-        tokio::spawn(gateway::messenger::keep_delivering(self.live.clone(), transport(&self.net)));
+        tokio::spawn(gateway::background::webhook_delivery::keep_delivering(self.live.clone(), transport(&self.net)));
     }
 
     /// Starts to tell a collector, as the process does beside its workers.
     pub fn export(&self) {
-        tokio::spawn(gateway::export::keep_exporting(self.live.clone(), transport(&self.net)));
+        tokio::spawn(gateway::background::telemetry_export::keep_exporting(self.live.clone(), transport(&self.net)));
         let live = self.live.clone();
         tokio::spawn(async move { live.keep_gathering().await });
     }

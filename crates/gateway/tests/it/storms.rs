@@ -5,7 +5,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use base::Clock;
-use gateway::meters::Whose;
+use gateway::limits::meters::Whose;
 use mock::{Coding, Slices};
 use rules::pursuit::Bar;
 use testkit::{Ask, Door, Host, Reply, Scenario, Script, Storm, chat, embeddings, rerank, storms};

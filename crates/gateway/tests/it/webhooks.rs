@@ -339,7 +339,7 @@ fn a_hold_that_goes_on_through_reloads_is_told_once() {
     story(async {
         let stage = stage(&alone());
         let (_a, hook) = (stage.host("a", pleasant()), stage.host("hook", takes()));
-        let held = gateway::levers::Which { upstream: "a/m", route: Some("chat") };
+        let held = gateway::live::levers::Which { upstream: "a/m", route: Some("chat") };
         stage.live.hold_open(held, None);
         hook.has_calls(1).await;
         stage.reload(&alone().replace("sk-a", "sk-b"));

@@ -2,7 +2,7 @@
 
 use base::{Object, ObjectKind};
 use config::{Problem, Written};
-use gateway::issued::IssuedKeys;
+use gateway::live::issued_keys::IssuedKeys;
 use serde_json::{Value, json};
 use state::objects::Change;
 

@@ -3,7 +3,7 @@
 use admin::bounded;
 use base::{Object, ObjectKind};
 use config::Written;
-use gateway::issued::IssuedKeys;
+use gateway::live::issued_keys::IssuedKeys;
 use serde_json::json;
 use state::objects::{Change, Deed, MOST_DEED};
 

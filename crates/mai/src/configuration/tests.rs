@@ -4,8 +4,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use admin::Expected;
 use base::{Dice, Endpoint, Object, ObjectKind, Secret};
-use gateway::books::Stores;
-use gateway::log::AccessLog;
+use gateway::quota::ledger::Stores;
+use gateway::records::access_log::AccessLog;
 use state::objects::{Deed, Deeds};
 use state::{Answer, InProcessObjects};
 use testkit::story;

@@ -1,0 +1,268 @@
+//! Inputs in flight: one upstream call, for every call that wants a vector which it brings.
+//!
+//! A call that asks an upstream for inputs carries a load. Whoever wants one of those inputs meanwhile waits for
+//! that load, whatever else is in either call, as long as that is one upstream call. A load is on its way while its
+//! own caller or anybody else waits for it; whoever leaves last ends it. What fails fails for calls with the same
+//! body alone: in another it may be another input, or another field, that is to blame.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
+
+use base::Refusal;
+use bytes::Bytes;
+use foldhash::HashMap;
+use rules::shares::Class;
+use state::answers::Key;
+use tokio::sync::watch;
+
+use crate::cache::flights::Passenger;
+use crate::cache::shared_call::{Awaited, Seat, Trip};
+use crate::embeddings::vector::Held;
+
+/// What a load has come to.
+#[derive(Clone, Debug)]
+enum End {
+    /// Vectors, by their places in the load; none where an input was given up.
+    Brought(Arc<[Option<Held>]>),
+    /// No upstream has given any.
+    Refused(Arc<Refusal>),
+    /// Its carrier went away: whoever waits goes by itself.
+    PassedOn,
+}
+
+#[derive(Debug)]
+struct Load {
+    carrier: Passenger,
+    call: Call,
+    trip: Arc<Trip>,
+    end: watch::Sender<Option<End>>,
+    awaited: Awaited,
+}
+
+/// The call that a load belongs to.
+#[derive(Clone, Debug)]
+pub struct Call {
+    /// As it goes upstream.
+    pub body: Bytes,
+    /// What the body of one is known by that takes more than one upstream call: who wants a part of it would wait for
+    /// all of them, so it is shared with repeats of itself alone.
+    pub large: Option<[u8; 32]>,
+    /// When it is over at the latest.
+    pub ends: Instant,
+}
+
+/// Every input in flight, by what its vector is known by: as many as calls under way have, at most.
+#[derive(Debug, Default)]
+pub struct Loads {
+    /// By the last byte of the key.
+    shards: [Mutex<HashMap<Key, Place>>; 16],
+}
+
+#[derive(Clone, Debug)]
+struct Place {
+    load: Arc<Load>,
+    at: usize,
+}
+
+/// What boarding comes to.
+#[derive(Debug, Default)]
+pub struct Boarded {
+    /// What nobody else brings, and the call is to bring itself.
+    pub own: Option<Carried>,
+    /// What others bring, by the places in the call.
+    pub others: Vec<(usize, Rider)>,
+}
+
+impl Loads {
+    fn shard(&self, key: &Key) -> MutexGuard<'_, HashMap<Key, Place>> {
+        let [.., last] = key.0;
+        let shard = self.shards.get(usize::from(last & 15)).unwrap_or(&self.shards[0]);
+        shard.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Finds out who brings these inputs of a call; what nobody brings is the call's own from now on. `is_fresh`
+    /// makes all of them its own.
+    pub fn board(
+        self: &Arc<Self>,
+        inputs: impl Iterator<Item = (usize, Option<Key>)>,
+        (passenger, call, trip): (&Passenger, &Call, &Arc<Trip>),
+        is_fresh: bool,
+    ) -> Boarded {
+        let (end, _) = watch::channel(None);
+        let load = Arc::new(Load {
+            carrier: passenger.clone(),
+            call: call.clone(),
+            trip: trip.clone(),
+            end,
+            awaited: Awaited::default(),
+        });
+        let (mut others, mut own) = (Vec::new(), Vec::new());
+        for (place, key) in inputs {
+            let Some(key) = key else {
+                own.push(Carry { place, key: None, is_given_up: false });
+                continue;
+            };
+            let mut shard = self.shard(&key);
+            match shard.get(&key).filter(|there| !is_fresh && there.load.takes(passenger, call)) {
+                Some(there) => others.push((place, Rider::new(there.clone()))),
+                None => {
+                    shard.insert(key, Place { load: load.clone(), at: own.len() });
+                    own.push(Carry { place, key: Some(key), is_given_up: false });
+                }
+            }
+        }
+        let own = (!own.is_empty()).then(|| Carried { loads: self.clone(), load, inputs: own });
+        Boarded { own, others }
+    }
+
+    fn leave(&self, key: &Key, load: &Arc<Load>) {
+        let mut shard = self.shard(key);
+        if shard.get(key).is_some_and(|there| Arc::ptr_eq(&there.load, load)) {
+            shard.remove(key);
+        }
+    }
+
+    /// Inputs in flight.
+    #[must_use]
+    pub fn count(&self) -> usize {
+        self.shards.iter().map(|shard| shard.lock().unwrap_or_else(PoisonError::into_inner).len()).sum()
+    }
+}
+
+impl Load {
+    fn takes(&self, passenger: &Passenger, call: &Call) -> bool {
+        // A call of `batch` waits longer for its place at an upstream: what waits with it would be passed by.
+        self.end.borrow().is_none()
+            && (self.carrier.class != Class::Batch || passenger.class == Class::Batch)
+            && (self.call.large.is_none() || self.call.large == call.large)
+            // One of less patience would fail before its time whoever has more: half of that is to be given here.
+            && self.call.ends + passenger.allotted / 2 >= call.ends
+    }
+}
+
+/// A load on its way. Dropped before it has come to an end, it passes on whoever waits for it.
+#[derive(Debug)]
+pub struct Carried {
+    loads: Arc<Loads>,
+    load: Arc<Load>,
+    inputs: Vec<Carry>,
+}
+
+#[derive(Debug)]
+struct Carry {
+    /// In the call.
+    place: usize,
+    key: Option<Key>,
+    /// It has been found elsewhere.
+    is_given_up: bool,
+}
+
+impl Carried {
+    /// The places of its inputs in the call.
+    pub fn places(&self) -> impl Iterator<Item = usize> {
+        self.inputs.iter().filter(|input| !input.is_given_up).map(|input| input.place)
+    }
+
+    /// A seat for one who waits for the first of its inputs, beside whoever carries it.
+    #[must_use]
+    pub fn rider(&self) -> Rider {
+        Rider::new(Place { load: self.load.clone(), at: 0 })
+    }
+
+    /// Gives up what `is_here` already: whoever waits for it looks again.
+    pub fn give_up(&mut self, mut is_here: impl FnMut(usize, &Key) -> bool) {
+        for input in &mut self.inputs {
+            if let Some(key) = input.key
+                && is_here(input.place, &key)
+            {
+                input.is_given_up = true;
+                self.loads.leave(&key, &self.load);
+            }
+        }
+    }
+
+    /// Brings the vectors of its inputs, in the order of [`Carried::places`].
+    pub fn land(self, vectors: impl IntoIterator<Item = Held>) {
+        let mut vectors = vectors.into_iter();
+        let each = self.inputs.iter().map(|input| if input.is_given_up { None } else { vectors.next() });
+        self.end(End::Brought(each.collect()));
+    }
+
+    /// No upstream has given anything.
+    pub fn refused(self, refusal: Refusal) {
+        self.end(End::Refused(Arc::new(refusal)));
+    }
+
+    /// Only the first word counts.
+    fn end(&self, end: End) {
+        self.load.end.send_if_modified(|there| {
+            let is_first = there.is_none();
+            there.get_or_insert(end);
+            is_first
+        });
+    }
+}
+
+impl Drop for Carried {
+    fn drop(&mut self) {
+        for key in self.inputs.iter().filter_map(|input| input.key.as_ref()) {
+            self.loads.leave(key, &self.load);
+        }
+        self.end(End::PassedOn);
+    }
+}
+
+/// One who waits for an input that another call brings.
+#[derive(Debug)]
+pub struct Rider {
+    place: Place,
+    end: watch::Receiver<Option<End>>,
+    _seat: Seat,
+}
+
+/// What an awaited input has come to.
+#[derive(Debug)]
+pub enum Arrival {
+    /// Its vector.
+    Vector(Held),
+    /// No upstream has given it.
+    Refused {
+        /// Why.
+        refusal: Arc<Refusal>,
+        /// Whose own reasons those may have been.
+        carrier: Passenger,
+        /// What was refused, with other inputs perhaps.
+        call: Call,
+    },
+    /// Its carrier went away.
+    PassedOn,
+}
+
+impl Rider {
+    fn new(place: Place) -> Self {
+        let (seat, end) = (Seat::take(&place.load.trip), place.load.end.subscribe());
+        Self { place, end, _seat: seat }
+    }
+
+    /// What is waited for, also for when that is over.
+    #[must_use]
+    pub fn awaited(&self) -> Awaited {
+        self.place.load.awaited.clone()
+    }
+
+    /// Waits for the end of the load.
+    pub async fn arrival(&mut self) -> Arrival {
+        let end = self.end.wait_for(Option::is_some).await.map(|end| end.clone());
+        match end {
+            Ok(Some(End::Brought(vectors))) => match vectors.get(self.place.at) {
+                Some(Some(held)) => Arrival::Vector(held.clone()),
+                _ => Arrival::PassedOn,
+            },
+            Ok(Some(End::Refused(refusal))) => {
+                let Load { carrier, call, .. } = &*self.place.load;
+                Arrival::Refused { refusal, carrier: carrier.clone(), call: call.clone() }
+            }
+            Ok(Some(End::PassedOn) | None) | Err(_) => Arrival::PassedOn,
+        }
+    }
+}

@@ -1,0 +1,225 @@
+//! Small calls that arrive together, and go upstream as one.
+//!
+//! The first of a company leads it: it waits a moment for others, asks for all of them, and tells each what has come
+//! of it. Who may be of one company differs in nothing but the inputs.
+
+use std::ops::Range;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use base::{Attempt, Refusal, Usage};
+use config::Upstream;
+use dialect::embeddings::{self, Encoding};
+use dialect::{Answer, Ask, View};
+use foldhash::HashMap;
+use http::HeaderValue;
+use state::answers::Key;
+use tokio::sync::{Notify, oneshot};
+
+use crate::cache::flights::Passenger;
+use crate::cache::shared_call::{Seat, Trip};
+
+/// The body of a call that is small.
+pub const SMALL: usize = 256 << 10;
+/// The bodies of one company.
+const MOST_BYTES: usize = 1 << 20;
+
+/// Companies that others may still join, by what their calls have in common: no more than calls that wait.
+#[derive(Debug, Default)]
+pub struct Companies(Mutex<HashMap<Key, Arc<Company>>>);
+
+#[derive(Debug)]
+struct Company {
+    leader: Passenger,
+    trip: Arc<Trip>,
+    members: Mutex<Members>,
+    full: Notify,
+}
+
+#[derive(Debug)]
+struct Members {
+    is_open: bool,
+    inputs: usize,
+    bytes: usize,
+    each: Vec<Member>,
+}
+
+/// One who has joined.
+#[derive(Debug)]
+pub struct Member {
+    /// What it asks.
+    pub ask: Ask,
+    /// Told what has come of it. Dropped, it goes by itself.
+    pub word: oneshot::Sender<Word>,
+}
+
+/// What the members of a company are told.
+#[derive(Clone, Debug)]
+pub enum Word {
+    /// The answer, and which piece of it is the member's.
+    Answered(Arc<Joined>, usize),
+    /// No upstream has answered.
+    Refused(Arc<Refusal>, Arc<[Attempt]>),
+    /// An upstream has refused what was asked, which may be another's fault: each goes by itself.
+    Apart(Arc<[Attempt]>),
+}
+
+/// The answer to a company, who gave it, and whose is what.
+#[derive(Debug)]
+pub struct Joined {
+    merged: Ask,
+    answer: Answer,
+    /// Of the inputs and of the tokens, by member; the leader first.
+    shares: Vec<(Range<usize>, Usage)>,
+    /// Who gave it.
+    pub upstream: Arc<Upstream>,
+    /// Who, as a header shows it.
+    pub shown: HeaderValue,
+    /// The tries that it took.
+    pub attempts: Arc<[Attempt]>,
+}
+
+impl Joined {
+    /// An answer to calls that went as one; what it used is shared out by the size of their inputs.
+    #[must_use]
+    pub fn new(
+        asks: &[&Ask],
+        (merged, answer): (Ask, Answer),
+        (upstream, shown): (Arc<Upstream>, HeaderValue),
+        attempts: Arc<[Attempt]>,
+    ) -> Self {
+        let used = merged.used(&answer, &upstream.sent);
+        let tokens = embeddings::shares(asks, used.prompt);
+        let mut first = 0;
+        let share = |(ask, prompt): (&&Ask, u64)| {
+            let range = first..first + inputs(ask);
+            first = range.end;
+            (range, Usage { prompt, completion: 0, cached: 0, units: 0, estimated: used.estimated })
+        };
+        let shares = asks.iter().zip(tokens).map(share).collect();
+        Self { merged, answer, shares, upstream, shown, attempts }
+    }
+
+    /// What is one member's, in the encoding that it asked for.
+    #[must_use]
+    pub fn piece(&self, member: usize, ask: &Ask) -> Option<Answer> {
+        let View::Embeddings(view) = &ask.view else { return None };
+        let encoding = if view.encoding == Encoding::Base64 { Encoding::Base64 } else { Encoding::Float };
+        let (range, usage) = self.shares.get(member)?.clone();
+        let piece = embeddings::piece(&self.merged, &self.answer, range, encoding, Some(usage))?;
+        Some(Answer { usage: Some(usage), ..piece })
+    }
+}
+
+fn inputs(ask: &Ask) -> usize {
+    match &ask.view {
+        View::Embeddings(view) => view.inputs,
+        _ => 0,
+    }
+}
+
+/// What joining comes to.
+#[derive(Debug)]
+pub enum Place<'a> {
+    /// Nobody is there: the call leads.
+    Leads(Lead<'a>),
+    /// Somebody is.
+    Follows(Follower),
+}
+
+/// The lead of a company. Dropped before its members have been told anything, they go by themselves.
+#[derive(Debug)]
+pub struct Lead<'a> {
+    companies: &'a Companies,
+    key: Key,
+    company: Arc<Company>,
+}
+
+/// One who waits for its company.
+#[derive(Debug)]
+pub struct Follower {
+    /// What has come of it; an error where the leader is gone.
+    pub word: oneshot::Receiver<Word>,
+    /// Held while somebody waits.
+    pub seat: Option<Seat>,
+    /// Who leads.
+    pub leader: Passenger,
+}
+
+impl Companies {
+    fn lock(&self) -> MutexGuard<'_, HashMap<Key, Arc<Company>>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Joins the company of this key, or begins one, of at most so many inputs.
+    pub fn join(&self, key: Key, (ask, most): (&Ask, usize), (passenger, trip): (&Passenger, &Arc<Trip>)) -> Place<'_> {
+        let (count, bytes) = (inputs(ask), ask.body.len());
+        let mut open = self.lock();
+        if let Some(company) = open.get(&key).cloned() {
+            let mut members = company.lock();
+            if members.is_open && members.inputs + count <= most && members.bytes + bytes <= MOST_BYTES {
+                members.inputs += count;
+                members.bytes += bytes;
+                let (word, told) = oneshot::channel();
+                members.each.push(Member { ask: ask.clone(), word });
+                if members.inputs == most {
+                    open.remove(&key);
+                    company.full.notify_one();
+                }
+                let seat = Some(Seat::take(&company.trip));
+                return Place::Follows(Follower { word: told, seat, leader: company.leader.clone() });
+            }
+            // There is no room for this one: those who have come so far go now.
+            company.full.notify_one();
+        }
+        let members = Members { is_open: true, inputs: count, bytes, each: Vec::new() };
+        let company = Arc::new(Company {
+            leader: passenger.clone(),
+            trip: trip.clone(),
+            members: Mutex::new(members),
+            full: Notify::new(),
+        });
+        open.insert(key, company.clone());
+        Place::Leads(Lead { companies: self, key, company })
+    }
+
+    /// Companies that wait for others.
+    #[must_use]
+    pub fn count(&self) -> usize {
+        self.lock().len()
+    }
+}
+
+impl Company {
+    fn lock(&self) -> MutexGuard<'_, Members> {
+        self.members.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Lead<'_> {
+    /// Ends when no more can join.
+    pub async fn full(&self) {
+        self.company.full.notified().await;
+    }
+
+    /// Nobody joins any more; these have.
+    #[must_use]
+    pub fn close(self) -> Vec<Member> {
+        self.shut()
+    }
+
+    fn shut(&self) -> Vec<Member> {
+        let mut open = self.companies.lock();
+        if open.get(&self.key).is_some_and(|there| Arc::ptr_eq(there, &self.company)) {
+            open.remove(&self.key);
+        }
+        let mut members = self.company.lock();
+        members.is_open = false;
+        std::mem::take(&mut members.each)
+    }
+}
+
+impl Drop for Lead<'_> {
+    fn drop(&mut self) {
+        self.shut();
+    }
+}
