@@ -1,18 +1,18 @@
 //! Who comes on which route.
 
 use base::Globs;
-use rules::shares::Class;
+use rules::shares::Priority;
 
 use crate::{Route, Snapshot};
 
-/// The classes of a configuration's clients, by the routes that these may use.
+/// The priorities of a configuration's clients, by the routes that these may use.
 #[derive(Debug)]
 pub struct Callers {
     all: Comers,
     on: Globs<Comers>,
 }
 
-/// Whether clients of each class come.
+/// Whether clients of each priority come.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Comers {
     online: bool,
@@ -20,9 +20,9 @@ pub struct Comers {
 }
 
 impl Comers {
-    /// Whether clients of every class come, so that places are shared between them.
+    /// Whether clients of every priority come, so that places are shared between them.
     #[must_use]
-    pub const fn are_of_all_classes(self) -> bool {
+    pub const fn are_of_all_priorities(self) -> bool {
         self.online && self.batch
     }
 
@@ -32,10 +32,10 @@ impl Comers {
         Self { online: self.online | other.online, batch: self.batch | other.batch }
     }
 
-    const fn of(class: Class) -> Self {
-        match class {
-            Class::Online => Self { online: true, batch: false },
-            Class::Batch => Self { online: false, batch: true },
+    const fn of(priority: Priority) -> Self {
+        match priority {
+            Priority::Online => Self { online: true, batch: false },
+            Priority::Batch => Self { online: false, batch: true },
         }
     }
 }
@@ -60,7 +60,7 @@ impl Snapshot {
     pub fn callers(&self) -> Callers {
         let mut callers = Callers { all: Comers::default(), on: Globs::default() };
         for client in &self.clients {
-            let comes = Comers::of(client.class);
+            let comes = Comers::of(client.priority);
             callers.all = callers.all.and(comes);
             for glob in &client.routes {
                 let known = callers.on.of(glob);

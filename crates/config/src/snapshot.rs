@@ -23,7 +23,7 @@ use rules::prices::Price;
 use rules::pursuit::Retry;
 use rules::queue::Patience;
 use rules::quota;
-use rules::shares::Class;
+use rules::shares::Priority;
 use rules::slots;
 use rules::split::{Branch, Mirror};
 
@@ -444,7 +444,7 @@ pub struct Client {
     /// `params`
     pub params: Policy,
     /// `priority`
-    pub class: Class,
+    pub priority: Priority,
     /// `limit`
     pub limit: Limit,
     /// `routes[].limit`: of each route that such a pattern fits, by its name, the tightest of each.

@@ -148,7 +148,7 @@ impl Client {
             on_failure: self.on_failure,
             quota: self.quota.as_ref().map(|terms| Arc::new((**terms).clone())),
             params: self.params.clone(),
-            class: self.class,
+            priority: self.priority,
             limit: self.limit,
             limits_on: self.limits_on.clone(),
             queue: self.queue,

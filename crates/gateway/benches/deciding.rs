@@ -15,7 +15,7 @@ use gateway::live::Live;
 use gateway::records::access_log::AccessLog;
 use gateway::running::Running;
 use rules::limits::{Decision, Want};
-use rules::shares::Class;
+use rules::shares::Priority;
 use state::{Answer, Settled};
 
 const CLIENTS: usize = 10_000;
@@ -64,12 +64,12 @@ fn decide(running: &Arc<Running>) -> (Vec<u64>, Vec<u64>) {
     for client in snapshot.clients.iter().cycle().take(DECISIONS) {
         let (begin, now) = (instant(), Clock.now());
         let concerned = running.meters.of(Whose::of(client, route));
-        let want = Want { tokens: 100, class: Class::Online, is_turn: false };
+        let want = Want { tokens: 100, priority: Priority::Online, is_turn: false };
         let answer = running.meters.counters.take(&concerned, want, now);
         let middle = instant();
         if matches!(answer, Answer::Ready(Decision { denial: None, .. })) {
             let tokens = Settled { aside: 100, used: 100, is_void: false };
-            running.meters.counters.give_back(&concerned, Class::Online, tokens, now);
+            running.meters.counters.give_back(&concerned, Priority::Online, tokens, now);
         }
         let end = instant();
         decided.push(nanos(begin, middle));

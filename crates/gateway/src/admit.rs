@@ -13,7 +13,7 @@ use rules::limits::{Denial, Kind, Limit, Want};
 use rules::params::amount;
 use rules::pursuit::LEAST;
 use rules::queue::Full;
-use rules::shares::Class;
+use rules::shares::Priority;
 use state::{Meter, Scope};
 
 use crate::limits::meters::{Concerned, Whose};
@@ -42,7 +42,7 @@ pub async fn admit(
     }
     let now = Clock.now();
     let tokens = if meters.counts_tokens { tokens(ask, (route, client)) } else { 0 };
-    let want = Want { tokens, class: client.class, is_turn: false };
+    let want = Want { tokens, priority: client.priority, is_turn: false };
     let decision = running.meters.counters.take(&meters, want, now).await;
     trail.allowance = decision.allowance;
     if let Some(denial) = decision.denial {
@@ -51,7 +51,7 @@ pub async fn admit(
             trail.tries.note_at(limited(meter, denial.limit, denial.wait), now);
         }
         let queue = Queue::of(client, now, deadline);
-        if client.class == Class::Online || !queue.is_open() {
+        if client.priority == Priority::Online || !queue.is_open() {
             return Err(refusal);
         }
         let lane = (client.name.clone(), route.name.clone());
@@ -104,11 +104,11 @@ struct Queue<'a> {
 
 impl<'a> Queue<'a> {
     fn of(client: &'a Client, now: Instant, deadline: Instant) -> Self {
-        let longest = client.queue.longest(client.class);
+        let longest = client.queue.longest(client.priority);
         let last = deadline.checked_sub(LEAST).unwrap_or(now);
         // A deadline as long as the patience began with the call, a moment before the wait.
         let is_hurried = last + 2 * LEAST < now + longest;
-        Self { client, depth: client.queue.depth(client.class), until: last.min(now + longest), longest, is_hurried }
+        Self { client, depth: client.queue.depth(client.priority), until: last.min(now + longest), longest, is_hurried }
     }
 
     fn is_open(&self) -> bool {
@@ -148,7 +148,7 @@ const SMALL: u64 = 64 << 10;
 /// `rate_limit_exceeded`.
 pub fn peek(running: &Running, client: &Client, headers: &HeaderMap, trail: &mut Trail) -> Result<(), Refusal> {
     // A batch call may wait.
-    let Some(meter) = running.meters.of_client(client).filter(|_| client.class == Class::Online) else {
+    let Some(meter) = running.meters.of_client(client).filter(|_| client.priority == Priority::Online) else {
         return Ok(());
     };
     if is_small(headers) {

@@ -117,7 +117,7 @@ fn tell(
     if let Some(terms) = route.context.as_ref().and_then(|context| context.terms) {
         story["context"] = budget(terms, done);
     }
-    story["priority"] = json!(client.class.as_str());
+    story["priority"] = json!(client.priority.as_str());
     story["limits"] = limits(snapshot, client, route);
     story["deadline_ms"] = json!(millis(deadline));
     story["attempt_ms"] = json!(millis(route.timeout.attempt));

@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 use arc_swap::ArcSwap;
 use base::{Clock, Dice, Record};
 use config::Snapshot;
-use rules::shares::Class;
+use rules::shares::Priority;
 use state::answers::{Bounds, Key, Stored, Which};
 use state::requests::Bounds as RecordBounds;
 use state::{Answer, Answers, Objects, Requests, Unreadable};
@@ -402,19 +402,19 @@ impl Live {
     fn show_queues(&self, running: &Running) {
         let mut depths: BTreeMap<(Arc<str>, &'static str), usize> = BTreeMap::new();
         for route in &running.snapshot.routes {
-            for class in Class::ALL {
-                depths.insert((route.name.clone(), class.as_str()), 0);
+            for priority in Priority::ALL {
+                depths.insert((route.name.clone(), priority.as_str()), 0);
             }
         }
         for (route, depth) in running.lobby.depths() {
-            *depths.entry((route, Class::Batch.as_str())).or_default() += depth;
+            *depths.entry((route, Priority::Batch.as_str())).or_default() += depth;
         }
         for dock in running.docks().values().cloned().chain(running.closed_docks()) {
             dock.add_depths(&mut depths);
         }
         let docks = running.docks().iter().map(|(provider, dock)| (&**provider, dock.shown()));
         self.metrics.show_concurrency(docks);
-        self.metrics.show_queues(depths.iter().map(|((route, class), depth)| (&**route, *class, *depth)));
+        self.metrics.show_queues(depths.iter().map(|((route, priority), depth)| (&**route, *priority, *depth)));
     }
 
     fn show_quotas(&self, running: &Running) {

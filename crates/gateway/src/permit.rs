@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use base::{Clock, Usage};
 use config::{Client, Route};
-use rules::shares::Class;
+use rules::shares::Priority;
 use state::Settled;
 
 use crate::limits::meters::Whose;
@@ -19,7 +19,7 @@ pub struct Pass {
     /// Whose meters were charged. A reload in the meantime changes limits, not meters.
     running: Arc<Running>,
     whose: Whose,
-    class: Class,
+    priority: Priority,
     aside: u64,
     used: u64,
     is_void: bool,
@@ -37,8 +37,8 @@ impl Pass {
     /// For a call whose meters have been charged, with `aside` tokens.
     #[must_use]
     pub fn new(running: Arc<Running>, (client, route): (&Client, &Route), aside: u64) -> Self {
-        let (whose, class) = (Whose::of(client, route), client.class);
-        Self { running, whose, class, aside, used: 0, is_void: false, ended: None, lines: AtomicU32::new(0) }
+        let (whose, priority) = (Whose::of(client, route), client.priority);
+        Self { running, whose, priority, aside, used: 0, is_void: false, ended: None, lines: AtomicU32::new(0) }
     }
 
     /// The call is known better: it wants so many tokens at most. What it has put aside beyond them is there again
@@ -47,7 +47,7 @@ impl Pass {
         if tokens < self.aside {
             let meters = self.running.meters.of(self.whose);
             let now = Clock.now();
-            self.running.meters.counters.spare(&meters, self.class, (self.aside, tokens), now);
+            self.running.meters.counters.spare(&meters, self.priority, (self.aside, tokens), now);
             self.running.lobby.has_news(&meters, now);
             self.aside = tokens;
         }
@@ -71,7 +71,7 @@ impl Pass {
     }
 
     fn is_in_line(&self, is_in_line: bool) {
-        if self.class == Class::Online {
+        if self.priority == Priority::Online {
             return;
         }
         let meters = self.running.meters.of(self.whose);
@@ -113,7 +113,7 @@ impl Drop for Pass {
         let meters = self.running.meters.of(self.whose);
         let now = self.ended.unwrap_or_else(|| Clock.now());
         let tokens = Settled { aside: self.aside, used: self.used, is_void: self.is_void };
-        self.running.meters.counters.give_back(&meters, self.class, tokens, now);
+        self.running.meters.counters.give_back(&meters, self.priority, tokens, now);
         self.running.lobby.has_news(&meters, now);
     }
 }

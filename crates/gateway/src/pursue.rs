@@ -189,7 +189,7 @@ async fn approach(
             }
             Next::Over => return None,
         };
-        match enter(target(call, &step)?, &step, slot, call.client.class, now) {
+        match enter(target(call, &step)?, &step, slot, call.client.priority, now) {
             Ok(visit) => return Some((step, now, visit)),
             Err(Shut::Full) => {
                 tries.note_at(skipped(call, step.target.upstream, Skip::Full), now);
@@ -229,7 +229,7 @@ fn enter(
     (upstream, known): (&Arc<Upstream>, &UpstreamState),
     step: &Step,
     held: Option<Slot>,
-    class: rules::shares::Class,
+    priority: rules::shares::Priority,
     now: Instant,
 ) -> Result<Visit, Shut> {
     let slot = match &known.dock {
@@ -237,7 +237,7 @@ fn enter(
         Some(dock) => {
             let model = &upstream.label;
             let held = held.filter(|slot| slot.is_at(dock)).map(|slot| slot.anew(model, now));
-            Some(held.or_else(|| dock.take(class, model, now)).ok_or(Shut::Full)?)
+            Some(held.or_else(|| dock.take(priority, model, now)).ok_or(Shut::Full)?)
         }
     };
     // Others may have found out since the plan was made.
@@ -258,8 +258,8 @@ async fn line(call: &Call<'_>, step: &Step, tries: &mut Tries) -> Result<Option<
     let Some(dock) = &known.dock else { return Ok(None) };
     let (client, provider, route) = (call.client, &upstream.provider, call.route.0);
     let now = call.worker.live.clock.now();
-    let (class, depth) = (client.class, provider.queue.depth(client.class));
-    let left = |waited| client.queue.left(provider.queue, class, waited);
+    let (priority, depth) = (client.priority, provider.queue.depth(client.priority));
+    let left = |waited| client.queue.left(provider.queue, priority, waited);
     let busy = |code, what: String| Refusal::new(code, format!("provider `{}` {what}", provider.name)).after(COME_BACK);
     if depth == 0 || left(Duration::ZERO).is_zero() {
         let what = "is busy, and nobody waits for it: `queue.max_wait` or `queue.max_depth` is 0; send the call again, or let it wait";
@@ -271,7 +271,7 @@ async fn line(call: &Call<'_>, step: &Step, tries: &mut Tries) -> Result<Option<
         return Err((busy(Code::QueueTimeout, what), true));
     }
     let bytes = call.errand.ask.body.len();
-    let in_line = dock.join(class, (&client.name, &route.name, &upstream.label), bytes, depth).map_err(|full| {
+    let in_line = dock.join(priority, (&client.name, &route.name, &upstream.label), bytes, depth).map_err(|full| {
         let what = match full {
             Full::Calls => format!("is busy, and {depth} calls wait for it already"),
             Full::Bytes => "is busy, and the calls that wait for it are as large together as they may be".to_owned(),

@@ -69,7 +69,7 @@ impl Wish {
             kb_version: KbVersion::default(),
             passenger: Passenger {
                 client: client.name.clone(),
-                class: client.class,
+                priority: client.priority,
                 form: forms::form(ask),
                 allotted: Duration::ZERO,
                 is_idempotent: true,

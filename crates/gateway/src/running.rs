@@ -306,7 +306,7 @@ impl Kept {
         }
         for provider in &snapshot.providers {
             let Some(terms) = provider.concurrency else { continue };
-            let is_shared = comers.get(&*provider.name).is_some_and(|comers| comers.are_of_all_classes());
+            let is_shared = comers.get(&*provider.name).is_some_and(|comers| comers.are_of_all_priorities());
             let before = self.closed_docks.remove(&provider.name).and_then(|(dock, of)| {
                 let dock = dock.upgrade()?;
                 if !is_reached_alike(&of, provider) {

@@ -342,7 +342,7 @@ fn early(
     }
     let client = identify::caller(live, &running.snapshot, &parts.headers)?;
     trail.record.client = Some(client.name.clone());
-    trail.class = client.class;
+    trail.priority = client.priority;
     if !matches!(wanted, Wanted::Models(_)) {
         admit::peek(running, client, &parts.headers, trail)?;
     }

@@ -11,7 +11,7 @@ use config::Upstream;
 use http::{HeaderMap, HeaderValue, header};
 use rules::limits::Allowance;
 use rules::prices::Price;
-use rules::shares::Class;
+use rules::shares::Priority;
 use rules::tokens::Amounts;
 use state::answers::Key;
 
@@ -37,7 +37,7 @@ pub struct Trail {
     /// Its tries at upstreams.
     pub tries: Tries,
     /// `priority` of its client.
-    pub class: Class,
+    pub priority: Priority,
     /// What its usage will teach about the tokens of the model that answers.
     pub lesson: Option<Box<Lesson>>,
     /// Its place within its limits, to the last byte.
@@ -108,7 +108,7 @@ impl Trail {
             seat,
             request_id,
             shown_route: None,
-            class: Class::default(),
+            priority: Priority::default(),
             pass: None,
             allowance: Allowance::default(),
             stake: None,
@@ -316,7 +316,7 @@ impl Trail {
         self.record.decisions = std::mem::take(&mut self.tries.decisions);
         self.record.queued = self.tries.queued;
         if !self.record.queued.is_zero() {
-            self.live.metrics.queue_wait(self.class.as_str(), self.record.queued);
+            self.live.metrics.queue_wait(self.priority.as_str(), self.record.queued);
         }
         if !self.tries.spending.is_empty() {
             self.add_spending();

@@ -10,7 +10,7 @@ use std::ops::DerefMut;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use crate::shares::{Class, Pressure, spared};
+use crate::shares::{Pressure, Priority, spared};
 
 mod allowance;
 mod bucket;
@@ -35,8 +35,8 @@ pub struct Want {
     /// Tokens that it is likely to use at most. Of an account that never holds as many it takes all that there are.
     pub tokens: u64,
     /// Who asks.
-    pub class: Class,
-    /// Whether it has waited and it is its turn: it need not stand behind others of its class.
+    pub priority: Priority,
+    /// Whether it has waited and it is its turn: it need not stand behind others of its priority.
     pub is_turn: bool,
 }
 
@@ -60,7 +60,7 @@ pub enum Kind {
     Tokens,
     /// Calls side by side.
     Concurrency,
-    /// None: others of the same class have waited longer.
+    /// None: others of the same priority have waited longer.
     Turn,
 }
 
@@ -103,11 +103,11 @@ pub struct Decision {
 pub struct Account {
     levels: Levels,
     terms: Arc<Terms>,
-    /// Calls side by side, of all classes and of batch.
+    /// Calls side by side, of all priorities and of batch.
     running: (u32, u32),
     /// Batch calls that wait for what the account lacks.
     waiting: u32,
-    /// What is looked at where batch calls come, of an account that both classes come to.
+    /// What is looked at where batch calls come, of an account that both priorities come to.
     batch: Option<Box<OfBatch>>,
 }
 
@@ -196,47 +196,47 @@ impl Account {
     }
 
     /// A call has ended that this account was charged for.
-    pub fn ended(&mut self, class: Class) {
+    pub fn ended(&mut self, priority: Priority) {
         self.running.0 = self.running.0.saturating_sub(1);
-        if class == Class::Batch {
+        if priority == Priority::Batch {
             self.running.1 = self.running.1.saturating_sub(1);
         }
     }
 
-    /// So many tokens were put aside by a call of the class, and so many used: what is over comes back, what is
+    /// So many tokens were put aside by a call of the priority, and so many used: what is over comes back, what is
     /// lacking is owed.
-    pub fn settle(&mut self, class: Class, aside: u64, used: u64, now: Instant) {
+    pub fn settle(&mut self, priority: Priority, aside: u64, used: u64, now: Instant) {
         if let Some(measure) = self.terms.measures.tokens {
             #[expect(clippy::cast_precision_loss, reason = "a guess of tokens need not be exact beyond 2^53")]
             let lacking = used as f64 - measure.at_most(aside);
             self.fill(now);
             self.levels.tokens = measure.taken(self.levels.tokens, lacking);
-            self.spares(class, 0.0, -lacking);
+            self.spares(priority, 0.0, -lacking);
         }
     }
 
     /// A call that has put tokens aside turns out to want fewer: the others are there again at once.
-    pub fn spare(&mut self, class: Class, aside: u64, wanted: u64, now: Instant) {
+    pub fn spare(&mut self, priority: Priority, aside: u64, wanted: u64, now: Instant) {
         if let Some(measure) = self.terms.measures.tokens {
             let spared = (measure.at_most(aside) - measure.at_most(wanted)).max(0.0);
             self.fill(now);
             self.levels.tokens = measure.taken(self.levels.tokens, -spared);
-            self.spares(class, 0.0, spared);
+            self.spares(priority, 0.0, spared);
         }
     }
 
     /// A call that was charged turned out to be none: its share of the rate is there for others again.
-    pub fn unspend(&mut self, class: Class, now: Instant) {
+    pub fn unspend(&mut self, priority: Priority, now: Instant) {
         if let Some(measure) = self.terms.measures.requests {
             self.fill(now);
             self.levels.requests = measure.taken(self.levels.requests, -1.0);
-            self.spares(class, 1.0, 0.0);
+            self.spares(priority, 1.0, 0.0);
         }
     }
 
     /// What a batch call gives back is saved for the next one, as it had been for this one.
-    fn spares(&mut self, class: Class, requests: f64, tokens: f64) {
-        if class == Class::Batch
+    fn spares(&mut self, priority: Priority, requests: f64, tokens: f64) {
+        if priority == Priority::Batch
             && let Some(batch) = &mut self.batch
         {
             batch.spare(&self.terms.measures, requests, tokens);
@@ -268,8 +268,8 @@ impl Account {
         let is_place_due = !is_in_line && batch.shares.is_batch_due(self.running.1, most);
         let leaves = batch.pressure.places.spares(most, now);
         let has_room = |leaves: u32| self.running.0.saturating_add(leaves) < most;
-        match want.class {
-            Class::Online => {
+        match want.priority {
+            Priority::Online => {
                 let is_whole = |saving: Option<Saving>| saving.is_none_or(Saving::is_whole);
                 let is_ready = batch.firm > 0 && !is_in_line && is_whole(requests) && is_whole(tokens);
                 let is_next = is_ready && (is_place_due || has_room(leaves));
@@ -286,7 +286,7 @@ impl Account {
                 let is_full = !has_room(u32::from(is_ready && is_place_due));
                 self.longest(want, (is_full, is_place_due), (requests, false), (tokens, false))
             }
-            Class::Batch => {
+            Priority::Batch => {
                 let is_turn = want.is_turn && self.waiting > 0 && !is_in_line;
                 let short = |saving: Option<Saving>, level: f64, amount: f64, pressure: Pressure| {
                     let is_due = is_turn && saving.is_some_and(|saving| saving.has(amount));
@@ -318,7 +318,7 @@ impl Account {
     ) -> Option<Lack> {
         let lack = |limit, wait, is_due| Lack { limit, wait, is_due };
         let places = is_full.then(|| lack(Kind::Concurrency, Duration::ZERO, is_place_due));
-        let is_behind = self.waiting > 0 && want.class == Class::Batch && !want.is_turn;
+        let is_behind = self.waiting > 0 && want.priority == Priority::Batch && !want.is_turn;
         let turn = is_behind.then(|| lack(Kind::Turn, Duration::ZERO, false));
         let requests = requests.map(|wait| lack(Kind::Requests, wait, are_requests_due));
         let tokens = tokens.map(|wait| lack(Kind::Tokens, wait, are_tokens_due));
@@ -329,7 +329,7 @@ impl Account {
     fn has_room_for(&self, want: &Want) -> bool {
         let Measures { requests, tokens } = self.terms.measures;
         self.waiting == 0
-            && (want.class == Class::Online || !self.terms.is_shared)
+            && (want.priority == Priority::Online || !self.terms.is_shared)
             && requests.is_none_or(|_| self.levels.requests >= 1.0)
             && tokens.is_none_or(|measure| self.levels.tokens >= measure.at_most(want.tokens))
             && self.terms.limit.concurrency.is_none_or(|most| self.running.0 < most)
@@ -344,15 +344,15 @@ impl Account {
             self.levels.tokens = measure.taken(self.levels.tokens, measure.at_most(want.tokens));
         }
         self.running.0 = self.running.0.saturating_add(1);
-        if want.class == Class::Batch {
+        if want.priority == Priority::Batch {
             self.running.1 = self.running.1.saturating_add(1);
         }
         // Not written where nothing changes: see above.
-        if (self.waiting > 0 || want.class == Class::Batch)
+        if (self.waiting > 0 || want.priority == Priority::Batch)
             && let Some(batch) = &mut self.batch
         {
-            batch.shares.granted(want.class, self.waiting > 0);
-            if want.class == Class::Batch {
+            batch.shares.granted(want.priority, self.waiting > 0);
+            if want.priority == Priority::Batch {
                 batch.spend(&self.terms.measures, want.tokens);
             }
         }
@@ -401,7 +401,7 @@ pub fn decide<B: DerefMut<Target = Account>>(accounts: &mut [B], want: &Want, no
             denial = Some(Denial { at, limit, wait });
         }
     }
-    if let Some(Denial { at, limit, .. }) = denial.filter(|_| want.class == Class::Online)
+    if let Some(Denial { at, limit, .. }) = denial.filter(|_| want.priority == Priority::Online)
         && let Some(account) = accounts.get_mut(at)
     {
         account.refuses(limit, now);

@@ -7,12 +7,12 @@ use std::collections::{HashMap, VecDeque};
 use std::hash::Hash;
 use std::time::Duration;
 
-use crate::shares::Class;
+use crate::shares::Priority;
 
 #[cfg(test)]
 mod tests;
 
-/// `queue` as written: what is not written is decided by the class.
+/// `queue` as written: what is not written is decided by the priority.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Patience {
     /// `max_wait`
@@ -22,33 +22,33 @@ pub struct Patience {
 }
 
 impl Patience {
-    /// The longest wait of a call: what is written, else by its class.
+    /// The longest wait of a call: what is written, else by its priority.
     #[must_use]
-    pub fn longest(self, class: Class) -> Duration {
-        self.max_wait.unwrap_or(match class {
-            Class::Online => Duration::from_secs(1),
-            Class::Batch => Duration::from_secs(30),
+    pub fn longest(self, priority: Priority) -> Duration {
+        self.max_wait.unwrap_or(match priority {
+            Priority::Online => Duration::from_secs(1),
+            Priority::Batch => Duration::from_secs(30),
         })
     }
 
     /// How long a call may wait in one more queue, after it has waited for `waited` in others. What is written here,
     /// for its client, holds for all its waits together; what `line` says for that one alone. The shorter counts;
-    /// where neither is written, what holds for the class holds for all together.
+    /// where neither is written, what holds for the priority holds for all together.
     #[must_use]
-    pub fn left(self, line: Self, class: Class, waited: Duration) -> Duration {
+    pub fn left(self, line: Self, priority: Priority, waited: Duration) -> Duration {
         let all = match (self.max_wait, line.max_wait) {
             (None, Some(_)) => None,
-            _ => Some(self.longest(class).saturating_sub(waited)),
+            _ => Some(self.longest(priority).saturating_sub(waited)),
         };
         all.into_iter().chain(line.max_wait).min().unwrap_or_default()
     }
 
-    /// Calls of the class that wait at most.
+    /// Calls of the priority that wait at most.
     #[must_use]
-    pub fn depth(self, class: Class) -> usize {
-        self.max_depth.unwrap_or(match class {
-            Class::Online => 100,
-            Class::Batch => 1000,
+    pub fn depth(self, priority: Priority) -> usize {
+        self.max_depth.unwrap_or(match priority {
+            Priority::Online => 100,
+            Priority::Batch => 1000,
         })
     }
 }

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 /// `priority` of a client.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Class {
+pub enum Priority {
     /// Somebody waits for the answer: passes `batch` wherever a place is scarce.
     #[default]
     Online,
@@ -12,7 +12,7 @@ pub enum Class {
     Batch,
 }
 
-impl Class {
+impl Priority {
     /// Both.
     pub const ALL: [Self; 2] = [Self::Online, Self::Batch];
 
@@ -51,10 +51,10 @@ impl Shares {
     }
 
     /// A place was given.
-    pub fn granted(&mut self, class: Class, batch_waits: bool) {
-        self.passed = match class {
-            Class::Online => self.passed.saturating_add(u32::from(batch_waits)),
-            Class::Batch => 0,
+    pub fn granted(&mut self, priority: Priority, batch_waits: bool) {
+        self.passed = match priority {
+            Priority::Online => self.passed.saturating_add(u32::from(batch_waits)),
+            Priority::Batch => 0,
         };
     }
 }

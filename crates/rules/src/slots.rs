@@ -4,7 +4,7 @@ use std::hash::Hash;
 use std::time::Instant;
 
 use crate::queue::Queue;
-use crate::shares::{Class, Shares, spared};
+use crate::shares::{Priority, Shares, spared};
 
 mod models;
 
@@ -28,9 +28,9 @@ pub struct Terms {
 #[derive(Clone, Debug)]
 pub struct Slots<K, T> {
     limit: u32,
-    /// Whether calls of both classes come here: then batch leaves a tenth.
+    /// Whether calls of both priorities come here: then batch leaves a tenth.
     is_shared: bool,
-    /// Calls under way, of all classes and of batch.
+    /// Calls under way, of all priorities and of batch.
     in_use: (u32, u32),
     shares: Shares,
     models: Models<K>,
@@ -72,36 +72,36 @@ impl<K: Clone + Eq + Hash, T> Slots<K, T> {
         self.in_use.0
     }
 
-    /// Calls of a class that wait.
+    /// Calls of a priority that wait.
     #[must_use]
-    pub const fn waiting(&self, class: Class) -> usize {
-        match class {
-            Class::Online => self.online.len(),
-            Class::Batch => self.batch.len(),
+    pub const fn waiting(&self, priority: Priority) -> usize {
+        match priority {
+            Priority::Online => self.online.len(),
+            Priority::Batch => self.batch.len(),
         }
     }
 
-    /// Whether calls of both classes come here.
+    /// Whether calls of both priorities come here.
     #[must_use]
     pub const fn is_shared(&self) -> bool {
         self.is_shared
     }
 
-    /// Everybody of a class who waits.
-    pub fn in_line(&self, class: Class) -> impl Iterator<Item = &T> {
-        self.line(class).lanes().flat_map(|(_, lane)| lane.iter().map(|(_, (_, call))| call))
+    /// Everybody of a priority who waits.
+    pub fn in_line(&self, priority: Priority) -> impl Iterator<Item = &T> {
+        self.line(priority).lanes().flat_map(|(_, lane)| lane.iter().map(|(_, (_, call))| call))
     }
 
     /// Gives a newcomer a place, if it need not stand behind anybody.
-    pub fn take(&mut self, class: Class, model: &K, now: Instant) -> bool {
+    pub fn take(&mut self, priority: Priority, model: &K, now: Instant) -> bool {
         self.models.called(model, now);
         if self.free() == 0 {
             return false;
         }
         let door = self.door(now);
-        let is_free = self.has_room(class, door) && door.lets(&self.models, model) && !self.may_any(class, door);
+        let is_free = self.has_room(priority, door) && door.lets(&self.models, model) && !self.may_any(priority, door);
         if is_free {
-            self.grant(class);
+            self.grant(priority);
             self.models.began(model, now);
         }
         is_free
@@ -114,32 +114,33 @@ impl<K: Clone + Eq + Hash, T> Slots<K, T> {
     }
 
     /// Puts a call for a model in line. Numbers grow with every call; the bound is the caller's.
-    pub fn join(&mut self, class: Class, (key, model): (&K, &K), number: u64, call: T) {
-        self.queue(class).join(key, number, (model.clone(), call));
+    pub fn join(&mut self, priority: Priority, (key, model): (&K, &K), number: u64, call: T) {
+        self.queue(priority).join(key, number, (model.clone(), call));
     }
 
     /// Takes a call out of the line.
-    pub fn leave(&mut self, class: Class, key: &K, number: u64) -> Option<T> {
-        self.queue(class).leave(key, number).map(|(_, call)| call)
+    pub fn leave(&mut self, priority: Priority, key: &K, number: u64) -> Option<T> {
+        self.queue(priority).leave(key, number).map(|(_, call)| call)
     }
 
     /// Gives the next place, if there is one, to the call whose turn it is.
-    pub fn give(&mut self, now: Instant) -> Option<(Class, T)> {
+    pub fn give(&mut self, now: Instant) -> Option<(Priority, T)> {
         if self.free() == 0 || (self.online.is_empty() && self.batch.is_empty()) {
             return None;
         }
         let door = self.door(now);
-        let class = if self.is_batch_due(door) { [Class::Batch, Class::Online] } else { Class::ALL };
-        let class = class.into_iter().find(|class| self.has_room(*class, door) && self.may_any(*class, door))?;
+        let priority = if self.is_batch_due(door) { [Priority::Batch, Priority::Online] } else { Priority::ALL };
+        let priority =
+            priority.into_iter().find(|priority| self.has_room(*priority, door) && self.may_any(*priority, door))?;
         // Counted as one that passed those who still wait, or as the one that was waited for.
-        self.grant(class);
-        let queue = match class {
-            Class::Online => &mut self.online,
-            Class::Batch => &mut self.batch,
+        self.grant(priority);
+        let queue = match priority {
+            Priority::Online => &mut self.online,
+            Priority::Batch => &mut self.batch,
         };
         let (_, _, (model, call)) = queue.pop_first(|(model, _)| door.lets(&self.models, model))?;
         self.models.began(&model, now);
-        Some((class, call))
+        Some((priority, call))
     }
 
     /// A model has begun to answer a call, which goes on.
@@ -154,9 +155,9 @@ impl<K: Clone + Eq + Hash, T> Slots<K, T> {
     }
 
     /// A call has ended.
-    pub fn ended(&mut self, class: Class, model: &K, was_answered: bool) {
+    pub fn ended(&mut self, priority: Priority, model: &K, was_answered: bool) {
         self.in_use.0 = self.in_use.0.saturating_sub(1);
-        if class == Class::Batch {
+        if priority == Priority::Batch {
             self.in_use.1 = self.in_use.1.saturating_sub(1);
         }
         if !was_answered {
@@ -164,17 +165,17 @@ impl<K: Clone + Eq + Hash, T> Slots<K, T> {
         }
     }
 
-    const fn line(&self, class: Class) -> &Queue<K, (K, T)> {
-        match class {
-            Class::Online => &self.online,
-            Class::Batch => &self.batch,
+    const fn line(&self, priority: Priority) -> &Queue<K, (K, T)> {
+        match priority {
+            Priority::Online => &self.online,
+            Priority::Batch => &self.batch,
         }
     }
 
-    const fn queue(&mut self, class: Class) -> &mut Queue<K, (K, T)> {
-        match class {
-            Class::Online => &mut self.online,
-            Class::Batch => &mut self.batch,
+    const fn queue(&mut self, priority: Priority) -> &mut Queue<K, (K, T)> {
+        match priority {
+            Priority::Online => &mut self.online,
+            Priority::Batch => &mut self.batch,
         }
     }
 
@@ -186,28 +187,28 @@ impl<K: Clone + Eq + Hash, T> Slots<K, T> {
         self.models.door(self.limit, self.free(), now)
     }
 
-    /// Whether anybody of a class waits whose model may have the next place.
-    fn may_any(&self, class: Class, door: Door) -> bool {
-        let mut waiting = self.line(class).lanes().flat_map(|(_, lane)| lane);
+    /// Whether anybody of a priority waits whose model may have the next place.
+    fn may_any(&self, priority: Priority, door: Door) -> bool {
+        let mut waiting = self.line(priority).lanes().flat_map(|(_, lane)| lane);
         waiting.any(|(_, (model, _))| door.lets(&self.models, model))
     }
 
     fn is_batch_due(&self, door: Door) -> bool {
-        self.shares.is_batch_due(self.in_use.1, self.limit) && self.may_any(Class::Batch, door)
+        self.shares.is_batch_due(self.in_use.1, self.limit) && self.may_any(Priority::Batch, door)
     }
 
-    fn has_room(&self, class: Class, door: Door) -> bool {
+    fn has_room(&self, priority: Priority, door: Door) -> bool {
         let (free, is_due) = (self.free(), self.is_batch_due(door));
-        match class {
-            Class::Online => free > u32::from(is_due),
-            Class::Batch if is_due => free > 0,
-            Class::Batch => self.online.is_empty() && free > if self.is_shared { spared(self.limit) } else { 0 },
+        match priority {
+            Priority::Online => free > u32::from(is_due),
+            Priority::Batch if is_due => free > 0,
+            Priority::Batch => self.online.is_empty() && free > if self.is_shared { spared(self.limit) } else { 0 },
         }
     }
 
-    fn grant(&mut self, class: Class) {
+    fn grant(&mut self, priority: Priority) {
         self.in_use.0 += 1;
-        self.in_use.1 += u32::from(class == Class::Batch);
-        self.shares.granted(class, !self.batch.is_empty());
+        self.in_use.1 += u32::from(priority == Priority::Batch);
+        self.shares.granted(priority, !self.batch.is_empty());
     }
 }

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use base::Period;
 use rules::limits::{Kind, Limit, Rate, Terms, Want};
-use rules::shares::Class;
+use rules::shares::Priority;
 
 use crate::{
     Account, Amounts, Change, Columns, Counters, Entry, Ledger, Limits, Meter, QUARTER, Question, Row, Scope, Settled,
@@ -195,7 +195,7 @@ pub async fn counters(counters: &dyn Counters, now: Instant) {
     let gateway = meter(Scope::Gateway, rate(1.0, 3));
     let client = meter(Scope::Client("a".into()), Limit { concurrency: Some(1), ..rate(1.0, 2) });
     let other = meter(Scope::Client("b".into()), Limit { tokens_per_minute: Some(600), ..Limit::default() });
-    let want = |tokens| Want { tokens, class: Class::Online, is_turn: false };
+    let want = |tokens| Want { tokens, priority: Priority::Online, is_turn: false };
     let denied = async |meters: &[&Arc<Meter>], tokens, now| {
         let denial = counters.take(meters, want(tokens), now).await.denial;
         denial.map(|denial| (denial.at, denial.limit, denial.wait.as_secs()))
@@ -206,9 +206,9 @@ pub async fn counters(counters: &dyn Counters, now: Instant) {
     for _ in 0..5 {
         assert_eq!(denied(&both, 0, now).await, Some((1, Kind::Concurrency, 0)));
     }
-    counters.give_back(&both, Class::Online, Settled::default(), now);
+    counters.give_back(&both, Priority::Online, Settled::default(), now);
     assert_eq!(denied(&both, 0, now).await, None);
-    counters.give_back(&both, Class::Online, Settled::default(), now);
+    counters.give_back(&both, Priority::Online, Settled::default(), now);
     assert_eq!(denied(&both, 0, now).await, Some((1, Kind::Requests, 1)), "rates are never given back");
     assert_eq!(counters.peek(&client, now).map(|(limit, _)| limit), Some(Kind::Requests));
     assert_eq!(denied(&[&gateway], 0, now).await, None, "what the client refused took nothing of the gateway");
@@ -216,9 +216,9 @@ pub async fn counters(counters: &dyn Counters, now: Instant) {
     assert_eq!(denied(&both, 0, now + Duration::from_secs(1)).await, None, "who waits as told is let in");
     // Tokens are put aside, and settled by what was used.
     assert_eq!(denied(&[&other], 600, now).await, None);
-    counters.spare(&[&other], Class::Online, (600, 500), now);
+    counters.spare(&[&other], Priority::Online, (600, 500), now);
     assert_eq!(denied(&[&other], 200, now).await, Some((0, Kind::Tokens, 10)));
-    counters.give_back(&[&other], Class::Online, Settled { aside: 500, used: 900, is_void: false }, now);
+    counters.give_back(&[&other], Priority::Online, Settled { aside: 500, used: 900, is_void: false }, now);
     assert_eq!(denied(&[&other], 1, now).await, Some((0, Kind::Tokens, 30)), "what was used beyond them is owed");
 }
 

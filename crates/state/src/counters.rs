@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use rules::limits::{Account, Decision, Kind, Terms, Want, decide};
-use rules::shares::Class;
+use rules::shares::Priority;
 use smallvec::SmallVec;
 
 use crate::Answer;
@@ -93,11 +93,11 @@ pub trait Counters: std::fmt::Debug + Send + Sync {
     /// A call has ended that was charged: its place is free again, and of the tokens that it had put aside
     /// what it has not used; what it has used beyond them is owed. Rates are not given back, but for a void
     /// call's: of those limits that it shares with other clients. Never waits.
-    fn give_back(&self, meters: &[&Arc<Meter>], class: Class, tokens: Settled, now: Instant);
+    fn give_back(&self, meters: &[&Arc<Meter>], priority: Priority, tokens: Settled, now: Instant);
 
-    /// A call of the class that was charged, and has put the first of `tokens` aside, turns out to want only the second:
+    /// A call of the priority that was charged, and has put the first of `tokens` aside, turns out to want only the second:
     /// the others are there again. Never waits.
-    fn spare(&self, meters: &[&Arc<Meter>], class: Class, tokens: (u64, u64), now: Instant);
+    fn spare(&self, meters: &[&Arc<Meter>], priority: Priority, tokens: (u64, u64), now: Instant);
 
     /// Whether any call would be refused now, whatever its size, and how long, as far as this process knows.
     /// Takes nothing, and never waits.
@@ -126,20 +126,20 @@ impl Counters for InProcessCounters {
         Answer::Ready(decide(&mut accounts, &want, now))
     }
 
-    fn give_back(&self, meters: &[&Arc<Meter>], class: Class, tokens: Settled, now: Instant) {
+    fn give_back(&self, meters: &[&Arc<Meter>], priority: Priority, tokens: Settled, now: Instant) {
         for meter in meters {
             let mut account = meter.account();
-            account.ended(class);
-            account.settle(class, tokens.aside, tokens.used, now);
+            account.ended(priority);
+            account.settle(priority, tokens.aside, tokens.used, now);
             if tokens.is_void && meter.scope.is_shared() {
-                account.unspend(class, now);
+                account.unspend(priority, now);
             }
         }
     }
 
-    fn spare(&self, meters: &[&Arc<Meter>], class: Class, (aside, wanted): (u64, u64), now: Instant) {
+    fn spare(&self, meters: &[&Arc<Meter>], priority: Priority, (aside, wanted): (u64, u64), now: Instant) {
         for meter in meters {
-            meter.account().spare(class, aside, wanted, now);
+            meter.account().spare(priority, aside, wanted, now);
         }
     }
 

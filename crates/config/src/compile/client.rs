@@ -67,7 +67,7 @@ pub(super) fn compile(
             on_failure,
             quota: quota::terms(compiler, &view).map(Arc::new),
             params,
-            class: limits::class(&view),
+            priority: limits::priority(&view),
             limit: limits::limit(&view),
             limits_on: limits_on.unwrap_or_default().into(),
             queue: limits::patience(&view),

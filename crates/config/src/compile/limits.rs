@@ -8,7 +8,7 @@ use base::Glob;
 use foldhash::{HashMap, HashMapExt as _};
 use rules::limits::{Limit, Rate};
 use rules::queue::Patience;
-use rules::shares::Class;
+use rules::shares::Priority;
 use rules::slots;
 
 use super::{Compiler, small};
@@ -55,8 +55,8 @@ pub(super) fn limits_on(
 }
 
 /// `priority` of a client.
-pub(super) fn class(client: &View<'_>) -> Class {
-    if client.at("priority").text_or_preset() == Class::Batch.as_str() { Class::Batch } else { Class::Online }
+pub(super) fn priority(client: &View<'_>) -> Priority {
+    if client.at("priority").text_or_preset() == Priority::Batch.as_str() { Priority::Batch } else { Priority::Online }
 }
 
 /// `queue` of a client or a provider.

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use base::steps;
-use rules::shares::Class;
+use rules::shares::Priority;
 
 use super::{problems, sound, warnings};
 
@@ -129,11 +129,12 @@ clients:
     let snapshot = sound(text).snapshot;
     let callers = snapshot.callers();
     for route in &snapshot.routes {
-        let comes = |class| snapshot.clients.iter().any(|client| client.class == class && client.may_use(route));
-        let are_of_all = Class::ALL.into_iter().all(comes);
-        assert_eq!(callers.on(route).are_of_all_classes(), are_of_all, "{}", route.name);
+        let comes =
+            |priority| snapshot.clients.iter().any(|client| client.priority == priority && client.may_use(route));
+        let are_of_all = Priority::ALL.into_iter().all(comes);
+        assert_eq!(callers.on(route).are_of_all_priorities(), are_of_all, "{}", route.name);
     }
-    assert!(callers.on(&snapshot.routes[0]).are_of_all_classes() && callers.anywhere().are_of_all_classes());
+    assert!(callers.on(&snapshot.routes[0]).are_of_all_priorities() && callers.anywhere().are_of_all_priorities());
 }
 
 #[test]

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use rules::limits::{Limit, Rate};
 use rules::queue::Patience;
-use rules::shares::Class;
+use rules::shares::Priority;
 use rules::slots::Terms;
 
 use super::{assert_problems, sound, warnings};
@@ -29,7 +29,7 @@ fn what_is_written_is_what_holds_in_the_twin_too() {
         let route = &snapshot.routes[0];
         assert_eq!(route.limit, Limit { concurrency: Some(3), ..rate(0.5, 1) });
         let [day, night] = &*snapshot.clients else { panic!("two clients") };
-        assert_eq!((day.class, night.class), (Class::Online, Class::Batch));
+        assert_eq!((day.priority, night.priority), (Priority::Online, Priority::Batch));
         assert_eq!(
             (day.limit, day.limit_on(route)),
             (Limit::default(), Limit { concurrency: Some(4), ..rate(5.0, 5) })

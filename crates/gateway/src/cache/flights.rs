@@ -16,7 +16,7 @@ use base::{Code, Cost, Outcome, Refusal, Usage};
 use bytes::Bytes;
 use foldhash::HashMap;
 use http::HeaderValue;
-use rules::shares::Class;
+use rules::shares::Priority;
 use state::answers::Key;
 
 pub use flight::{Flight, Promised};
@@ -43,7 +43,7 @@ pub struct Passenger {
     /// The client's configured name.
     pub client: Arc<str>,
     /// Its priority.
-    pub class: Class,
+    pub priority: Priority,
     /// How the answer is wanted.
     pub form: Form,
     /// How long the whole call may take.

@@ -88,7 +88,7 @@ impl Consult<'_> {
     fn passenger(&self, allotted: Duration) -> Passenger {
         Passenger {
             client: self.client.name.clone(),
-            class: self.client.class,
+            priority: self.client.priority,
             form: Form::Whole,
             allotted,
             is_idempotent: true,

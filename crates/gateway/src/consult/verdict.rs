@@ -8,7 +8,7 @@ use std::time::Instant;
 use base::{Endpoint, Refusal};
 use config::Verify;
 use rules::cache_key::KeyBuilder;
-use rules::shares::Class;
+use rules::shares::Priority;
 use state::answers::Key;
 
 use super::verify::{put, said};
@@ -59,7 +59,7 @@ impl Consult<'_> {
             .part(verify.route.as_bytes())
             .part(&verify.min_score.to_le_bytes())
             .option(self.owner.map(|owner| owner.as_bytes()))
-            .part(&[u8::from(self.client.class == Class::Batch)]);
+            .part(&[u8::from(self.client.priority == Priority::Batch)]);
         Key(builder.part(question.as_bytes()).part(known.as_bytes()).finish())
     }
 

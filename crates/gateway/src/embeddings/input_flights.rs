@@ -11,7 +11,7 @@ use std::time::Instant;
 use base::Refusal;
 use bytes::Bytes;
 use foldhash::HashMap;
-use rules::shares::Class;
+use rules::shares::Priority;
 use state::answers::Key;
 use tokio::sync::watch;
 
@@ -133,7 +133,7 @@ impl Load {
     fn takes(&self, passenger: &Passenger, call: &Call) -> bool {
         // A call of `batch` waits longer for its place at an upstream: what waits with it would be passed by.
         self.end.borrow().is_none()
-            && (self.carrier.class != Class::Batch || passenger.class == Class::Batch)
+            && (self.carrier.priority != Priority::Batch || passenger.priority == Priority::Batch)
             && (self.call.large.is_none() || self.call.large == call.large)
             // One of less patience would fail before its time whoever has more: half of that is to be given here.
             && self.call.ends + passenger.allotted / 2 >= call.ends

@@ -122,7 +122,7 @@ impl Meters {
 #[derive(Debug, Default)]
 struct Kinds(HashMap<Kind, Arc<Terms>>);
 
-/// What tells terms apart: a rate with its burst, calls side by side, tokens a minute, whether both classes come.
+/// What tells terms apart: a rate with its burst, calls side by side, tokens a minute, whether both priorities come.
 type Kind = (Option<(u64, u32)>, Option<u32>, Option<u64>, bool);
 
 impl Kinds {
@@ -167,10 +167,10 @@ impl KeptMeters {
             meter.comes_under(terms.clone(), now);
             Some(Bound { meter: meter.clone(), counts_tokens: limit.tokens_per_minute.is_some() })
         };
-        let is_shared = callers.anywhere().are_of_all_classes();
+        let is_shared = callers.anywhere().are_of_all_priorities();
         meters.gateway = bind(Scope::Gateway, snapshot.general.limit, is_shared);
         for route in snapshot.routes.iter().filter(|route| !route.limit.is_none()) {
-            let is_shared = callers.on(route).are_of_all_classes();
+            let is_shared = callers.on(route).are_of_all_priorities();
             let bound = bind(Scope::Route(route.name.clone()), route.limit, is_shared);
             meters.routes.extend(bound.map(|bound| (at(&**route), bound)));
         }

@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 use base::Clock;
 use rules::limits::{Allowance, Claim, Denial, Lack, Want};
 use rules::queue::{Full, Load, QUEUE_BYTES, Queue};
-use rules::shares::Class;
+use rules::shares::Priority;
 use smallvec::SmallVec;
 use state::{Counters, Meter, Scope};
 use tokio::sync::Notify;
@@ -113,7 +113,7 @@ impl Waiter {
     }
 
     const fn want(&self) -> Want {
-        Want { tokens: self.tokens, class: Class::Batch, is_turn: true }
+        Want { tokens: self.tokens, priority: Priority::Batch, is_turn: true }
     }
 
     /// What it lacks of each meter, as far as this process knows.

@@ -117,7 +117,7 @@ mod tests {
     use std::time::Duration;
 
     use http::HeaderValue;
-    use rules::shares::Class;
+    use rules::shares::Priority;
     use state::answers::Key;
 
     use super::*;
@@ -126,7 +126,7 @@ mod tests {
     async fn taken(is_events: bool) -> Vec<std::io::Result<Bytes>> {
         let passenger = Passenger {
             client: "app".into(),
-            class: Class::Online,
+            priority: Priority::Online,
             form: Form::Stream { shows_usage: false },
             allotted: Duration::from_secs(60),
             is_idempotent: true,

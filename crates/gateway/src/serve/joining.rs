@@ -63,7 +63,7 @@ impl Gathering<'_> {
             .option(branch)
             .list(upstreams.iter().map(String::as_bytes))
             // Batch waits longer for its place at an upstream: online calls would wait with it.
-            .part(client.class.as_str().as_bytes())
+            .part(client.priority.as_str().as_bytes())
             .content(|sink| embeddings::company(ask, sink));
         builder.ok().map(|builder| Key(builder.finish()))
     }

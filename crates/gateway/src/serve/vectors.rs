@@ -234,7 +234,7 @@ impl Gathering<'_> {
         let allotted = deadline.saturating_duration_since(trail.began());
         Passenger {
             client: client.name.clone(),
-            class: client.class,
+            priority: client.priority,
             form: Form::Whole,
             allotted,
             is_idempotent: true,

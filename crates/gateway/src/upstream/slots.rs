@@ -8,7 +8,7 @@ use std::time::Instant;
 use base::Clock;
 use rules::knee::Knee;
 use rules::queue::{Full, Load, QUEUE_BYTES};
-use rules::shares::Class;
+use rules::shares::Priority;
 use rules::slots::{Slots, Terms};
 use tokio::sync::Notify;
 
@@ -18,7 +18,7 @@ pub struct Dock {
     state: Mutex<State>,
 }
 
-/// The line of each class is bounded by the queue's depth and by what the calls hold that wait in it.
+/// The line of each priority is bounded by the queue's depth and by what the calls hold that wait in it.
 #[derive(Debug)]
 struct State {
     slots: Slots<Arc<str>, Arc<Waiter>>,
@@ -49,7 +49,7 @@ struct Waiter {
 #[derive(Debug)]
 pub struct Slot {
     dock: Arc<Dock>,
-    class: Class,
+    priority: Priority,
     /// The upstream's label.
     model: Arc<str>,
     began: Instant,
@@ -65,7 +65,7 @@ pub struct Slot {
 pub struct InLine {
     dock: Arc<Dock>,
     waiter: Arc<Waiter>,
-    class: Class,
+    priority: Priority,
     client: Arc<str>,
     number: u64,
     is_over: bool,
@@ -82,17 +82,17 @@ impl State {
         if let Some(knee) = &self.knee {
             self.slots.resize(knee.limit(), self.slots.is_shared());
         }
-        while let Some((class, waiter)) = self.slots.give(now) {
-            self.load(class).leave(waiter.bytes);
+        while let Some((priority, waiter)) = self.slots.give(now) {
+            self.load(priority).leave(waiter.bytes);
             waiter.is_granted.store(true, SeqCst);
             waiter.news.notify_one();
         }
     }
 
-    const fn load(&mut self, class: Class) -> &mut Load {
-        match class {
-            Class::Online => &mut self.loads.0,
-            Class::Batch => &mut self.loads.1,
+    const fn load(&mut self, priority: Priority) -> &mut Load {
+        match priority {
+            Priority::Online => &mut self.loads.0,
+            Priority::Batch => &mut self.loads.1,
         }
     }
 }
@@ -143,22 +143,22 @@ impl Dock {
 
     /// A place for a call of the upstream with this label, if one is free and nobody waits for it.
     #[must_use]
-    pub fn take(self: &Arc<Self>, class: Class, model: &Arc<str>, now: Instant) -> Option<Slot> {
+    pub fn take(self: &Arc<Self>, priority: Priority, model: &Arc<str>, now: Instant) -> Option<Slot> {
         let mut state = self.state();
-        state.slots.take(class, model, now).then(|| self.slot(&state, class, model, now))
+        state.slots.take(priority, model, now).then(|| self.slot(&state, priority, model, now))
     }
 
-    fn slot(self: &Arc<Self>, state: &State, class: Class, model: &Arc<str>, now: Instant) -> Slot {
+    fn slot(self: &Arc<Self>, state: &State, priority: Priority, model: &Arc<str>, now: Instant) -> Slot {
         let was_full = state.slots.is_full(model, now);
         let (dock, model, moves) = (self.clone(), model.clone(), state.moves);
-        Slot { dock, class, model, began: now, was_full, is_answered: false, moves }
+        Slot { dock, priority, model, began: now, was_full, is_answered: false, moves }
     }
 
     /// A place for what is no caller's own, where half of the places are free even so.
     #[must_use]
     pub fn spare(self: &Arc<Self>, model: &Arc<str>, now: Instant) -> Option<Slot> {
         let (limit, in_use) = self.shown();
-        if in_use.saturating_add(1).saturating_mul(2) > limit { None } else { self.take(Class::Batch, model, now) }
+        if in_use.saturating_add(1).saturating_mul(2) > limit { None } else { self.take(Priority::Batch, model, now) }
     }
 
     /// Places that there are, and those that are taken.
@@ -168,40 +168,40 @@ impl Dock {
         (state.slots.limit(), state.slots.in_use())
     }
 
-    /// Adds the calls that wait, by route and class.
+    /// Adds the calls that wait, by route and priority.
     pub fn add_depths(&self, depths: &mut BTreeMap<(Arc<str>, &'static str), usize>) {
         let state = self.state();
-        for class in Class::ALL {
-            for waiter in state.slots.in_line(class) {
-                *depths.entry((waiter.route.clone(), class.as_str())).or_default() += 1;
+        for priority in Priority::ALL {
+            for waiter in state.slots.in_line(priority) {
+                *depths.entry((waiter.route.clone(), priority.as_str())).or_default() += 1;
             }
         }
     }
 
     /// A place in the line for a client's call on a route, to the upstream with this label, that holds so many bytes,
-    /// if fewer than `depth` of the class wait.
+    /// if fewer than `depth` of the priority wait.
     ///
     /// # Errors
     /// [`Full`].
     pub fn join(
         self: &Arc<Self>,
-        class: Class,
+        priority: Priority,
         (client, route, model): (&Arc<str>, &Arc<str>, &Arc<str>),
         bytes: usize,
         depth: usize,
     ) -> Result<InLine, Full> {
         let mut state = self.state();
-        state.load(class).has_room(bytes, depth, QUEUE_BYTES)?;
-        state.load(class).join(bytes);
+        state.load(priority).has_room(bytes, depth, QUEUE_BYTES)?;
+        state.load(priority).join(bytes);
         state.number += 1;
         let number = state.number;
         let (route, is_granted) = (route.clone(), AtomicBool::new(false));
         let waiter = Arc::new(Waiter { route, model: model.clone(), bytes, is_granted, news: Notify::new() });
-        state.slots.join(class, (client, model), number, waiter.clone());
+        state.slots.join(priority, (client, model), number, waiter.clone());
         // A place may have become free since it was asked for.
         state.give(Clock.now());
         drop(state);
-        Ok(InLine { dock: self.clone(), waiter, class, client: client.clone(), number, is_over: false })
+        Ok(InLine { dock: self.clone(), waiter, priority, client: client.clone(), number, is_over: false })
     }
 }
 
@@ -256,7 +256,7 @@ impl Slot {
 impl Drop for Slot {
     fn drop(&mut self) {
         let mut state = self.dock.state();
-        state.slots.ended(self.class, &self.model, self.is_answered);
+        state.slots.ended(self.priority, &self.model, self.is_answered);
         state.give(Clock.now());
     }
 }
@@ -276,7 +276,7 @@ impl InLine {
         }
         self.is_over = true;
         let state = self.dock.state();
-        Some(self.dock.slot(&state, self.class, &self.waiter.model, Clock.now()))
+        Some(self.dock.slot(&state, self.priority, &self.waiter.model, Clock.now()))
     }
 }
 
@@ -286,12 +286,12 @@ impl Drop for InLine {
             return;
         }
         let mut state = self.dock.state();
-        match state.slots.leave(self.class, &self.client, self.number) {
-            Some(waiter) => state.load(self.class).leave(waiter.bytes),
+        match state.slots.leave(self.priority, &self.client, self.number) {
+            Some(waiter) => state.load(self.priority).leave(waiter.bytes),
             // It had its turn just when it left.
-            None => state.slots.ended(self.class, &self.waiter.model, false),
+            None => state.slots.ended(self.priority, &self.waiter.model, false),
         }
-        // Those behind it may be of a class that has room.
+        // Those behind it may be of a priority that has room.
         state.give(Clock.now());
     }
 }

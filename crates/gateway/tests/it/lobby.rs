@@ -10,7 +10,7 @@ use base::Clock;
 use gateway::limits::queue::{Lobby, Waiter};
 use rules::limits::{Limit, Rate, Terms, Want};
 use rules::queue::Full;
-use rules::shares::Class;
+use rules::shares::Priority;
 use state::{Counters, InProcessCounters, Meter, Scope, Settled};
 use testkit::story;
 
@@ -42,20 +42,20 @@ impl Scene {
     }
 
     /// A call that was let in, to its end.
-    async fn run(self, is_on_route: bool, class: Class) {
+    async fn run(self, is_on_route: bool, priority: Priority) {
         tokio::time::sleep(self.lasting).await;
         let meters = self.meters(is_on_route);
         let tokens = Settled { aside: TOKENS, used: TOKENS, is_void: false };
-        InProcessCounters.give_back(&meters, class, tokens, Clock.now());
+        InProcessCounters.give_back(&meters, priority, tokens, Clock.now());
         self.lobby.has_news(&meters, Clock.now());
     }
 
     /// An online call, if it is let in at once.
     async fn online(&self, is_on_route: bool) -> bool {
-        let want = Want { tokens: TOKENS, class: Class::Online, is_turn: false };
+        let want = Want { tokens: TOKENS, priority: Priority::Online, is_turn: false };
         let is_in = InProcessCounters.take(&self.meters(is_on_route), want, Clock.now()).await.denial.is_none();
         if is_in {
-            tokio::task::spawn_local(self.clone().run(is_on_route, Class::Online));
+            tokio::task::spawn_local(self.clone().run(is_on_route, Priority::Online));
         }
         is_in
     }
@@ -63,14 +63,14 @@ impl Scene {
     /// A batch call, as soon as it is let in; nothing where it never is.
     async fn batch(&self, client: usize, is_on_route: bool) -> Option<()> {
         let meters = self.meters(is_on_route);
-        let want = Want { tokens: TOKENS, class: Class::Batch, is_turn: false };
+        let want = Want { tokens: TOKENS, priority: Priority::Batch, is_turn: false };
         if let Some(denial) = InProcessCounters.take(&meters, want, Clock.now()).await.denial {
             let lane = (format!("c{client}").into(), if is_on_route { "r" } else { "other" }.into());
             let waiter = Waiter::new(lane, Arc::new(InProcessCounters), &meters, (TOKENS, 0));
             let place = self.lobby.join(waiter, &denial, 100, Clock.now()).ok()?;
             place.turn(Clock.now() + Duration::from_secs(1000)).await?;
         }
-        tokio::task::spawn_local(self.clone().run(is_on_route, Class::Batch));
+        tokio::task::spawn_local(self.clone().run(is_on_route, Priority::Batch));
         Some(())
     }
 
@@ -168,7 +168,7 @@ fn what_waits_is_bounded_in_bytes_too() {
     story(async {
         let scene = Scene::set(places(1), places(1), 0);
         let meters = scene.meters(true);
-        let want = Want { tokens: 0, class: Class::Batch, is_turn: false };
+        let want = Want { tokens: 0, priority: Priority::Batch, is_turn: false };
         assert!(InProcessCounters.take(&meters, want, Clock.now()).await.denial.is_none());
         let denial = InProcessCounters.take(&meters, want, Clock.now()).await.denial.expect("the place is taken");
         let join = |client: &str, mebibytes: usize| {

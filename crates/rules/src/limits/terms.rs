@@ -11,12 +11,12 @@ use super::limit::Limit;
 pub struct Terms {
     pub(super) measures: Measures,
     pub(super) limit: Limit,
-    /// Whether both classes of clients come here: then each leaves the other a tenth.
+    /// Whether both priorities of clients come here: then each leaves the other a tenth.
     pub(super) is_shared: bool,
 }
 
 impl Terms {
-    /// Those of a limit; `is_shared` where clients of both classes come under it together.
+    /// Those of a limit; `is_shared` where clients of both priorities come under it together.
     #[must_use]
     pub fn new(limit: Limit, is_shared: bool) -> Arc<Self> {
         Arc::new(Self { measures: Measures::of(&limit), limit, is_shared })

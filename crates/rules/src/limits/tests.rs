@@ -38,12 +38,12 @@ fn fresh(limit: Limit, is_shared: bool, now: Instant) -> Account {
     Account::new(Terms::new(limit, is_shared), now)
 }
 
-fn ask(accounts: &mut [&mut Account], class: Class, tokens: u64, now: Instant) -> Decision {
-    decide(accounts, &Want { tokens, class, is_turn: false }, now)
+fn ask(accounts: &mut [&mut Account], priority: Priority, tokens: u64, now: Instant) -> Decision {
+    decide(accounts, &Want { tokens, priority, is_turn: false }, now)
 }
 
 fn take(account: &mut Account, now: Instant) -> Option<Denial> {
-    ask(&mut [account], Class::Online, 0, now).denial
+    ask(&mut [account], Priority::Online, 0, now).denial
 }
 
 const fn firm(tokens: u64) -> Claim {
@@ -52,7 +52,7 @@ const fn firm(tokens: u64) -> Claim {
 
 /// A batch call that waits and whose turn it is.
 fn turn(account: &mut Account, now: Instant) -> bool {
-    decide(&mut [account], &Want { tokens: 0, class: Class::Batch, is_turn: true }, now).denial.is_none()
+    decide(&mut [account], &Want { tokens: 0, priority: Priority::Batch, is_turn: true }, now).denial.is_none()
 }
 
 #[test]
@@ -91,9 +91,9 @@ fn to_keep_calling_prolongs_nothing() {
 fn what_one_book_refuses_charges_no_other() {
     let now = start();
     let (mut wide, mut narrow) = (fresh(qps(100.0), false, now), fresh(qps(1.0), false, now));
-    assert!(ask(&mut [&mut wide, &mut narrow], Class::Online, 0, now).denial.is_none());
+    assert!(ask(&mut [&mut wide, &mut narrow], Priority::Online, 0, now).denial.is_none());
     for _ in 0..50 {
-        let denial = ask(&mut [&mut wide, &mut narrow], Class::Online, 0, now).denial.unwrap();
+        let denial = ask(&mut [&mut wide, &mut narrow], Priority::Online, 0, now).denial.unwrap();
         assert_eq!(denial.at, 1);
     }
     assert_eq!(wide.allowance(now).requests.unwrap().remaining, 99);
@@ -104,8 +104,8 @@ fn what_one_book_refuses_charges_no_other() {
 fn the_longest_wait_is_the_one_that_is_told() {
     let now = start();
     let (mut slow, mut full) = (fresh(qps(0.1), false, now), fresh(side_by_side(1), false, now));
-    assert!(ask(&mut [&mut full, &mut slow], Class::Online, 0, now).denial.is_none());
-    let denial = ask(&mut [&mut full, &mut slow], Class::Online, 0, now).denial.unwrap();
+    assert!(ask(&mut [&mut full, &mut slow], Priority::Online, 0, now).denial.is_none());
+    let denial = ask(&mut [&mut full, &mut slow], Priority::Online, 0, now).denial.unwrap();
     assert_eq!((denial.at, denial.limit, denial.wait.as_secs()), (1, Kind::Requests, 10));
 }
 
@@ -115,7 +115,7 @@ fn places_come_back_when_calls_end() {
     let mut account = fresh(side_by_side(2), false, now);
     assert!(take(&mut account, now).is_none() && take(&mut account, now).is_none());
     assert_eq!(take(&mut account, now).unwrap().limit, Kind::Concurrency);
-    account.ended(Class::Online);
+    account.ended(Priority::Online);
     assert_eq!(take(&mut account, now), None);
 }
 
@@ -123,14 +123,14 @@ fn places_come_back_when_calls_end() {
 fn tokens_are_put_aside_by_guess_and_settled_by_use() {
     let now = start();
     let mut account = fresh(tokens(600), false, now);
-    assert!(ask(&mut [&mut account], Class::Online, 500, now).denial.is_none());
-    assert_eq!(ask(&mut [&mut account], Class::Online, 200, now).denial.unwrap().wait.as_secs(), 10);
-    account.settle(Class::Online, 500, 100, now);
+    assert!(ask(&mut [&mut account], Priority::Online, 500, now).denial.is_none());
+    assert_eq!(ask(&mut [&mut account], Priority::Online, 200, now).denial.unwrap().wait.as_secs(), 10);
+    account.settle(Priority::Online, 500, 100, now);
     assert_eq!(account.allowance(now).tokens.unwrap().remaining, 500);
-    assert!(ask(&mut [&mut account], Class::Online, 200, now).denial.is_none());
+    assert!(ask(&mut [&mut account], Priority::Online, 200, now).denial.is_none());
     // More was used than there was: it is owed.
-    account.settle(Class::Online, 200, 900, now);
-    assert_eq!(ask(&mut [&mut account], Class::Online, 1, now).denial.unwrap().wait.as_secs(), 40);
+    account.settle(Priority::Online, 200, 900, now);
+    assert_eq!(ask(&mut [&mut account], Priority::Online, 1, now).denial.unwrap().wait.as_secs(), 40);
     assert_eq!(account.is_empty(now).unwrap().0, Kind::Tokens);
 }
 
@@ -138,8 +138,8 @@ fn tokens_are_put_aside_by_guess_and_settled_by_use() {
 fn a_call_larger_than_a_minute_waits_for_a_full_minute_and_no_longer() {
     let now = start();
     let mut account = fresh(tokens(60), false, now);
-    assert!(ask(&mut [&mut account], Class::Online, 10_000, now).denial.is_none());
-    assert_eq!(ask(&mut [&mut account], Class::Online, 10_000, now).denial.unwrap().wait.as_secs(), 60);
+    assert!(ask(&mut [&mut account], Priority::Online, 10_000, now).denial.is_none());
+    assert_eq!(ask(&mut [&mut account], Priority::Online, 10_000, now).denial.unwrap().wait.as_secs(), 60);
 }
 
 #[test]
@@ -147,7 +147,7 @@ fn the_allowance_tells_of_the_tightest() {
     let now = start();
     let (mut client, mut route) = (fresh(qps(5.0), false, now), fresh(burst(100.0, 50), false, now));
     let mut gateway = fresh(side_by_side(3), false, now);
-    let decision = ask(&mut [&mut gateway, &mut route, &mut client], Class::Online, 0, now);
+    let decision = ask(&mut [&mut gateway, &mut route, &mut client], Priority::Online, 0, now);
     let left = decision.allowance.requests.unwrap();
     assert_eq!((left.limit, left.remaining, left.reset.as_millis()), (5, 4, 200));
     assert_eq!(decision.allowance.tokens, None);
@@ -171,7 +171,7 @@ fn a_changed_limit_holds_for_the_next_call_and_forgives_nothing_but_is_no_debt()
 fn batch_leaves_a_tenth_to_online() {
     let now = start();
     let mut account = fresh(side_by_side(10), true, now);
-    let batch = |account: &mut Account| ask(&mut [account], Class::Batch, 0, now).denial.is_none();
+    let batch = |account: &mut Account| ask(&mut [account], Priority::Batch, 0, now).denial.is_none();
     assert_eq!((0..20).filter(|_| batch(&mut account)).count(), 9);
     assert_eq!(take(&mut account, now), None);
     let mut rate = fresh(qps(20.0), true, now);
@@ -183,7 +183,7 @@ fn batch_leaves_a_tenth_to_online() {
 fn a_limit_that_batch_has_to_itself_is_used_whole() {
     let now = start();
     let mut account = fresh(side_by_side(10), false, now);
-    assert_eq!((0..20).filter(|_| ask(&mut [&mut account], Class::Batch, 0, now).denial.is_none()).count(), 10);
+    assert_eq!((0..20).filter(|_| ask(&mut [&mut account], Priority::Batch, 0, now).denial.is_none()).count(), 10);
 }
 
 #[test]
@@ -194,7 +194,7 @@ fn under_steady_online_load_a_waiting_batch_keeps_a_tenth_of_the_places() {
     account.claim(firm(0), now);
     let mut batch = 0;
     for _ in 0..100 {
-        account.ended(Class::Online);
+        account.ended(Priority::Online);
         // Whoever asks first: the place goes to batch until it has its two.
         if take(&mut account, now).is_some() && turn(&mut account, now) {
             batch += 1;
@@ -209,10 +209,10 @@ fn a_new_batch_call_stands_behind_those_that_wait() {
     let now = start();
     let mut account = fresh(side_by_side(5), false, now);
     account.claim(firm(0), now);
-    assert_eq!(ask(&mut [&mut account], Class::Batch, 0, now).denial.unwrap().limit, Kind::Turn);
+    assert_eq!(ask(&mut [&mut account], Priority::Batch, 0, now).denial.unwrap().limit, Kind::Turn);
     assert!(turn(&mut account, now));
     account.unclaim(firm(0), now);
-    assert!(ask(&mut [&mut account], Class::Batch, 0, now).denial.is_none());
+    assert!(ask(&mut [&mut account], Priority::Batch, 0, now).denial.is_none());
 }
 
 #[test]
@@ -221,11 +221,11 @@ fn absurd_limits_and_waits_do_no_harm() {
     for limit in [qps(1e-300), qps(1e9), burst(1e9, u32::MAX), tokens(u64::MAX), tokens(1)] {
         let mut account = fresh(limit, true, now);
         for step in 0..4 {
-            let decision = ask(&mut [&mut account], Class::Online, u64::MAX, now + SECOND * step);
+            let decision = ask(&mut [&mut account], Priority::Online, u64::MAX, now + SECOND * step);
             assert!(decision.denial.is_none_or(|denial| denial.wait <= Duration::from_secs(366 * 86_400)));
         }
-        account.settle(Class::Online, u64::MAX, u64::MAX, now);
-        account.settle(Class::Online, 0, u64::MAX, now + SECOND);
+        account.settle(Priority::Online, u64::MAX, u64::MAX, now);
+        account.settle(Priority::Online, 0, u64::MAX, now + SECOND);
     }
 }
 
@@ -270,9 +270,9 @@ proptest! {
         let now = start();
         let mut account = fresh(tokens(limit), false, now);
         for call in calls {
-            if ask(&mut [&mut account], Class::Online, call, now).denial.is_none() {
-                account.settle(Class::Online, call, 0, now);
-                account.ended(Class::Online);
+            if ask(&mut [&mut account], Priority::Online, call, now).denial.is_none() {
+                account.settle(Priority::Online, call, 0, now);
+                account.ended(Priority::Online);
             }
         }
         prop_assert_eq!(account.allowance(now).tokens.unwrap().remaining, limit);
@@ -290,10 +290,10 @@ proptest! {
             now += Duration::from_millis(step);
             if ends && running > 0 {
                 running -= 1;
-                accounts.iter_mut().for_each(|account| account.ended(Class::Online));
+                accounts.iter_mut().for_each(|account| account.ended(Priority::Online));
             }
             let mut all: Vec<&mut Account> = accounts.iter_mut().collect();
-            running += u32::from(ask(&mut all, Class::Online, 0, now).denial.is_none());
+            running += u32::from(ask(&mut all, Priority::Online, 0, now).denial.is_none());
             prop_assert!(accounts.iter().all(|account| account.running() == running));
         }
     }
@@ -304,8 +304,8 @@ fn who_stands_behind_a_huge_call_is_told_no_longer_wait_than_two_minutes() {
     let now = start();
     let mut account = fresh(tokens(60), true, now);
     account.claim(firm(1_000_000), now);
-    (0..9).for_each(|_| assert!(ask(&mut [&mut account], Class::Online, 1, now).denial.is_none()));
-    let wait = ask(&mut [&mut account], Class::Online, 60, now).denial.unwrap().wait;
+    (0..9).for_each(|_| assert!(ask(&mut [&mut account], Priority::Online, 1, now).denial.is_none()));
+    let wait = ask(&mut [&mut account], Priority::Online, 60, now).denial.unwrap().wait;
     assert!(wait <= Duration::from_secs(120), "{wait:?}");
 }
 
@@ -313,35 +313,35 @@ fn who_stands_behind_a_huge_call_is_told_no_longer_wait_than_two_minutes() {
 fn batch_calls_in_an_upstreams_line_hold_no_more_than_a_tenth_of_the_places() {
     let now = start();
     let mut account = fresh(side_by_side(20), true, now);
-    assert!((0..2).all(|_| ask(&mut [&mut account], Class::Batch, 0, now).denial.is_none()));
+    assert!((0..2).all(|_| ask(&mut [&mut account], Priority::Batch, 0, now).denial.is_none()));
     account.lines_up(true);
-    assert!(ask(&mut [&mut account], Class::Batch, 0, now).denial.is_none());
+    assert!(ask(&mut [&mut account], Priority::Batch, 0, now).denial.is_none());
     account.lines_up(true);
-    assert_eq!(ask(&mut [&mut account], Class::Batch, 0, now).denial.unwrap().limit, Kind::Concurrency);
+    assert_eq!(ask(&mut [&mut account], Priority::Batch, 0, now).denial.unwrap().limit, Kind::Concurrency);
     account.claim(firm(0), now);
     assert!(!turn(&mut account, now), "nor one whose turn it is");
     assert!((0..17).all(|_| take(&mut account, now).is_none()), "online has all that is left");
-    account.ended(Class::Batch);
-    account.ended(Class::Batch);
+    account.ended(Priority::Batch);
+    account.ended(Priority::Batch);
     account.lines_up(false);
     assert!(turn(&mut account, now));
     // A limit that nobody else comes to is used as its client likes.
     let mut own = fresh(side_by_side(3), false, now);
     own.lines_up(true);
     own.lines_up(true);
-    assert!((0..3).all(|_| ask(&mut [&mut own], Class::Batch, 0, now).denial.is_none()));
+    assert!((0..3).all(|_| ask(&mut [&mut own], Priority::Batch, 0, now).denial.is_none()));
 }
 
 #[test]
 fn a_call_that_is_made_smaller_gives_back_what_it_does_not_want_any_more() {
     let now = start();
     let mut account = fresh(tokens(600), false, now);
-    assert!(ask(&mut [&mut account], Class::Online, 10_000, now).denial.is_none());
-    account.spare(Class::Online, 10_000, 100, now);
+    assert!(ask(&mut [&mut account], Priority::Online, 10_000, now).denial.is_none());
+    account.spare(Priority::Online, 10_000, 100, now);
     assert_eq!(account.allowance(now).tokens.unwrap().remaining, 500);
-    account.spare(Class::Online, 100, 200, now);
+    account.spare(Priority::Online, 100, 200, now);
     assert_eq!(account.allowance(now).tokens.unwrap().remaining, 500, "nothing more is taken");
-    account.settle(Class::Online, 100, 0, now);
+    account.settle(Priority::Online, 100, 0, now);
     assert_eq!(account.allowance(now).tokens.unwrap().remaining, 600);
 }
 
@@ -352,7 +352,7 @@ proptest! {
         let mut now = start();
         let mut account = fresh(tokens(limit), false, now);
         for (aside, used, step) in reports {
-            account.settle(Class::Online, aside, used, now);
+            account.settle(Priority::Online, aside, used, now);
             let wait = account.is_empty(now).map_or(Duration::ZERO, |(_, wait)| wait);
             // And the time of the one token that is asked for.
             prop_assert!(wait <= SECOND * 60 + SECOND.mul_f64(60.1 / limit as f64), "{wait:?}");

@@ -53,10 +53,10 @@ fn a_lane_moves_as_a_whole_behind_the_others() {
 #[test]
 fn what_is_not_written_is_decided_by_the_class() {
     let (none, second) = (Patience::default(), Duration::from_secs(1));
-    assert_eq!((none.longest(Class::Online), none.depth(Class::Online)), (second, 100));
-    assert_eq!((none.longest(Class::Batch), none.depth(Class::Batch)), (30 * second, 1000));
+    assert_eq!((none.longest(Priority::Online), none.depth(Priority::Online)), (second, 100));
+    assert_eq!((none.longest(Priority::Batch), none.depth(Priority::Batch)), (30 * second, 1000));
     let wait = |seconds| Patience { max_wait: Some(second * seconds), max_depth: Some(5) };
-    assert_eq!((wait(3).longest(Class::Batch), wait(3).depth(Class::Batch)), (3 * second, 5));
+    assert_eq!((wait(3).longest(Priority::Batch), wait(3).depth(Priority::Batch)), (3 * second, 5));
 }
 
 #[test]
@@ -64,11 +64,11 @@ fn a_call_has_one_patience_for_all_its_waits() {
     let second = Duration::from_secs(1);
     let none = Patience::default();
     let wait = |seconds| Patience { max_wait: Some(second * seconds), max_depth: None };
-    let left = |client: Patience, line, waited| client.left(line, Class::Batch, second * waited).as_secs();
+    let left = |client: Patience, line, waited| client.left(line, Priority::Batch, second * waited).as_secs();
     assert_eq!((left(none, none, 0), left(none, none, 12), left(none, none, 40)), (30, 18, 0));
     assert_eq!((left(wait(5), none, 2), left(wait(5), wait(2), 2), left(wait(5), wait(2), 4)), (3, 2, 1));
     assert_eq!(left(none, wait(2), 29), 2, "a line's own bound is for the wait in it");
-    assert_eq!(none.left(wait(4), Class::Online, second), 4 * second);
+    assert_eq!(none.left(wait(4), Priority::Online, second), 4 * second);
 }
 
 #[test]

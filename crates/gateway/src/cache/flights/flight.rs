@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Poll, Waker};
 
 use bytes::{Bytes, BytesMut};
-use rules::shares::Class;
+use rules::shares::Priority;
 use smallvec::SmallVec;
 use state::answers::Key;
 
@@ -156,7 +156,7 @@ impl Flight {
             return Admits::No;
         }
         // A call of `batch` waits longer for its place at an upstream: what waits with it would be passed by.
-        if self.leader.class == Class::Batch && passenger.class == Class::Online && state.head.is_none() {
+        if self.leader.priority == Priority::Batch && passenger.priority == Priority::Online && state.head.is_none() {
             return Admits::No;
         }
         match (self.leader.form, passenger.form) {

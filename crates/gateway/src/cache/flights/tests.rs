@@ -9,7 +9,7 @@ use super::*;
 fn passenger(form: Form) -> Passenger {
     Passenger {
         client: "app".into(),
-        class: Class::Online,
+        priority: Priority::Online,
         form,
         allotted: Duration::from_secs(30),
         is_idempotent: true,

@@ -8,14 +8,14 @@ const fn loose(tokens: u64) -> Claim {
 
 /// A batch call that has waited, and whose turn it is.
 fn turn_of(account: &mut Account, tokens: u64, now: Instant) -> Option<Denial> {
-    decide(&mut [account], &Want { tokens, class: Class::Batch, is_turn: true }, now).denial
+    decide(&mut [account], &Want { tokens, priority: Priority::Batch, is_turn: true }, now).denial
 }
 
 /// An account whose tokens are used up, and its begin.
 fn used_up(per_minute: u64) -> (Account, Instant) {
     let now = start();
     let mut account = fresh(tokens(per_minute), true, now);
-    account.settle(Class::Online, 0, per_minute, now);
+    account.settle(Priority::Online, 0, per_minute, now);
     (account, now)
 }
 
@@ -49,11 +49,11 @@ fn a_waiting_batch_gets_a_tenth_of_a_rate_also_where_places_are_limited_too() {
         now += Duration::from_millis(10);
         if take(&mut account, now).is_none() {
             online += 1;
-            account.ended(Class::Online);
+            account.ended(Priority::Online);
         }
         if turn(&mut account, now) {
             batch += 1;
-            account.ended(Class::Batch);
+            account.ended(Priority::Batch);
         }
     }
     assert!((99..=101).contains(&batch), "{batch}");
@@ -67,7 +67,7 @@ fn a_large_batch_call_that_waits_for_tokens_shuts_online_out_at_no_time() {
     let (mut last, mut online) = (now, 0);
     while online < 500 {
         now += STEP;
-        if ask(&mut [&mut account], Class::Online, 50, now).denial.is_none() {
+        if ask(&mut [&mut account], Priority::Online, 50, now).denial.is_none() {
             (last, online) = (now, online + 1);
         }
         assert!(now - last <= SECOND / 2, "nothing for {:?} after {online} calls", now - last);
@@ -83,7 +83,7 @@ fn under_steady_online_load_a_waiting_batch_gets_a_tenth_of_the_tokens_whatever_
         let (mut online, mut batch, most) = (0, 0, size.min(12_000));
         for _ in 0..18_000 {
             now += STEP * 4;
-            while ask(&mut [&mut account], Class::Online, 50, now).denial.is_none() {
+            while ask(&mut [&mut account], Priority::Online, 50, now).denial.is_none() {
                 online += 50;
             }
             batch += if turn_of(&mut account, size, now).is_none() { most } else { 0 };
@@ -102,11 +102,11 @@ fn what_batch_calls_have_put_aside_and_not_used_is_saved_for_the_next_and_what_t
         let (mut online, mut batch) = (0, 0);
         for _ in 0..18_000 {
             now += STEP * 4;
-            while ask(&mut [&mut account], Class::Online, 50, now).denial.is_none() {
+            while ask(&mut [&mut account], Priority::Online, 50, now).denial.is_none() {
                 online += 50;
             }
             if turn_of(&mut account, aside, now).is_none() {
-                account.settle(Class::Batch, aside, used, now);
+                account.settle(Priority::Batch, aside, used, now);
                 batch += used;
             }
         }
@@ -132,14 +132,14 @@ fn what_was_kept_for_a_batch_call_that_leaves_is_there_for_everybody() {
     account.claim(firm(11_000), begin);
     let now = begin + SECOND * 20;
     let left = |account: &mut Account| {
-        (0..).take_while(|_| ask(&mut [account], Class::Online, 50, now).denial.is_none()).count()
+        (0..).take_while(|_| ask(&mut [account], Priority::Online, 50, now).denial.is_none()).count()
     };
     assert_eq!(left(&mut account), 3600 / 50, "of 4000 a tenth is kept");
     account.unclaim(firm(11_000), now);
     assert_eq!(left(&mut account), 400 / 50);
     // What others have used since is not kept for the next one.
     account.claim(firm(11_000), now);
-    assert!(ask(&mut [&mut account], Class::Online, 50, now + SECOND / 2).denial.is_none());
+    assert!(ask(&mut [&mut account], Priority::Online, 50, now + SECOND / 2).denial.is_none());
 }
 
 #[test]
@@ -147,7 +147,7 @@ fn what_is_kept_goes_over_to_the_batch_call_that_waits_next() {
     let (mut account, begin) = used_up(12_000);
     account.claim(firm(11_000), begin);
     let now = begin + SECOND * 20;
-    while ask(&mut [&mut account], Class::Online, 50, now).denial.is_none() {}
+    while ask(&mut [&mut account], Priority::Online, 50, now).denial.is_none() {}
     account.claim(firm(100), now);
     account.unclaim(firm(11_000), now);
     for _ in 0..4 {
@@ -161,11 +161,14 @@ fn who_waits_beside_a_batch_call_is_told_truthfully_how_long() {
     let (mut account, begin) = used_up(12_000);
     account.claim(firm(11_000), begin);
     for tokens in [50, 1000, 3000, 9000] {
-        let wait = ask(&mut [&mut account], Class::Online, tokens, begin).denial.unwrap().wait;
+        let wait = ask(&mut [&mut account], Priority::Online, tokens, begin).denial.unwrap().wait;
         let mut early = account.clone();
-        assert!(ask(&mut [&mut early], Class::Online, tokens, begin + wait.mul_f64(0.98)).denial.is_some(), "{tokens}");
+        assert!(
+            ask(&mut [&mut early], Priority::Online, tokens, begin + wait.mul_f64(0.98)).denial.is_some(),
+            "{tokens}"
+        );
         let mut then = account.clone();
-        assert_eq!(ask(&mut [&mut then], Class::Online, tokens, begin + wait).denial, None, "{tokens}");
+        assert_eq!(ask(&mut [&mut then], Priority::Online, tokens, begin + wait).denial, None, "{tokens}");
     }
 }
 
@@ -174,14 +177,14 @@ fn a_batch_call_that_waits_for_tokens_keeps_no_place_and_no_rate_from_others() {
     let now = start();
     let mut account =
         fresh(Limit { tokens_per_minute: Some(12_000), concurrency: Some(1), ..burst(5.0, 1) }, true, now);
-    account.settle(Class::Online, 0, 12_000, now);
+    account.settle(Priority::Online, 0, 12_000, now);
     account.claim(firm(11_000), now);
     let mut online = 0;
     for step in 1..=600 {
         let now = now + STEP * step;
-        if ask(&mut [&mut account], Class::Online, 10, now).denial.is_none() {
+        if ask(&mut [&mut account], Priority::Online, 10, now).denial.is_none() {
             online += 1;
-            account.ended(Class::Online);
+            account.ended(Priority::Online);
         }
     }
     assert!(online >= 145, "{online} of 150");
@@ -192,7 +195,7 @@ fn who_must_wait_elsewhere_is_passed_by_others_but_its_tenth_is_saved() {
     let now = start();
     let mut account = fresh(burst(1.0, 1), true, now);
     account.claim(loose(0), now);
-    let want = Want { tokens: 0, class: Class::Batch, is_turn: true };
+    let want = Want { tokens: 0, priority: Priority::Batch, is_turn: true };
     let seconds = (0..15).filter(|second| take(&mut account, now + SECOND * *second).is_none()).count();
     assert_eq!(seconds, 15, "others are not held up for who could not come");
     let now = now + SECOND * 14;
@@ -205,12 +208,12 @@ fn who_must_wait_elsewhere_is_passed_by_others_but_its_tenth_is_saved() {
     assert!(!account.lack(&want, later).unwrap().is_due);
 }
 
-/// Calls of a limit that both classes come to, over so many seconds.
+/// Calls of a limit that both priorities come to, over so many seconds.
 struct Rush {
     account: Account,
     now: Instant,
-    /// When calls that run end, each with its class.
-    running: Vec<(Instant, Class)>,
+    /// When calls that run end, each with its priority.
+    running: Vec<(Instant, Priority)>,
     /// Dice that always fall in the same way.
     dice: u64,
 }
@@ -253,20 +256,20 @@ impl Rush {
         for _ in 0..seconds * 200 {
             self.now += TICK;
             let (now, account) = (self.now, &mut self.account);
-            self.running.retain(|(end, class)| {
+            self.running.retain(|(end, priority)| {
                 if *end <= now {
-                    account.ended(*class);
+                    account.ended(*priority);
                 }
                 *end > now
             });
             let ends = now + Duration::from_millis(millis);
             while has_batch && turn(&mut self.account, now) {
-                self.running.push((ends, Class::Batch));
+                self.running.push((ends, Priority::Batch));
                 rushed.batch += 1;
             }
             if self.happens(per_second * TICK.as_secs_f64()) {
                 if take(&mut self.account, now).is_none() {
-                    self.running.push((ends, Class::Online));
+                    self.running.push((ends, Priority::Online));
                     rushed.online += 1;
                 } else {
                     rushed.refused += 1;
@@ -329,7 +332,7 @@ fn what_its_clients_own_limit_refuses_presses_on_no_other() {
     let now = start();
     let (mut route, mut own) = (fresh(side_by_side(10), true, now), fresh(burst(0.1, 1), false, now));
     for _ in 0..10 {
-        ask(&mut [&mut route, &mut own], Class::Online, 0, now);
+        ask(&mut [&mut route, &mut own], Priority::Online, 0, now);
     }
-    assert_eq!((0..10).filter(|_| ask(&mut [&mut route], Class::Batch, 0, now).denial.is_none()).count(), 8);
+    assert_eq!((0..10).filter(|_| ask(&mut [&mut route], Priority::Batch, 0, now).denial.is_none()).count(), 8);
 }
