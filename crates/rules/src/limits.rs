@@ -10,7 +10,7 @@ use std::ops::DerefMut;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use crate::shares::{Pressure, Priority, spared};
+use crate::shares::{InFlight, Pressure, Priority, spared};
 
 mod allowance;
 mod bucket;
@@ -103,8 +103,8 @@ pub struct Decision {
 pub struct Account {
     levels: Levels,
     terms: Arc<Terms>,
-    /// Calls side by side, of all priorities and of batch.
-    running: (u32, u32),
+    /// Calls side by side.
+    running: InFlight,
     /// Batch calls that wait for what the account lacks.
     waiting: u32,
     /// What is looked at where batch calls come, of an account that both priorities come to.
@@ -117,7 +117,7 @@ impl Account {
     pub fn new(terms: Arc<Terms>, now: Instant) -> Self {
         let levels = Levels::full(&terms.measures, now);
         let batch = terms.is_shared.then(Box::default);
-        Self { levels, terms, running: (0, 0), waiting: 0, batch }
+        Self { levels, terms, running: InFlight::NONE, waiting: 0, batch }
     }
 
     /// Other terms hold from now on. What has been used under the old ones stays used.
@@ -139,7 +139,7 @@ impl Account {
     /// Calls side by side.
     #[must_use]
     pub const fn running(&self) -> u32 {
-        self.running.0
+        self.running.all
     }
 
     /// Whether a call would be refused whatever its size: its rate or its tokens are used up. Takes nothing.
@@ -197,10 +197,7 @@ impl Account {
 
     /// A call has ended that this account was charged for.
     pub fn ended(&mut self, priority: Priority) {
-        self.running.0 = self.running.0.saturating_sub(1);
-        if priority == Priority::Batch {
-            self.running.1 = self.running.1.saturating_sub(1);
-        }
+        self.running.end(priority);
     }
 
     /// So many tokens were put aside by a call of the priority, and so many used: what is over comes back, what is
@@ -260,14 +257,14 @@ impl Account {
         let Some(batch) = self.shared() else {
             let requests = requests.and_then(|measure| measure.lacks(self.levels.requests, 1.0));
             let tokens = tokens.and_then(|measure| measure.lacks(self.levels.tokens, amount));
-            let is_full = self.running.0 >= most;
+            let is_full = self.running.all >= most;
             return self.longest(want, (is_full, false), (requests, false), (tokens, false));
         };
         let (requests, tokens) = batch.savings(&self.terms.measures);
         let is_in_line = self.is_line_full(batch);
-        let is_place_due = !is_in_line && batch.shares.is_batch_due(self.running.1, most);
+        let is_place_due = !is_in_line && batch.shares.is_batch_due(self.running.batch, most);
         let leaves = batch.pressure.places.spares(most, now);
-        let has_room = |leaves: u32| self.running.0.saturating_add(leaves) < most;
+        let has_room = |leaves: u32| self.running.all.saturating_add(leaves) < most;
         match want.priority {
             Priority::Online => {
                 let is_whole = |saving: Option<Saving>| saving.is_none_or(Saving::is_whole);
@@ -332,7 +329,7 @@ impl Account {
             && (want.priority == Priority::Online || !self.terms.is_shared)
             && requests.is_none_or(|_| self.levels.requests >= 1.0)
             && tokens.is_none_or(|measure| self.levels.tokens >= measure.at_most(want.tokens))
-            && self.terms.limit.concurrency.is_none_or(|most| self.running.0 < most)
+            && self.terms.limit.concurrency.is_none_or(|most| self.running.all < most)
     }
 
     /// Takes a call's share of each bucket, and a place.
@@ -343,10 +340,7 @@ impl Account {
         if let Some(measure) = self.terms.measures.tokens {
             self.levels.tokens = measure.taken(self.levels.tokens, measure.at_most(want.tokens));
         }
-        self.running.0 = self.running.0.saturating_add(1);
-        if want.priority == Priority::Batch {
-            self.running.1 = self.running.1.saturating_add(1);
-        }
+        self.running.begin(want.priority);
         // Not written where nothing changes: see above.
         if (self.waiting > 0 || want.priority == Priority::Batch)
             && let Some(batch) = &mut self.batch
@@ -379,8 +373,8 @@ impl Account {
     /// How many places are left.
     fn places(&self) -> Option<Left> {
         let most = self.terms.limit.concurrency?;
-        let remaining = most.saturating_sub(self.running.0);
-        let reset = if self.running.0 == 0 { Duration::ZERO } else { Duration::from_secs(1) };
+        let remaining = most.saturating_sub(self.running.all);
+        let reset = if self.running.all == 0 { Duration::ZERO } else { Duration::from_secs(1) };
         Some(Left { limit: most.into(), remaining: remaining.into(), reset })
     }
 }

@@ -27,12 +27,44 @@ impl Priority {
 }
 
 /// Of so many places one is for batch calls that wait.
-const TENTH: u32 = 10;
+pub(crate) const BATCH_ONE_IN: u32 = 10;
+/// The same as a share: batch's part of what flows into a bucket.
+pub(crate) const BATCH_SHARE: f64 = 0.1;
+
+/// Calls in flight, as places are counted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct InFlight {
+    /// Of both priorities.
+    pub all: u32,
+    /// Of batch alone.
+    pub batch: u32,
+}
+
+impl InFlight {
+    /// None.
+    pub const NONE: Self = Self { all: 0, batch: 0 };
+
+    /// A call has begun.
+    pub const fn begin(&mut self, priority: Priority) {
+        self.all = self.all.saturating_add(1);
+        if matches!(priority, Priority::Batch) {
+            self.batch = self.batch.saturating_add(1);
+        }
+    }
+
+    /// A call has ended.
+    pub const fn end(&mut self, priority: Priority) {
+        self.all = self.all.saturating_sub(1);
+        if matches!(priority, Priority::Batch) {
+            self.batch = self.batch.saturating_sub(1);
+        }
+    }
+}
 
 /// Places that batch calls leave free for online ones, where both come.
 #[must_use]
 pub const fn spared(most: u32) -> u32 {
-    if most < 2 { 0 } else { most.div_ceil(TENTH) }
+    if most < 2 { 0 } else { most.div_ceil(BATCH_ONE_IN) }
 }
 
 /// Who has had the places of late.
@@ -47,7 +79,8 @@ impl Shares {
     /// or nine others have passed it. Where they hold a tenth nothing more is due to them, however long they keep it.
     #[must_use]
     pub fn is_batch_due(&self, batch_holds: u32, most: u32) -> bool {
-        batch_holds < most / TENTH || (self.passed + 1 >= TENTH && batch_holds < most.div_ceil(TENTH))
+        batch_holds < most / BATCH_ONE_IN
+            || (self.passed + 1 >= BATCH_ONE_IN && batch_holds < most.div_ceil(BATCH_ONE_IN))
     }
 
     /// A place was given.
@@ -75,7 +108,7 @@ const HALF: Duration = Duration::from_secs(2);
 impl Pressure {
     /// An online call was refused.
     pub fn refused(&mut self, now: Instant) {
-        let tenths = (self.tenths(now) * 2.0).min(f64::from(TENTH));
+        let tenths = (self.tenths(now) * 2.0).min(f64::from(BATCH_ONE_IN));
         self.refused = Some((now, tenths));
     }
 
@@ -101,7 +134,7 @@ impl Pressure {
             return spared(most);
         }
         #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "no more than the places")]
-        let spared = (f64::from(most) / f64::from(TENTH) * tenths).ceil() as u32;
+        let spared = (f64::from(most) / f64::from(BATCH_ONE_IN) * tenths).ceil() as u32;
         spared.min(most.saturating_sub(1).max(1))
     }
 }

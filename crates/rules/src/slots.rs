@@ -4,7 +4,7 @@ use std::hash::Hash;
 use std::time::Instant;
 
 use crate::queue::Queue;
-use crate::shares::{Priority, Shares, spared};
+use crate::shares::{InFlight, Priority, Shares, spared};
 
 mod models;
 
@@ -30,8 +30,8 @@ pub struct Slots<K, T> {
     limit: u32,
     /// Whether calls of both priorities come here: then batch leaves a tenth.
     is_shared: bool,
-    /// Calls under way, of all priorities and of batch.
-    in_use: (u32, u32),
+    /// Calls under way.
+    in_use: InFlight,
     shares: Shares,
     models: Models<K>,
     /// Each with the model that it is for.
@@ -46,7 +46,7 @@ impl<K: Clone + Eq + Hash, T> Slots<K, T> {
         Self {
             limit: limit.max(1),
             is_shared,
-            in_use: (0, 0),
+            in_use: InFlight::NONE,
             shares: Shares::default(),
             models: Models::default(),
             online: Queue::default(),
@@ -69,7 +69,7 @@ impl<K: Clone + Eq + Hash, T> Slots<K, T> {
     /// Calls under way.
     #[must_use]
     pub const fn in_use(&self) -> u32 {
-        self.in_use.0
+        self.in_use.all
     }
 
     /// Calls of a priority that wait.
@@ -156,10 +156,7 @@ impl<K: Clone + Eq + Hash, T> Slots<K, T> {
 
     /// A call has ended.
     pub fn ended(&mut self, priority: Priority, model: &K, was_answered: bool) {
-        self.in_use.0 = self.in_use.0.saturating_sub(1);
-        if priority == Priority::Batch {
-            self.in_use.1 = self.in_use.1.saturating_sub(1);
-        }
+        self.in_use.end(priority);
         if !was_answered {
             self.models.answered(model);
         }
@@ -180,7 +177,7 @@ impl<K: Clone + Eq + Hash, T> Slots<K, T> {
     }
 
     const fn free(&self) -> u32 {
-        self.limit.saturating_sub(self.in_use.0)
+        self.limit.saturating_sub(self.in_use.all)
     }
 
     fn door(&self, now: Instant) -> Door {
@@ -194,7 +191,7 @@ impl<K: Clone + Eq + Hash, T> Slots<K, T> {
     }
 
     fn is_batch_due(&self, door: Door) -> bool {
-        self.shares.is_batch_due(self.in_use.1, self.limit) && self.may_any(Priority::Batch, door)
+        self.shares.is_batch_due(self.in_use.batch, self.limit) && self.may_any(Priority::Batch, door)
     }
 
     fn has_room(&self, priority: Priority, door: Door) -> bool {
@@ -207,8 +204,7 @@ impl<K: Clone + Eq + Hash, T> Slots<K, T> {
     }
 
     fn grant(&mut self, priority: Priority) {
-        self.in_use.0 += 1;
-        self.in_use.1 += u32::from(priority == Priority::Batch);
+        self.in_use.begin(priority);
         self.shares.granted(priority, !self.batch.is_empty());
     }
 }

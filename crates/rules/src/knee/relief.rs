@@ -1,11 +1,11 @@
-//! Whether fewer calls side by side are what an upstream wants that says it has too much to do.
+//! Whether an upstream that says it is too busy really wants fewer calls side by side.
 //!
-//! A word that one call hears, or fewer than one in fifty, is none about calls side by side. Others are taken at once, step
-//! after step, as long as they are said again. But a provider throttles a model for its tokens,
-//! or a key for its month, in the same words, and says them however few calls there are. So after some steps it is
-//! looked whether as many calls still end well. Where an upstream has more than it can do, they do: it only refuses
-//! fewer. Where they do not, the steps have cost calls and helped nobody: they are taken back, and for a while
-//! the words are not heard.
+//! A refusal that only one call gets, or fewer than one call in fifty, says nothing about that. Any other is obeyed at
+//! once: the knee goes down by a step, and by another each time calls are refused again. But a provider that throttles
+//! a model for its tokens, or a key for its month, refuses in the same words, however few calls there are. So after some
+//! steps it is compared how many calls end well. Where too many calls were the cause, as many end well as before, and
+//! only fewer are refused. Where they were not, the steps have cost calls and helped nobody: they are taken back, and
+//! for a while refusals are not heeded.
 
 use std::time::{Duration, Instant};
 
@@ -35,12 +35,19 @@ pub(super) struct Relief {
     /// Calls that began before then have said it already.
     heard: Option<Instant>,
     steps: u32,
-    /// The knee, and calls that ended well in a second, before the first step.
-    before: (f64, f64),
+    before: Before,
     look: Option<Look>,
     deaf_until: Option<Instant>,
     deaf_for: Duration,
     share: Share,
+}
+
+/// What was seen before the first step.
+#[derive(Clone, Copy, Debug)]
+struct Before {
+    knee: f64,
+    /// Calls that ended well.
+    well_per_second: f64,
 }
 
 /// What is seen after the steps.
@@ -56,7 +63,7 @@ impl Relief {
         Self {
             heard: None,
             steps: 0,
-            before: (0.0, 0.0),
+            before: Before { knee: 0.0, well_per_second: 0.0 },
             look: None,
             deaf_until: None,
             deaf_for: DEAF.0,
@@ -95,7 +102,7 @@ impl Relief {
             }
             self.begins_anew();
             let well = look.well / now.saturating_duration_since(look.since).as_secs_f64();
-            let (knee, before) = self.before;
+            let Before { knee, well_per_second: before } = self.before;
             // Where none ends well any more, fewer calls are not what has cost them.
             if now < look.until + STALE && well > 0.0 && well < before * KEPT {
                 self.deaf_until = Some(now + self.deaf_for);
@@ -106,7 +113,7 @@ impl Relief {
             self.deaf_for = DEAF.0;
         }
         if self.steps == 0 {
-            self.before = (knee, self.share.well_per_second());
+            self.before = Before { knee, well_per_second: self.share.well_per_second() };
         }
         self.steps += 1;
         self.heard = Some(now);

@@ -8,10 +8,7 @@ use std::time::{Duration, Instant};
 
 use super::bucket::{Levels, Measure, Measures};
 use super::{Claim, Kind};
-use crate::shares::{Pressure, Shares};
-
-/// Batch's part of what flows into a bucket.
-const TENTH: f64 = 0.1;
+use crate::shares::{BATCH_ONE_IN, BATCH_SHARE, Pressure, Shares};
 
 /// What an account knows of batch calls.
 #[derive(Clone, Debug, Default)]
@@ -24,11 +21,19 @@ pub(super) struct OfBatch {
     pub firm: u32,
     /// What the last one wants that came with a claim.
     tokens: u64,
-    /// Of calls, and of tokens, what is saved. Less than nothing where batch calls have used more than they had put
+    /// What is saved. Less than nothing where batch calls have used more than they had put
     /// aside: the next ones wait for it, as their bucket does.
-    saved: (f64, f64),
+    saved: Saved,
     /// Online calls that were refused.
     pub pressure: Pressures,
+}
+
+/// What is saved for the batch call that waits.
+#[derive(Clone, Copy, Debug, Default)]
+struct Saved {
+    /// Calls.
+    requests: f64,
+    tokens: f64,
 }
 
 /// How hard online calls press on each limit of an account.
@@ -56,7 +61,10 @@ impl OfBatch {
     pub fn claims(&mut self, claim: Claim, is_first: bool, levels: &Levels) {
         if is_first {
             // While none waited anybody could have it.
-            self.saved = (self.saved.0.min(levels.requests.max(0.0)), self.saved.1.min(levels.tokens.max(0.0)));
+            self.saved = Saved {
+                requests: self.saved.requests.min(levels.requests.max(0.0)),
+                tokens: self.saved.tokens.min(levels.tokens.max(0.0)),
+            };
         }
         self.firm = self.firm.saturating_add(u32::from(claim.is_firm));
         self.tokens = claim.tokens;
@@ -67,14 +75,15 @@ impl OfBatch {
         if seconds > 0.0 {
             let (requests, tokens) = self.savings(measures);
             let saved = |saving: Option<Saving>| saving.map_or(0.0, |saving| saving.after(seconds));
-            self.saved = (saved(requests), saved(tokens));
+            self.saved = Saved { requests: saved(requests), tokens: saved(tokens) };
         }
     }
 
     /// A batch call was let in, by what was saved or by what others left.
     pub fn spend(&mut self, measures: &Measures, tokens: u64) {
         let of_tokens = measures.tokens.map_or(0.0, |measure| measure.at_most(tokens));
-        self.saved = ((self.saved.0 - 1.0).max(0.0), (self.saved.1 - of_tokens).max(0.0));
+        self.saved =
+            Saved { requests: (self.saved.requests - 1.0).max(0.0), tokens: (self.saved.tokens - of_tokens).max(0.0) };
     }
 
     /// A batch call that was let in has used so many calls and tokens less.
@@ -82,14 +91,17 @@ impl OfBatch {
         let back = |measure: Option<Measure>, saved: f64, amount: f64| {
             measure.map_or(0.0, |measure| measure.taken(saved, -amount))
         };
-        self.saved = (back(measures.requests, self.saved.0, requests), back(measures.tokens, self.saved.1, tokens));
+        self.saved = Saved {
+            requests: back(measures.requests, self.saved.requests, requests),
+            tokens: back(measures.tokens, self.saved.tokens, tokens),
+        };
     }
 
     /// What is saved of calls and of tokens, for the call that waits.
     pub fn savings(&self, measures: &Measures) -> (Option<Saving>, Option<Saving>) {
-        let requests = measures.requests.map(|measure| Saving { measure, saved: self.saved.0, wanted: 1.0 });
+        let requests = measures.requests.map(|measure| Saving { measure, saved: self.saved.requests, wanted: 1.0 });
         let of_tokens =
-            |measure: Measure| Saving { measure, saved: self.saved.1, wanted: measure.at_most(self.tokens) };
+            |measure: Measure| Saving { measure, saved: self.saved.tokens, wanted: measure.at_most(self.tokens) };
         (requests, measures.tokens.map(of_tokens))
     }
 }
@@ -116,8 +128,8 @@ impl Saving {
     /// After so many seconds more, and never more than is wanted and may come while the call waits for its bucket:
     /// what it is late is not lost to it.
     fn after(self, seconds: f64) -> f64 {
-        let most = self.wanted + self.measure.inflow(TENTH);
-        if self.saved < most { (self.saved + self.measure.inflow(TENTH * seconds)).min(most) } else { self.saved }
+        let most = self.wanted + self.measure.inflow(BATCH_SHARE);
+        if self.saved < most { (self.saved + self.measure.inflow(BATCH_SHARE * seconds)).min(most) } else { self.saved }
     }
 
     /// Whether so much is saved.
@@ -147,10 +159,10 @@ impl Saving {
         // What the bucket does not hold beside the call cannot be kept in it.
         measure.lacks(level, measure.clamp(amount + saved))?;
         // More is saved while the call waits, up to what is wanted.
-        let growing = measure.time_for((amount + saved - level) / (1.0 - TENTH));
+        let growing = measure.time_for((amount + saved - level) / (1.0 - BATCH_SHARE));
         let behind = measure.time_for(behind - level);
         let wait = growing.min(behind).min(measure.time_for(measure.most - level));
-        let is_passed = next.is_firm && saved < wanted && measure.time_for((wanted - saved) / TENTH) < wait;
+        let is_passed = next.is_firm && saved < wanted && measure.time_for((wanted - saved) / BATCH_SHARE) < wait;
         Some(if is_passed { behind } else { wait })
     }
 
@@ -167,7 +179,7 @@ impl Saving {
         if is_turn && self.has(amount) {
             return whole;
         }
-        let beside = |tenths: f64| amount + (measure.most / 10.0 * tenths).ceil();
+        let beside = |tenths: f64| amount + (measure.most / f64::from(BATCH_ONE_IN) * tenths).ceil();
         let alone = if measure.most < 2.0 { amount } else { beside(1.0) };
         let later = measure.lacks(level, measure.clamp(alone));
         let spare = if tenths <= 1.0 {
@@ -178,7 +190,7 @@ impl Saving {
             // The bucket does not hold both: online comes first.
             Some(later.unwrap_or_default().max(lasts))
         }?;
-        let saved = measure.time_for((amount - self.saved) / TENTH).max(whole.unwrap_or_default());
+        let saved = measure.time_for((amount - self.saved) / BATCH_SHARE).max(whole.unwrap_or_default());
         Some(if is_turn { spare.min(saved) } else { spare })
     }
 }

@@ -201,7 +201,7 @@ fn under_steady_online_load_a_waiting_batch_keeps_a_tenth_of_the_places() {
         }
     }
     assert!(batch >= 2, "{batch}");
-    assert!(account.running.1 >= 2);
+    assert!(account.running.batch >= 2);
 }
 
 #[test]

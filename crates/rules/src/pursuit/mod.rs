@@ -209,8 +209,8 @@ pub struct Pursuit<'a> {
     manner: Manner,
     /// Tries so far.
     tries: u32,
-    /// Waits taken from each list.
-    waited: (usize, usize),
+    /// Waits taken so far.
+    waited: Waited,
     /// A wait has been paid for, and its try not been made.
     is_owed: bool,
     /// Time has passed in a try or in a wait: what barred targets may be over.
@@ -221,6 +221,13 @@ pub struct Pursuit<'a> {
     first: Option<Fault>,
     /// What the first line that could not be waited in has to say.
     crowded: Option<Refusal>,
+}
+
+/// How many waits a call has taken from each list of `retry`.
+#[derive(Clone, Copy, Debug, Default)]
+struct Waited {
+    server_error: usize,
+    throttled: usize,
 }
 
 /// A target, and how it stands in this call.
@@ -258,7 +265,7 @@ impl<'a> Pursuit<'a> {
             at: 0,
             manner: Manner { fresh: !terms.may_repeat, ..Manner::default() },
             tries: 0,
-            waited: (0, 0),
+            waited: Waited::default(),
             is_owed: false,
             has_passed: false,
             forgone: terms.retry.when == Repeats::Never,
@@ -341,11 +348,11 @@ impl<'a> Pursuit<'a> {
             return None;
         }
         let Terms { retry, deadline, .. } = self.terms;
-        let broken = retry.server_error.get(self.waited.0).map(|wait| (now + *wait, After::ServerError));
+        let broken = retry.server_error.get(self.waited.server_error).map(|wait| (now + *wait, After::ServerError));
         let is_ready = |place: &Place, then| matches!(place.stands, Stands::Broken(shut) if shut.is_none_or(|until| until <= then));
         let broken = broken.filter(|(then, _)| self.places.iter().any(|place| is_ready(place, *then)));
         let rested = self.soonest(|stands| matches!(stands, Stands::Barred(Bar::Resting(_))));
-        let rested = rested.filter(|_| self.waited.1 < retry.throttled.len());
+        let rested = rested.filter(|_| self.waited.throttled < retry.throttled.len());
         let rested = rested.map(|until| (until.max(now), After::Throttled));
         let (until, after) = broken.into_iter().chain(rested).min_by_key(|(until, _)| *until)?;
         let latest = deadline.checked_sub(LEAST).filter(|latest| until <= *latest)?;
@@ -366,8 +373,8 @@ impl<'a> Pursuit<'a> {
     /// The pause that was named is taken: after it one more try is owed.
     pub fn waits(&mut self, pause: &Pause) {
         match pause.after {
-            After::ServerError => self.waited.0 += 1,
-            After::Throttled => self.waited.1 += 1,
+            After::ServerError => self.waited.server_error += 1,
+            After::Throttled => self.waited.throttled += 1,
         }
         self.is_owed = true;
         self.has_passed = true;
@@ -437,7 +444,7 @@ impl<'a> Pursuit<'a> {
             Class::Throttle => {
                 // Not before its rest is over for everybody, whatever the later waits are.
                 let rest = retry.rest(fault.retry_after, longest_rest);
-                let wait = retry.wait(fault.retry_after, self.waited.1).min(longest_rest);
+                let wait = retry.wait(fault.retry_after, self.waited.throttled).min(longest_rest);
                 Stands::Barred(Bar::Resting(now + wait.max(rest)))
             }
             Class::Upstream if is_lasting(&fault) => Stands::Out,
