@@ -157,7 +157,7 @@ pub(crate) async fn issue(
     Path(name): Path<String>,
     Json(wanted): Json<Wanted>,
 ) -> Result<Response, Error> {
-    let now = desk.live.wall();
+    let now = desk.live.steady_wall();
     let note = wanted.note.unwrap_or_default();
     if note.chars().count() > LONGEST_NOTE || note.chars().any(char::is_control) {
         return Err(Error::of("note", format!("`note` must be one line of at most {LONGEST_NOTE} letters")));

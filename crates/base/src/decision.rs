@@ -75,25 +75,25 @@ pub enum Decision {
     Skipped {
         /// `provider/model` as configured.
         upstream: Arc<str>,
-        /// Why.
+        /// The reason.
         why: Skip,
     },
     /// One more try, after a wait.
     Waits {
         /// What came before.
         after: Trouble,
-        /// How long.
+        /// The length of the wait.
         wait: Duration,
     },
     /// No further try: the route's retry budget is spent.
     RetryBudgetSpent,
     /// One of a provider's keys rests.
     KeyRests {
-        /// Whose.
+        /// The provider's name.
         provider: Arc<str>,
         /// Counted from 0, as written.
         key: u32,
-        /// Why.
+        /// What befell it.
         why: Trouble,
     },
     /// An upstream rests, as it asked for.
@@ -109,7 +109,7 @@ pub enum Decision {
     More(u32),
 }
 
-/// Whose limit.
+/// What a limit holds for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scope {
     /// The whole gateway's.

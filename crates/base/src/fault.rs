@@ -60,7 +60,7 @@ pub struct Told {
 /// Why one try did not give an answer. Building one logs nothing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fault {
-    /// Whose fault.
+    /// Whose fault it is.
     pub class: Class,
     /// What happened.
     pub kind: Kind,

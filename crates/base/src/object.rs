@@ -8,7 +8,7 @@ use crate::Secret;
 /// What an object is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum ObjectKind {
-    /// Who answers.
+    /// A provider: where models are asked.
     Provider,
     /// A model name that callers write.
     Route,

@@ -181,7 +181,7 @@ impl Code {
 /// What the caller is told instead of an answer. Building one logs nothing.
 #[derive(Clone, Debug)]
 pub struct Refusal {
-    /// Why.
+    /// The reason, from the closed list of error codes.
     pub code: Code,
     /// A sentence for people: what is wrong and what to do.
     pub message: Cow<'static, str>,

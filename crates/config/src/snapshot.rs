@@ -166,7 +166,7 @@ pub enum Role {
 /// One token of the admin port.
 #[derive(Clone, Debug)]
 pub struct AdminToken {
-    /// Who.
+    /// The operator's name, for the audit log.
     pub name: String,
     /// May do what.
     pub role: Role,
@@ -284,7 +284,7 @@ pub struct Upstream {
     pub name: Arc<str>,
     /// `provider/model` for records; the provider alone where the caller's model name is sent on.
     pub label: Arc<str>,
-    /// Who answers.
+    /// The provider that answers.
     pub provider: Arc<Provider>,
     /// The model's name there; `None` sends what the caller wrote.
     pub model: Option<String>,

@@ -160,7 +160,7 @@ pub struct Added {
     pub token_arrays: bool,
 }
 
-/// An upstream's refusal as it came: at most 64 KiB of its body.
+/// An upstream's refusal as it came, with at most 4 MiB of its body.
 #[derive(Clone, Copy, Debug)]
 pub struct Refused<'a> {
     /// HTTP status.

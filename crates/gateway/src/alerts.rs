@@ -13,7 +13,7 @@ use tokio::sync::Notify;
 pub enum Alert {
     /// A client has used a share of its quota.
     Quota {
-        /// Whose.
+        /// The client's name.
         client: Arc<str>,
         /// `tokens` or `cost`.
         kind: &'static str,
@@ -26,9 +26,9 @@ pub enum Alert {
     },
     /// A breaker has opened, or an open one has closed again.
     Breaker {
-        /// Whose upstream.
+        /// The route's name.
         route: Arc<str>,
-        /// Its label.
+        /// The label of its upstream.
         upstream: Arc<str>,
         /// Whether it is open now.
         is_open: bool,
@@ -37,11 +37,11 @@ pub enum Alert {
     },
     /// Vectors of another dimension than the route's were withheld.
     Dimension {
-        /// Whose.
+        /// The route's name.
         route: Arc<str>,
-        /// Who made them.
+        /// The label of the upstream that made them.
         upstream: Arc<str>,
-        /// Which they were, in words.
+        /// Both dimensions, in words.
         why: String,
         /// So many answers.
         count: u64,

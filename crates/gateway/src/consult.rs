@@ -36,24 +36,24 @@ const LOOK: Duration = Duration::from_millis(100);
 /// Matches whose answer turns out to be gone, before the look-up gives up.
 const MOST_GONE: usize = 4;
 
-/// Who consults.
+/// What a look-up is made with, and for whom.
 #[derive(Clone, Copy, Debug)]
 pub struct Consult<'a> {
-    /// On which worker.
+    /// The worker that makes it.
     pub worker: &'a Arc<Worker>,
-    /// Under which configuration.
+    /// The configuration that it goes by.
     pub running: &'a Arc<Running>,
-    /// For whom.
+    /// The client whose call it is.
     pub client: &'a Arc<Client>,
     /// Whom answers are stored for; `None` where the route's callers share them.
     pub owner: Option<&'a Arc<str>>,
     /// What a stored answer must rest on, to the moment when it is served.
     pub kb_version: &'a KbVersion,
-    /// Of the call that is to be answered.
+    /// The id of the call that is to be answered.
     pub request_id: &'a HeaderValue,
     /// That call's span: those of the gateway's own are its children.
     pub trace: Option<&'a SpanContext>,
-    /// When that must be over.
+    /// When that call must be over.
     pub deadline: Instant,
     /// Texts are kept: the nearest question is to be told, whether its answer is served or not.
     pub tells_near: bool,
@@ -165,7 +165,7 @@ impl Consult<'_> {
         let overrules = terms.verify.as_ref().map_or(&[][..], |verify| &verify.overrules);
         let bar = Bar { threshold: terms.threshold, margin: terms.margin, overrules };
         for _ in 0..MOST_GONE {
-            let nearest = shelf.nearest(&partition, &vector, least, (route.cache.ttl, live.wall()));
+            let nearest = shelf.nearest(&partition, &vector, least, (route.cache.ttl, live.steady_wall()));
             let judged = judge((&live.meanings.readings, &text), &nearest, bar);
             judged.refused.iter().for_each(|guard| refuse(asked, guard.name()));
             if judged.too_close.is_some() {
@@ -255,7 +255,7 @@ impl Consult<'_> {
             // A disk that is slow says nothing about what is there.
             state::Answer::Later(coming) => tokio::time::timeout(LOOK, coming).await.ok()?,
         };
-        let now = live.wall();
+        let now = live.steady_wall();
         let is_ours = |stored: &Arc<Stored>| stored.client.as_ref() == self.owner && stored.is_fresh(now);
         // A disk that is slow or out answers as if nothing were there.
         let is_out = || live.answers.stats().disk.is_some_and(|disk| disk.trouble.is_some());
@@ -342,7 +342,7 @@ impl Own {
         }
     }
 
-    /// Whose it is, that nobody is told of what is near.
+    /// The look-up that it came from, as it goes on without its caller: nobody is told of the nearest question.
     fn consult(&self) -> Consult<'_> {
         let Self { worker, running, client, owner, kb_version, request_id, trace, deadline } = self;
         let (owner, trace, deadline, tells_near) = (owner.as_ref(), trace.as_ref(), *deadline, false);

@@ -25,7 +25,7 @@ pub fn caller<'a>(live: &Live, snapshot: &'a Snapshot, headers: &HeaderMap) -> R
         if let Some(client) = snapshot.client_with(&id) {
             return Ok(client);
         }
-        match live.issued.client(snapshot, &id, live.wall()) {
+        match live.issued.client(snapshot, &id, live.steady_wall()) {
             Ok(client) => return Ok(client),
             // Of several the one that says most.
             Err(why) => shut = shut.filter(|shut| *shut != Shut::Unknown).or(Some(why)),

@@ -138,7 +138,7 @@ impl Shelf<'_> {
     /// Keeps the vector of the input at a place.
     pub fn keep(&self, place: usize, held: &Held) {
         let Some(key) = self.wish.key(place) else { return };
-        let now = self.live.wall();
+        let now = self.live.steady_wall();
         let expires = now + self.route.cache.ttl;
         let stored = Stored {
             kind: Kind::Vector,
@@ -191,7 +191,7 @@ impl Basket {
         let (places, keys): (Vec<usize>, Vec<Key>) = self.wish.distinct().unzip();
         if let state::Answer::Ready(found) = live.answers.get_many(&keys) {
             self.has_looked = true;
-            self.take(places.into_iter().zip(found), live.wall());
+            self.take(places.into_iter().zip(found), live.steady_wall());
             self.agree();
         }
         self.held.iter().all(Option::is_some)
@@ -216,7 +216,7 @@ impl Basket {
                 state::Answer::Ready(found) => Some(found),
                 state::Answer::Later(coming) => tokio::time::timeout_at(over, coming).await.ok(),
             };
-            self.take(places.into_iter().zip(found.unwrap_or_default()), live.wall());
+            self.take(places.into_iter().zip(found.unwrap_or_default()), live.steady_wall());
         }
         self.agree();
     }
@@ -224,7 +224,7 @@ impl Basket {
     /// Takes what has been stored under this key since the look-up; false where nothing has.
     pub fn take_late(&mut self, live: &Live, (place, key): (usize, &Key)) -> bool {
         let state::Answer::Ready(Some(stored)) = live.answers.get(key) else { return false };
-        let now = live.wall();
+        let now = live.steady_wall();
         let held =
             Held::read(&stored, now).filter(|_| self.wish.may_look && stored.is_fresh_within(self.wish.ttl, now));
         let is_due = |held: &Held| match self.dimension {

@@ -112,9 +112,9 @@ pub struct Live {
     pub drills: Arc<Drills>,
     /// What operators must hear of.
     pub alerts: Arc<Alerts>,
-    /// Who else is told of that.
+    /// Webhooks, which are told of alerts too.
     pub webhooks: Webhooks,
-    /// The keys among them: what is changed there is in force here.
+    /// Keys of clients that were issued through the admin API: what is changed in `objects` is in force here.
     pub issued: IssuedKeys,
     /// What became of single requests.
     pub records: Arc<dyn Requests>,

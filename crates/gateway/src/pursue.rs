@@ -50,9 +50,9 @@ pub struct Call<'a> {
 pub struct Won {
     /// The answer.
     pub landed: Landed,
-    /// Who.
+    /// The upstream that gave it.
     pub upstream: Arc<Upstream>,
-    /// Who, as a header shows it.
+    /// That upstream's label, as a header shows it.
     pub shown: HeaderValue,
     /// The stay at that upstream, where the answer has not ended yet.
     pub visit: Option<Visit>,

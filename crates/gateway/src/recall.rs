@@ -222,7 +222,7 @@ pub type ByMeaning<'a> = Pin<Box<dyn Future<Output = Sought> + Send + 'a>>;
 pub fn at_hand(live: &Live, wish: &Wish) -> Option<Found> {
     let (Some(key), true, None) = (&wish.names.answer, wish.may_look, &wish.names.replay) else { return None };
     let state::Answer::Ready(Some(stored)) = live.answers.get(key) else { return None };
-    found(stored, wish, live.wall(), Cached::Hit)
+    found(stored, wish, live.steady_wall(), Cached::Hit)
 }
 
 /// Finds an answer, or waits for one in flight, or leaves it to the caller to lead. Beside it an expired answer,
@@ -245,9 +245,9 @@ pub async fn recall(
         }
         if let Some(key) = wish.names.answer.as_ref().filter(|_| wish.may_look) {
             match look(live, key).await {
-                Some(stored) if !stored.is_fresh_within(wish.ttl, live.wall()) => stale = Some(stored),
+                Some(stored) if !stored.is_fresh_within(wish.ttl, live.steady_wall()) => stale = Some(stored),
                 Some(stored) => {
-                    if let Some(found) = found(stored, wish, live.wall(), Cached::Hit) {
+                    if let Some(found) = found(stored, wish, live.steady_wall(), Cached::Hit) {
                         return Ok((Recalled::Found(found), stale));
                     }
                 }
@@ -318,7 +318,7 @@ async fn meant(look: ByMeaning<'_>, wish: &Wish, trail: &mut Trail) -> Option<Fo
 pub async fn lookup(live: &Live, wish: &Wish, by_meaning: Option<ByMeaning<'_>>, trail: &mut Trail) -> Option<Found> {
     let key = wish.names.answer.as_ref().filter(|_| wish.may_look)?;
     if let Some(stored) = look(live, key).await
-        && let Some(found) = found(stored, wish, live.wall(), Cached::Hit)
+        && let Some(found) = found(stored, wish, live.steady_wall(), Cached::Hit)
     {
         return Some(found);
     }
@@ -329,7 +329,7 @@ pub async fn lookup(live: &Live, wish: &Wish, by_meaning: Option<ByMeaning<'_>>,
 fn late(live: &Live, wish: &Wish) -> Option<Found> {
     let key = wish.names.answer.as_ref().filter(|_| wish.may_look)?;
     let state::Answer::Ready(Some(stored)) = live.answers.get(key) else { return None };
-    found(stored, wish, live.wall(), Cached::Hit)
+    found(stored, wish, live.steady_wall(), Cached::Hit)
 }
 
 /// The first answer to the same idempotency key.
@@ -337,7 +337,7 @@ async fn replay(live: &Live, wish: &Wish) -> Result<Option<Found>, Refusal> {
     let Some(promise) = &wish.names.replay else { return Ok(None) };
     let look = async |key: &Key| {
         let found = within(LOOK_FOR_REPLAY, live.answers.get_patiently(key)).await;
-        found.filter(|stored| stored.is_fresh(live.wall()))
+        found.filter(|stored| stored.is_fresh(live.steady_wall()))
     };
     let Some(stored) = look(&promise.key).await else { return Ok(None) };
     let Some((copy, fingerprint)) = stored::reference(&stored.body) else {

@@ -26,7 +26,7 @@ use crate::worker::Worker;
 pub struct Passage {
     /// Whose pool gets the connection back.
     pub worker: Arc<Worker>,
-    /// Who answers.
+    /// The upstream that answers.
     pub upstream: Arc<Upstream>,
     /// The stay there, which ends with the stream.
     pub visit: Option<Visit>,

@@ -86,12 +86,12 @@ impl Desk {
     }
 }
 
-/// The loop of one worker: serves what it is handed until the desk is gone.
+/// Where a worker is handed connections: the acceptor's side, the worker's, and how many it has open.
 pub fn desk() -> (Desk, mpsc::Receiver<std::net::TcpStream>, Arc<AtomicUsize>) {
     desk_of(HANDED_OVER)
 }
 
-/// The same, for so many connections on their way.
+/// The same, with room for so many connections that are handed over and not taken yet.
 #[must_use]
 pub fn desk_of(bound: usize) -> (Desk, mpsc::Receiver<std::net::TcpStream>, Arc<AtomicUsize>) {
     let (door, handed) = mpsc::channel(bound);

@@ -34,7 +34,7 @@ pub use terms::Terms;
 pub struct Want {
     /// Tokens that it is likely to use at most. Of an account that never holds as many it takes all that there are.
     pub tokens: u64,
-    /// Who asks.
+    /// The priority of the client that asks.
     pub priority: Priority,
     /// Whether it has waited and it is its turn: it need not stand behind others of its priority.
     pub is_turn: bool,

@@ -17,7 +17,8 @@ fn opens(port: &Port, key: &str) -> bool {
     let live = &port.desk.live;
     let running = live.running();
     let id = running.snapshot.keys.hasher().of_key(key.as_bytes());
-    running.snapshot.client_with(&id).is_some() || live.issued.client(&running.snapshot, &id, live.wall()).is_ok()
+    running.snapshot.client_with(&id).is_some()
+        || live.issued.client(&running.snapshot, &id, live.steady_wall()).is_ok()
 }
 
 fn ids(told: &Told) -> Vec<&str> {

@@ -130,7 +130,7 @@ pub struct Posted {
 }
 
 impl Posted {
-    /// That socket.
+    /// A connected socket, from now on written through `outbox`.
     #[must_use]
     pub fn new(stream: TcpStream, outbox: Outbox) -> Self {
         let (read, half) = stream.into_split();

@@ -135,7 +135,8 @@ impl Load {
         self.end.borrow().is_none()
             && (self.carrier.priority != Priority::Batch || passenger.priority == Priority::Batch)
             && (self.call.large.is_none() || self.call.large == call.large)
-            // One of less patience would fail before its time whoever has more: half of that is to be given here.
+            // Who waits for a call that is over sooner than its own may fail too soon. It gives up half of the time that
+            // it is allotted for that, and no more.
             && self.call.ends + passenger.allotted / 2 >= call.ends
     }
 }
@@ -227,7 +228,7 @@ pub enum Arrival {
     Vector(Held),
     /// No upstream has given it.
     Refused {
-        /// Why.
+        /// What its caller would be told.
         refusal: Arc<Refusal>,
         /// Whose own reasons those may have been.
         carrier: Passenger,

@@ -70,9 +70,9 @@ pub struct Joined {
     answer: Answer,
     /// Of the inputs and of the tokens, by member; the leader first.
     shares: Vec<(Range<usize>, Usage)>,
-    /// Who gave it.
+    /// The upstream that gave it.
     pub upstream: Arc<Upstream>,
-    /// Who, as a header shows it.
+    /// That upstream's label, as a header shows it.
     pub shown: HeaderValue,
     /// The tries that it took.
     pub attempts: Arc<[Attempt]>,
@@ -141,7 +141,7 @@ pub struct Follower {
     pub word: oneshot::Receiver<Word>,
     /// Held while somebody waits.
     pub seat: Option<Seat>,
-    /// Who leads.
+    /// The caller who leads it.
     pub leader: Passenger,
 }
 

@@ -8,10 +8,11 @@ use super::Live;
 const SET_FORWARD: Duration = Duration::from_secs(60);
 
 impl Live {
-    /// The wall clock for what grows old in caches: it goes on evenly from the start, also where it is set
-    /// back. Where it is set forward, as on a machine that began with a wrong time, it is believed.
+    /// The wall clock for what grows old: it goes on evenly from the start, also where the machine's is set back, so that
+    /// nothing lasts longer for that. Where that is set forward, as on a machine that began with a wrong time, it is
+    /// believed. Caches and issued keys go by it; what people and the ledger are told is `clock.wall()`.
     #[must_use]
-    pub fn wall(&self) -> Duration {
+    pub fn steady_wall(&self) -> Duration {
         let evenly = self.began_wall + self.clock.now().saturating_duration_since(self.began);
         let wall = self.clock.wall();
         if wall > evenly + SET_FORWARD { wall } else { evenly }

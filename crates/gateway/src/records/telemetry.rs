@@ -72,7 +72,7 @@ pub struct OwnCall<'a> {
     pub parent: Option<&'a SpanContext>,
     /// The route that was asked.
     pub route: &'a Arc<str>,
-    /// What for.
+    /// The endpoint that it was asked at.
     pub endpoint: Endpoint,
     /// When it began, from the Unix epoch.
     pub began: Duration,
@@ -249,7 +249,7 @@ impl Telemetry {
         Some(MetricsRequest { resource_metrics: vec![resource_metrics] }.encode_to_vec().into())
     }
 
-    /// Who sends.
+    /// Which process sends, as a collector knows it.
     fn resource(&self, snapshot: &Snapshot) -> Resource {
         let mut attributes = Attributes::default();
         attributes

@@ -20,7 +20,7 @@ pub enum Word {
     Said(bool),
     /// Nothing was said.
     Refused {
-        /// Why.
+        /// What its caller would be told.
         refusal: Arc<Refusal>,
         /// When the call would have been over at the latest.
         ends: Instant,
@@ -73,7 +73,8 @@ impl Verdicts {
 }
 
 impl Hearing {
-    /// One of less patience would fail before its time whoever has more: half of that is to be given here.
+    /// Whether it goes on long enough for one whose own call would be over at `ends`. Who waits for a call that is over
+    /// sooner may fail too soon: it gives up half of the time that it is `allotted` for that, and no more.
     fn lasts(&self, ends: Instant, allotted: Duration) -> bool {
         self.word.borrow().is_none() && self.ends + allotted / 2 >= ends
     }

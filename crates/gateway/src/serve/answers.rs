@@ -92,7 +92,7 @@ pub fn kept(found: Found, (running, route): (&Running, &Route), live: &Live, mut
         unbuffered(&mut head);
         trail.first_content();
     }
-    trail.age = Some(entry.age(live.wall()));
+    trail.age = Some(entry.age(live.steady_wall()));
     if facts.status != 200 {
         head.add(headers::SHOULD_RETRY, HeaderValue::from_static("false"));
         trail.record.code = facts.code.map(Into::into);
@@ -137,7 +137,7 @@ pub fn soften(
     (wish, stale): (&Wish, Option<Arc<Stored>>),
     (live, trail): (&Live, &mut Trail),
 ) -> Softened<Found> {
-    let now: Duration = live.wall();
+    let now: Duration = live.steady_wall();
     let old = || recall::served(stale.filter(|stored| now < stored.keep_until)?, wish, Cached::Stale);
     degrade::soften(refusal, owners, ask, old, trail)
 }

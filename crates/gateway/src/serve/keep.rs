@@ -92,7 +92,7 @@ pub fn answer(keeper: &Keeper<'_>, complete: Complete) -> Landed {
     let has_end = may_lack_end || whole.as_ref().is_some_and(|whole| whole.is_complete);
     let promises = keeper.flight.settle();
     let among_others = promises.first().filter(|_| promises.len() > 1);
-    let given_once = among_others.map(|first| Given::landed(keeper.route, &first.promise, keeper.live.wall()));
+    let given_once = among_others.map(|first| Given::landed(keeper.route, &first.promise, keeper.live.steady_wall()));
     for Promised { promise, .. } in promises.into_iter().filter(|_| has_end) {
         let same = given
             .clone()
@@ -151,7 +151,7 @@ impl Keeper<'_> {
     }
 
     fn stored(&self, kind: Kind, body: Box<[u8]>) -> Stored {
-        let now = self.live.wall();
+        let now = self.live.steady_wall();
         let expires = now + self.route.cache.ttl;
         Stored {
             kind,
@@ -218,7 +218,7 @@ impl Clerk<'_> {
             return self.keep(body, facts);
         }
         let copy = self.copy(given);
-        let lasts = |stored: Arc<Stored>| stored.expires >= self.live.wall() + REPLAYED;
+        let lasts = |stored: Arc<Stored>| stored.expires >= self.live.steady_wall() + REPLAYED;
         // One that lies on disk alone is written anew: that it lies there still nobody knows yet.
         let is_there = self.live.answers.peek(&copy).is_some_and(lasts);
         if is_there || self.put(copy, stored::write(body, &facts), SHARED) {
@@ -238,7 +238,7 @@ impl Clerk<'_> {
 
     /// False where it has been purged since.
     fn put(&self, key: Key, body: Box<[u8]>, keep: Duration) -> bool {
-        let now = self.live.wall();
+        let now = self.live.steady_wall();
         let stored = Stored {
             kind: Kind::Replay,
             route: self.route.name.clone(),

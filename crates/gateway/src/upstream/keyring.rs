@@ -20,7 +20,7 @@ pub struct KeyRing {
 /// One key's rest.
 #[derive(Debug, Default)]
 struct Rest {
-    /// Whose.
+    /// The key, as its header is sent.
     key: Option<HeaderValue>,
     throttled_until: Option<Instant>,
     refused_until: Option<Instant>,

@@ -66,7 +66,7 @@ async fn known(store: &Arc<Store>) -> Stage {
 
 async fn issue(stage: &Stage, client: &str, expires: Option<Duration>) -> NewKey {
     let new = NewKey::make().unwrap();
-    let key = new.kept(client.into(), ("ops", "a note"), (stage.live.wall(), expires));
+    let key = new.kept(client.into(), ("ops", "a note"), (stage.live.steady_wall(), expires));
     assert_eq!(stage.live.objects.change(vec![Change::Issue(key)], vec![Deed::default()]).await, Ok(()));
     new
 }
@@ -146,7 +146,7 @@ fn a_revoked_key_is_refused_from_the_next_call_on() {
 fn an_expired_key_is_refused_and_the_caller_told_so() {
     story(async {
         let stage = known(&Arc::default()).await;
-        let new = issue(&stage, "app", Some(stage.live.wall() + HOUR)).await;
+        let new = issue(&stage, "app", Some(stage.live.steady_wall() + HOUR)).await;
         tokio::time::sleep(HOUR - Duration::from_secs(1)).await;
         assert_eq!(status(&stage, &new).await, 200);
         tokio::time::sleep(Duration::from_secs(1)).await;
@@ -184,7 +184,7 @@ fn what_the_store_does_not_keep_is_not_in_force() {
         let new = issue(&stage, "app", None).await;
         store.is_out.store(true, Relaxed);
         let other = NewKey::make().unwrap();
-        let issued = Change::Issue(other.kept("app".into(), ("ops", ""), (stage.live.wall(), None)));
+        let issued = Change::Issue(other.kept("app".into(), ("ops", ""), (stage.live.steady_wall(), None)));
         for change in [issued, Change::Revoke(new.id.clone())] {
             let told = stage.live.objects.change(vec![change], vec![Deed::default()]).await;
             assert_eq!(told, Err(Unreadable("the disk fails".to_owned())));
@@ -218,7 +218,7 @@ fn the_last_use_is_known_to_the_hour_and_written_down_behind_the_traffic() {
             let of = |id: &str| shown.iter().find(|key| *key.id == *id).unwrap().last_used;
             [of(&new.id), of(&idle.id)].map(|at| at.map(|at| at.as_secs())).to_vec()
         };
-        let this_hour = |stage: &Stage| Some(stage.live.wall().as_secs() / 3600 * 3600);
+        let this_hour = |stage: &Stage| Some(stage.live.steady_wall().as_secs() / 3600 * 3600);
         let live = stage.live.clone();
         tokio::spawn(async move { live.issued.keep_writing_down().await });
         assert_eq!(last_used(&stage), [None, None]);

@@ -141,7 +141,7 @@ pub enum Next {
 pub struct Step {
     /// Whom to try.
     pub target: Target,
-    /// How.
+    /// How to try it.
     pub manner: Manner,
     /// Whether another upstream is left behind this one.
     pub more: bool,

@@ -13,7 +13,7 @@ use super::{End, Flight, Head, Passenger};
 /// One who rides. Dropped before the end, it has left.
 #[derive(Debug)]
 pub struct Rider {
-    /// With what.
+    /// The flight that it waits for.
     pub flight: Arc<Flight>,
     at: usize,
     leads: bool,
