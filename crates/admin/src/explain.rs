@@ -106,13 +106,13 @@ impl Now {
         };
         let drills = drills.iter().filter(|drill| is_near(&drill.wanted.upstream, drill.wanted.route.as_deref()));
         let drills = drills.map(|drill| drills::Shown::of(desk, drill)).collect();
-        let quota = running.purses.named(client).map(|purse| {
-            let spent = purse.spent(wall);
+        let quota = running.quotas.named(client).map(|quota| {
+            let spent = quota.spent(wall);
             QuotaNow {
                 tokens: spent.tokens,
                 cost: serde_json::from_str(&base::decimal(spent.cost)).unwrap_or_else(|_| json!(null)),
-                used: purse.used(wall),
-                until: time(std::time::Duration::from_secs(purse.period(wall).end)),
+                used: quota.used(wall),
+                until: time(std::time::Duration::from_secs(quota.period(wall).end)),
             }
         });
         Self { time: time(wall), breakers, drills, quota }

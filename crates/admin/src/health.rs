@@ -115,14 +115,14 @@ pub(crate) async fn readyz(State(desk): State<Desk>) -> Response {
 
 /// How the usage ledger does: `behind` while it cannot be written. The gateway is ready all the same.
 fn ledger(desk: &Desk) -> LedgerHealth {
-    let health = desk.live.books.ledger.health();
+    let health = desk.live.usage_ledger.store.health();
     LedgerHealth {
         status: if health.trouble.is_some() { "behind" } else { "ok" },
         since: health.trouble.as_ref().map(|trouble| trouble.since.as_secs()),
         why: health.trouble.map(|trouble| trouble.what),
         entries_waiting: health.waiting,
         requests_lost: health.lost,
-        quotas_unread: desk.live.books.unopened(),
+        quotas_unread: desk.live.usage_ledger.unopened(),
         damage: health.damage.map(Into::into),
     }
 }

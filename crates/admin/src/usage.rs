@@ -104,7 +104,7 @@ pub(crate) async fn usage(
     let asked = Asked::of(asking)?;
     // What has ended a moment ago is in it.
     desk.live.gather();
-    let ledger = &desk.live.books.ledger;
+    let ledger = &desk.live.usage_ledger.store;
     let unavailable = |why: String| Err(Error::Unavailable(Store::Ledger, why));
     let question = asked.question.clone();
     let report = async {

@@ -39,7 +39,7 @@ clients:
     let source = Source::Text { name: "deciding.yaml".to_owned(), text };
     let loaded = config::load(&source, &|_| None, &KeyHasher::new(&[0; 64])).map_err(|error| error.to_string())?;
     let live = Live::new(loaded.snapshot, Dice::loaded(1), AccessLog::default())?;
-    let seats: Vec<_> = (0..THREADS).map(|_| live.seat()).collect();
+    let seats: Vec<_> = (0..THREADS).map(|_| live.add_worker()).collect();
     let mut spent: Vec<(Vec<u64>, Vec<u64>)> = Vec::new();
     std::thread::scope(|scope| {
         let threads: Vec<_> = seats.iter().map(|seat| scope.spawn(|| decide(&seat.running()))).collect();

@@ -18,7 +18,7 @@ use state::{Meter, Scope};
 
 use crate::limits::meters::{Concerned, Whose};
 use crate::limits::queue::Waiter;
-use crate::permit::Pass;
+use crate::permit::Permit;
 use crate::running::Running;
 use crate::trail::Trail;
 
@@ -56,7 +56,7 @@ pub async fn admit(
         }
         let lane = (client.name.clone(), route.name.clone());
         let waiter = Waiter::new(lane, running.meters.counters.clone(), &meters, (tokens, ask.body.len()));
-        let place = running.lobby.join(waiter, &denial, queue.depth, now);
+        let place = running.batch_queue.join(waiter, &denial, queue.depth, now);
         let place = place.map_err(|full| queue.is_full(full, &refusal))?;
         trail.tries.queue(Line::Limits);
         // Boxed, for few calls ever wait, and each holds the room for it.
@@ -64,7 +64,7 @@ pub async fn admit(
         trail.tries.queue_ends();
         trail.allowance = turn.ok_or_else(|| queue.is_over(&refusal))?;
     }
-    trail.pass = Some(Pass::new(running.clone(), (client, route), tokens));
+    trail.permit = Some(Permit::new(running.clone(), (client, route), tokens));
     Ok(())
 }
 
@@ -74,8 +74,8 @@ pub fn weigh(route: &Route, client: &Client, ask: &Ask, trail: &mut Trail) {
         // Nothing shapes the call: it wants what it has put aside, and its body need not be gone through again.
         return;
     }
-    if let Some(pass) = trail.pass.as_mut().filter(|pass| pass.aside() > 0) {
-        pass.wants(tokens(ask, (route, client)));
+    if let Some(permit) = trail.permit.as_mut().filter(|permit| permit.aside() > 0) {
+        permit.wants(tokens(ask, (route, client)));
     }
 }
 

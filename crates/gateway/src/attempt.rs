@@ -11,7 +11,7 @@ use http_body_util::Full;
 use rules::pursuit::{Circumstances, Step};
 
 use self::passthrough::Raw;
-use crate::bodies::decompress::Inflate;
+use crate::bodies::decompress::Decompress;
 use crate::caller::headers;
 use crate::net::{Checkout, Flow, Line, Outgoing, SendFault, request_target};
 use crate::running::UpstreamState;
@@ -61,7 +61,7 @@ pub struct Opened {
     /// Reads it.
     pub decoder: Box<dyn Decode>,
     /// Decompresses it.
-    pub inflate: Option<Inflate>,
+    pub inflate: Option<Decompress>,
     /// What the caller gets first.
     pub first: Bytes,
     /// `content-type` where it is not SSE.
@@ -354,7 +354,7 @@ impl Exchange<'_> {
     }
 
     async fn read_whole(&self, source: Source, most: usize) -> Result<Bytes, Fault> {
-        let (body, flow) = source.whole(most, &self.worker.live.means.buffered).await?;
+        let (body, flow) = source.whole(most, &self.worker.live.resources.buffered).await?;
         self.put_back(flow);
         Ok(body)
     }
@@ -412,8 +412,8 @@ fn shape(ask: &Ask, kind: Option<&HeaderValue>) -> Shape {
     if is(b"text/event-stream") { Shape::Events } else { Shape::Bytes }
 }
 
-fn inflate(headers: &HeaderMap, bound: usize) -> Result<Option<Inflate>, Fault> {
-    Inflate::of(headers, bound)
+fn inflate(headers: &HeaderMap, bound: usize) -> Result<Option<Decompress>, Fault> {
+    Decompress::of(headers, bound)
         .map_err(|coding| Fault::upstream(Kind::BadResponse, format!("the answer's coding `{coding}` is not known")))
 }
 
@@ -421,7 +421,7 @@ fn inflate(headers: &HeaderMap, bound: usize) -> Result<Option<Inflate>, Fault> 
 ///
 /// # Errors
 /// A fault when it is not of its coding.
-pub fn unfold(inflate: &mut Option<Inflate>, piece: Bytes) -> Result<Bytes, Fault> {
+pub fn unfold(inflate: &mut Option<Decompress>, piece: Bytes) -> Result<Bytes, Fault> {
     match inflate {
         None => Ok(piece),
         Some(inflate) => inflate.feed(&piece).map_err(unreadable),
@@ -432,7 +432,7 @@ pub fn unfold(inflate: &mut Option<Inflate>, piece: Bytes) -> Result<Bytes, Faul
 ///
 /// # Errors
 /// A fault when the data stopped half-way.
-pub fn unfold_rest(inflate: &mut Option<Inflate>) -> Result<Bytes, Fault> {
+pub fn unfold_rest(inflate: &mut Option<Decompress>) -> Result<Bytes, Fault> {
     match inflate {
         None => Ok(Bytes::new()),
         Some(inflate) => inflate.finish().map_err(unreadable),

@@ -82,7 +82,7 @@ pub async fn look(consult: &Consult<'_>, route: &Route, asked: &mut Asked) -> So
 
 async fn look_within(consult: &Consult<'_>, (route, terms): (&Route, &Semantic), asked: &mut Asked) -> Option<Match> {
     let live = &consult.worker.live;
-    let shelf = live.meanings.of(&route.name)?;
+    let shelf = live.questions.of(&route.name)?;
     let count = |result| live.metrics.caches.looked_up(&route.name, "semantic", result, 1);
     let hit = if terms.shadow { "shadow" } else { "hit" };
     if let Some(known) = shelf.known(asked.place)
@@ -151,7 +151,7 @@ impl Consult<'_> {
         let vector = self.vector(&terms.route, asked, patience).await?;
         asked.vector = Some(vector.clone());
         let live = &self.worker.live;
-        if !live.meanings.is_ready() {
+        if !live.questions.is_ready() {
             return Ok(Looked::Miss);
         }
         let text = asked.text.clone();
@@ -166,7 +166,7 @@ impl Consult<'_> {
         let bar = Bar { threshold: terms.threshold, margin: terms.margin, overrules };
         for _ in 0..MOST_GONE {
             let nearest = shelf.nearest(&partition, &vector, least, (route.cache.ttl, live.steady_wall()));
-            let judged = judge((&live.meanings.readings, &text), &nearest, bar);
+            let judged = judge((&live.questions.readings, &text), &nearest, bar);
             judged.refused.iter().for_each(|guard| refuse(asked, guard.name()));
             if judged.too_close.is_some() {
                 refuse(asked, "margin");
@@ -263,7 +263,7 @@ impl Consult<'_> {
             return None;
         }
         let Some(stored) = stored.filter(is_ours) else {
-            live.meanings.forget(shelf, candidate.place, &candidate.answer);
+            live.questions.forget(shelf, candidate.place, &candidate.answer);
             return None;
         };
         // The version is asked for last: vectors, verdicts and disks have been waited for since the call began.
@@ -288,7 +288,7 @@ impl Consult<'_> {
             client: self.client,
             route: (route, state),
             errand,
-            pass: None,
+            permit: None,
             is_idempotent: true,
             first: None,
             deadline,

@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 use state::Scope;
 
 use crate::live::Live;
-use crate::live::tokenizers::Vocabularies;
+use crate::live::tokenizers::Tokenizers;
 use crate::shape::context;
 use crate::shape::params::{self, Change};
 use crate::{recall, understand};
@@ -46,7 +46,7 @@ pub fn endpoint(path: Option<&str>, body: &[u8]) -> Result<Endpoint, String> {
 /// A sentence when there is no such client. A request that would be refused is no error: the
 /// refusal is part of the story.
 pub fn explain(snapshot: &Snapshot, client: &str, endpoint: Endpoint, body: Bytes) -> Result<Value, String> {
-    story(snapshot, &Vocabularies::default(), client, (endpoint, body))
+    story(snapshot, &Tokenizers::default(), client, (endpoint, body))
 }
 
 /// The same under the configuration in force. It counts the prompt, and may load a vocabulary: not for workers.
@@ -54,12 +54,12 @@ pub fn explain(snapshot: &Snapshot, client: &str, endpoint: Endpoint, body: Byte
 /// # Errors
 /// As of [`explain`].
 pub fn explain_live(live: &Live, client: &str, endpoint: Endpoint, body: Bytes) -> Result<Value, String> {
-    story(&live.running().snapshot, &live.vocabularies, client, (endpoint, body))
+    story(&live.running().snapshot, &live.tokenizers, client, (endpoint, body))
 }
 
 fn story(
     snapshot: &Snapshot,
-    vocabularies: &Vocabularies,
+    tokenizers: &Tokenizers,
     client: &str,
     (endpoint, body): (Endpoint, Bytes),
 ) -> Result<Value, String> {
@@ -76,7 +76,7 @@ fn story(
         let policies = (&route.params, &client.params);
         let ask = params::apply(ask, policies, &mut |change| changes.push(told_change(&change)))?;
         let job = context::Job::unlearned(ask, route);
-        Ok((route.clone(), context::work(job, vocabularies)?))
+        Ok((route.clone(), context::work(job, tokenizers)?))
     });
     match told {
         Err(refusal) => {

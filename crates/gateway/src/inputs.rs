@@ -13,8 +13,8 @@ use http::HeaderMap;
 use rules::cache_key::KeyBuilder;
 use state::answers::{Key, Kind, Stored};
 
-use crate::embeddings::digits::Spelled;
-use crate::embeddings::vector::{Held, How};
+use crate::embeddings::digits::DigitsCache;
+use crate::embeddings::vector::{How, InputVector};
 use crate::live::Live;
 use crate::{cache::stored, caller::headers};
 
@@ -136,7 +136,7 @@ pub struct Shelf<'a> {
 
 impl Shelf<'_> {
     /// Keeps the vector of the input at a place.
-    pub fn keep(&self, place: usize, held: &Held) {
+    pub fn keep(&self, place: usize, held: &InputVector) {
         let Some(key) = self.wish.key(place) else { return };
         let now = self.live.steady_wall();
         let expires = now + self.route.cache.ttl;
@@ -158,9 +158,9 @@ impl Shelf<'_> {
 #[derive(Debug)]
 pub struct Basket {
     wish: Arc<Wish>,
-    held: Vec<Option<Held>>,
+    held: Vec<Option<InputVector>>,
     /// Expired ones, for the case that the upstreams fail.
-    expired: Vec<(usize, Held)>,
+    expired: Vec<(usize, InputVector)>,
     /// Numbers that each must have, as far as is known.
     dimension: Option<usize>,
     /// Nothing is to be looked for any more.
@@ -179,7 +179,7 @@ impl Basket {
 
     /// The vector of the input at a place, as far as it is there.
     #[must_use]
-    pub fn held(&self, place: usize) -> Option<&Held> {
+    pub fn held(&self, place: usize) -> Option<&InputVector> {
         self.held.get(place).and_then(Option::as_ref)
     }
 
@@ -225,9 +225,9 @@ impl Basket {
     pub fn take_late(&mut self, live: &Live, (place, key): (usize, &Key)) -> bool {
         let state::Answer::Ready(Some(stored)) = live.answers.get(key) else { return false };
         let now = live.steady_wall();
-        let held =
-            Held::read(&stored, now).filter(|_| self.wish.may_look && stored.is_fresh_within(self.wish.ttl, now));
-        let is_due = |held: &Held| match self.dimension {
+        let held = InputVector::read(&stored, now)
+            .filter(|_| self.wish.may_look && stored.is_fresh_within(self.wish.ttl, now));
+        let is_due = |held: &InputVector| match self.dimension {
             Some(due) => due == held.dimension(),
             None => !self.are_stored_at_odds,
         };
@@ -241,7 +241,7 @@ impl Basket {
     fn take(&mut self, found: impl Iterator<Item = (usize, Option<Arc<Stored>>)>, now: Duration) {
         for (place, stored) in found.filter_map(|(place, stored)| Some((place, stored?))) {
             let is_fresh = stored.is_fresh_within(self.wish.ttl, now);
-            let Some(held) = Held::read(&stored, now) else { continue };
+            let Some(held) = InputVector::read(&stored, now) else { continue };
             if self.dimension.is_some_and(|dimension| dimension != held.dimension()) {
                 continue;
             }
@@ -254,7 +254,7 @@ impl Basket {
     }
 
     /// Puts a vector to its input, and to every repeat of it.
-    pub fn put(&mut self, place: usize, held: Held) {
+    pub fn put(&mut self, place: usize, held: InputVector) {
         let mut next = Some(place);
         while let Some(place) = next {
             if let Some(room) = self.held.get_mut(place) {
@@ -267,8 +267,8 @@ impl Basket {
     /// Gives up stored vectors of another dimension than those that have just come; where none have come, and the
     /// stored ones differ, all of them. Vectors of two dimensions never stand in one answer.
     pub fn agree(&mut self) {
-        let first_of = |how: fn(&Held) -> bool| {
-            self.held.iter().flatten().filter(move |held| how(held)).map(Held::dimension).next()
+        let first_of = |how: fn(&InputVector) -> bool| {
+            self.held.iter().flatten().filter(move |held| how(held)).map(InputVector::dimension).next()
         };
         let wanted = first_of(|held| held.how == How::Brought)
             .or(first_of(|held| held.how == How::Shared))
@@ -387,7 +387,7 @@ impl Basket {
     /// `embedding_dimension_mismatch` where they differ in their dimension.
     pub fn whole(&self) -> Result<Whole, Refusal> {
         let missing = || Refusal::new(Code::UpstreamBadResponse, "not every input has a vector");
-        let all: Vec<Held> = self.held.iter().cloned().collect::<Option<_>>().ok_or_else(missing)?;
+        let all: Vec<InputVector> = self.held.iter().cloned().collect::<Option<_>>().ok_or_else(missing)?;
         let newest = all.iter().max_by_key(|held| held.how).cloned().ok_or_else(missing)?;
         if all.iter().any(|held| held.dimension() != newest.dimension()) {
             let message = "vectors of this call's inputs have different dimensions";
@@ -400,24 +400,24 @@ impl Basket {
 /// All vectors of a call, of one dimension.
 #[derive(Debug)]
 pub struct Whole {
-    all: Vec<Held>,
+    all: Vec<InputVector>,
     /// One of those that came last.
-    newest: Held,
+    newest: InputVector,
 }
 
 impl Whole {
     /// The answer, in OpenAI's form and the encoding asked for, and whose it is. Its `usage` counts every input, as
     /// the upstream would have: what is paid for is another matter. Digits may have been written before.
     #[must_use]
-    pub fn answer(self, view: &View, spelled: Option<&Spelled>) -> (Answer, Held) {
+    pub fn answer(self, view: &View, written: Option<&DigitsCache>) -> (Answer, InputVector) {
         let Self { all, newest } = self;
         let tokens = all.iter().map(|held| held.tokens).fold(0, u64::saturating_add);
         let numbers = all.iter().map(|held| &held.numbers);
-        let body = match (view.encoding, spelled) {
+        let body = match (view.encoding, written) {
             (Encoding::Base64, _) => answer(&newest.model(), &numbers.collect::<Vec<_>>(), Encoding::Base64, tokens),
             (_, None) => answer(&newest.model(), &numbers.collect::<Vec<_>>(), Encoding::Float, tokens),
-            (_, Some(spelled)) => {
-                let digits: Vec<_> = numbers.map(|numbers| spelled.digits(numbers)).collect();
+            (_, Some(written)) => {
+                let digits: Vec<_> = numbers.map(|numbers| written.digits(numbers)).collect();
                 let digits: Vec<&[u8]> = digits.iter().map(|spelling| (**spelling).as_ref()).collect();
                 answer_spelled(&newest.model(), &digits, tokens)
             }
@@ -427,7 +427,7 @@ impl Whole {
 }
 
 /// The upstream that a vector has come from, where the route still has it.
-fn upstream<'a>(route: &'a Route, held: &Held) -> Option<&'a Arc<Upstream>> {
+fn upstream<'a>(route: &'a Route, held: &InputVector) -> Option<&'a Arc<Upstream>> {
     route.upstreams.iter().find(|upstream| upstream.label.as_bytes() == held.upstream)
 }
 
@@ -445,8 +445,8 @@ mod tests {
         Basket::new(Arc::new(Wish { inputs, may_look: true, ttl: Duration::MAX, owner: None }), None)
     }
 
-    fn held(number: u8) -> Held {
-        Held {
+    fn held(number: u8) -> InputVector {
+        InputVector {
             numbers: vec![number; 4].into(),
             model: bytes::Bytes::new(),
             upstream: bytes::Bytes::new(),

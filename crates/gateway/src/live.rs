@@ -2,8 +2,8 @@
 
 pub mod issued_keys;
 pub mod levers;
-mod making_up;
 pub mod per_worker;
+mod reconcile;
 mod reload;
 pub mod resources;
 mod time;
@@ -28,23 +28,23 @@ use crate::cache::flights::Flights;
 use crate::cache::kb_versions::KbVersions;
 use crate::cache::purges::Purges;
 use crate::caller::headers::Blanks;
-use crate::embeddings::digits::Spelled;
-use crate::embeddings::input_flights::Loads;
-use crate::embeddings::joining::Companies;
+use crate::embeddings::digits::DigitsCache;
+use crate::embeddings::input_flights::InputFlights;
+use crate::embeddings::joining::JointCalls;
 use crate::live::issued_keys::IssuedKeys;
-use crate::live::per_worker::Seat;
-use crate::live::resources::Means;
-use crate::live::tokenizers::Vocabularies;
-use crate::quota::ledger::{self, Books, Stores};
-use crate::quota::quotas::KeptPurses;
+use crate::live::per_worker::PerWorker;
+use crate::live::resources::Resources;
+use crate::live::tokenizers::Tokenizers;
+use crate::quota::ledger::{self, Stores, UsageLedger};
+use crate::quota::quotas::KeptQuotas;
 use crate::records::access_log::AccessLog;
 use crate::records::content::Contents;
 use crate::records::metrics::Metrics;
-use crate::records::pending::{Put, Sheet};
-use crate::records::repeats::{Echoes, Fingerprints};
+use crate::records::pending::{PendingRecords, Put};
+use crate::records::repeats::{Fingerprints, RepeatDetector};
 use crate::records::telemetry::{OwnCall, Telemetry};
 use crate::running::{Counts, Kept, Pulled, Running};
-use crate::semantic_cache::questions::{self, Meanings};
+use crate::semantic_cache::questions::{self, Questions};
 use crate::semantic_cache::verdicts::Verdicts;
 use crate::upstream::drills::Drills;
 use crate::upstream::standing::Shown;
@@ -66,7 +66,7 @@ pub struct Live {
     /// Counters.
     pub metrics: Metrics,
     /// What the gateway itself has.
-    pub means: Means,
+    pub resources: Resources,
     /// One line per request.
     pub log: AccessLog,
     /// Traces and metrics for a collector.
@@ -76,32 +76,32 @@ pub struct Live {
     /// Held for a moment by whoever pulls a lever, and by a reload as it takes force.
     pub(crate) pulled: Mutex<Pulled>,
     /// One for each worker.
-    seats: Mutex<Vec<Arc<Seat>>>,
+    workers: Mutex<Vec<Arc<PerWorker>>>,
     /// Tells calls apart.
     pub fingerprints: Fingerprints,
     /// OpenAI's encodings, for counting.
-    pub vocabularies: Vocabularies,
+    pub tokenizers: Tokenizers,
     /// Held by whoever gathers.
     gathering: Mutex<Gathering>,
     /// Held by whoever shows metrics: some are emptied and filled again, and losses brought up to what they are. Two at
     /// a time would tell half of it, and count losses twice.
     showing: Mutex<()>,
     /// What was used.
-    pub books: Books,
+    pub usage_ledger: UsageLedger,
     /// What was answered before.
     pub answers: Arc<dyn Answers>,
     /// Questions that were answered before.
-    pub meanings: Meanings,
+    pub questions: Questions,
     /// What was purged lately.
     pub purges: Arc<Purges>,
     /// Calls that others may wait for too.
     pub flights: Flights,
     /// Digits of vectors that were written lately.
-    pub spelled: Spelled,
+    pub digits: DigitsCache,
     /// Small embeddings calls that wait for others to join them.
-    pub companies: Companies,
+    pub joint_calls: JointCalls,
     /// Inputs of embeddings calls that others may wait for too.
-    pub loads: Arc<Loads>,
+    pub input_flights: Arc<InputFlights>,
     /// Verdicts on questions in flight.
     pub verdicts: Arc<Verdicts>,
     /// Versions of knowledge bases that operators have set.
@@ -128,14 +128,14 @@ pub struct Live {
 /// What gathering needs.
 #[derive(Debug, Default)]
 struct Gathering {
-    /// Memory that goes around between the sheets.
-    sheet: Vec<Record>,
-    /// Those of all sheets.
+    /// Memory that goes around between the workers' lists.
+    pending: Vec<Record>,
+    /// Those of all workers.
     records: Vec<Record>,
-    echoes: Echoes,
+    repeats: RepeatDetector,
 }
 
-/// Records lie on their sheets so long at most.
+/// Records wait on their worker's list so long at most.
 const GATHER: Duration = Duration::from_millis(20);
 
 impl Live {
@@ -159,17 +159,17 @@ impl Live {
     ) -> Result<Arc<Self>, prometheus::Error> {
         let metrics = Metrics::new()?;
         metrics.come_into_force(&snapshot, Clock.now());
-        let mut kept = Kept::with(KeptPurses::new(stores.accounts));
-        let books = Books::new(stores.ledger);
+        let mut kept = Kept::with(KeptQuotas::new(stores.accounts));
+        let usage_ledger = UsageLedger::new(stores.ledger);
         let running = kept.bind(snapshot, &|_| Counts::default());
         let issued = IssuedKeys::new(stores.objects, stores.keys, running.snapshot.keys.hasher().clone());
         let kb_versions = Arc::new(KbVersions::new(stores.versions, &dice));
-        books.open(kept.purses.unknown(&running.snapshot, Clock.wall()));
+        usage_ledger.open(kept.quotas.unknown(&running.snapshot, Clock.wall()));
         stores.answers.bound(bounds(&running.snapshot));
         stores.records.bound(record_bounds(&running.snapshot));
         let purges = Arc::<Purges>::default();
-        let meanings = Meanings::new(stores.answers.clone(), purges.clone());
-        meanings.bind(&running.snapshot);
+        let questions = Questions::new(stores.answers.clone(), purges.clone());
+        questions.bind(&running.snapshot);
         Ok(Arc::new(Self {
             clock: Clock,
             blanks: Blanks::default(),
@@ -178,16 +178,16 @@ impl Live {
             telemetry: Telemetry::new(&dice, Clock.wall()),
             dice,
             metrics,
-            means: Means::default(),
+            resources: Resources::default(),
             log,
-            books,
+            usage_ledger,
             answers: stores.answers,
-            meanings,
+            questions,
             purges,
             flights: Flights::default(),
-            spelled: Spelled::default(),
-            companies: Companies::default(),
-            loads: Arc::default(),
+            digits: DigitsCache::default(),
+            joint_calls: JointCalls::default(),
+            input_flights: Arc::default(),
             verdicts: Arc::default(),
             kb_versions,
             drills: Arc::default(),
@@ -195,14 +195,14 @@ impl Live {
             issued,
             contents: Contents::new(stores.records.clone(), running.snapshot.general.records.content),
             records: stores.records,
-            alerts: kept.purses.alerts(),
+            alerts: kept.quotas.alerts(),
             webhooks: Webhooks::default(),
             running: ArcSwap::from_pointee(running),
             kept: Mutex::new(kept),
             pulled: Mutex::default(),
-            seats: Mutex::default(),
+            workers: Mutex::default(),
             fingerprints: Fingerprints::default(),
-            vocabularies: Vocabularies::default(),
+            tokenizers: Tokenizers::default(),
             gathering: Mutex::default(),
             showing: Mutex::default(),
             something_to_gather: Notify::new(),
@@ -211,17 +211,17 @@ impl Live {
         }))
     }
 
-    /// A seat for one worker, with a twin of the configuration in force.
+    /// What one more worker has to itself, with a twin of the configuration in force.
     #[must_use]
-    pub fn seat(&self) -> Arc<Seat> {
+    pub fn add_worker(&self) -> Arc<PerWorker> {
         let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
-        let seat = Seat::with(|counts| kept.bind(self.running().snapshot.twin(), counts));
-        self.seats.lock().unwrap_or_else(PoisonError::into_inner).push(seat.clone());
-        seat
+        let per_worker = PerWorker::with(|counts| kept.bind(self.running().snapshot.twin(), counts));
+        self.workers.lock().unwrap_or_else(PoisonError::into_inner).push(per_worker.clone());
+        per_worker
     }
 
-    fn seats(&self) -> Vec<Arc<Seat>> {
-        self.seats.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    fn workers(&self) -> Vec<Arc<PerWorker>> {
+        self.workers.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// The configuration in force now.
@@ -235,7 +235,7 @@ impl Live {
     pub fn purge(&self, which: &Which) -> Answer<Result<u64, Unreadable>> {
         // First, so that whoever stores something meanwhile either finds this out or is found below.
         self.purges.note(which);
-        self.meanings.purge(which);
+        self.questions.purge(which);
         self.answers.purge(which)
     }
 
@@ -265,15 +265,15 @@ impl Live {
 
     /// The grace is over: what still runs ends with an error event.
     pub fn cut_short(&self) {
-        for seat in self.seats() {
-            seat.cut_short();
+        for per_worker in self.workers() {
+            per_worker.cut_short();
         }
     }
 
     /// Requests whose answer has not ended.
     #[must_use]
     pub fn requests(&self) -> i64 {
-        self.seats().iter().map(|seat| seat.sheet.running()).sum()
+        self.workers().iter().map(|per_worker| per_worker.pending.running()).sum()
     }
 
     /// Connections whose caller is slower than the answer that is being written to it.
@@ -286,9 +286,9 @@ impl Live {
         self.unwritten.clone()
     }
 
-    /// A request has ended: its record goes onto its worker's sheet.
-    pub(crate) fn put_down(&self, sheet: &Sheet, record: Record) {
-        match sheet.put(record) {
+    /// A request has ended: its record goes to its worker's pending ones.
+    pub(crate) fn put_down(&self, pending: &PendingRecords, record: Record) {
+        match pending.put(record) {
             Put::First => self.something_to_gather.notify_one(),
             Put::Further => {}
             Put::Full => self.gather(),
@@ -301,18 +301,18 @@ impl Live {
     }
 
     fn gather_into(&self, gathering: &mut Gathering) {
-        let Gathering { sheet, records, echoes } = gathering;
+        let Gathering { pending, records, repeats } = gathering;
         let running = self.running.load();
         let mut entries = Vec::new();
         let age = self.clock.now().saturating_duration_since(self.began);
-        let mut sheets = 0;
-        for seat in self.seats() {
-            seat.sheet.swap(sheet);
-            sheets += usize::from(!sheet.is_empty());
-            records.append(sheet);
+        let mut lists = 0;
+        for per_worker in self.workers() {
+            per_worker.pending.swap(pending);
+            lists += usize::from(!pending.is_empty());
+            records.append(pending);
         }
         // Those of one worker lie in the order in which they ended; those of several are brought into it.
-        if sheets > 1 {
+        if lists > 1 {
             records.sort_by_key(|record| record.time + record.took);
         }
         if !running.snapshot.general.records.keep.is_zero() {
@@ -321,7 +321,7 @@ impl Live {
         for record in records.drain(..) {
             self.metrics.count(&record);
             // Records lie here for a moment only: they ended now.
-            echoes.note(&record, age.saturating_sub(record.took), &self.metrics);
+            repeats.note(&record, age.saturating_sub(record.took), &self.metrics);
             self.log.append(&record);
             self.metrics.count_cost(&record, &running.snapshot.currency);
             self.metrics.caches.count(&record, &running.snapshot.currency);
@@ -329,10 +329,10 @@ impl Live {
             self.telemetry.note(&running, &record, &self.metrics);
             ledger::enter(record, &mut entries);
         }
-        self.books.book(entries);
+        self.usage_ledger.book(entries);
         self.tell_alerts(&running);
         // A burst's memory is given back.
-        sheet.shrink_to(1024);
+        pending.shrink_to(1024);
         records.shrink_to(1024);
     }
 
@@ -359,7 +359,7 @@ impl Live {
         let mut entries = Vec::new();
         ledger::enter_own(self.clock.wall(), own.route, own.spending.clone(), &mut entries);
         if !entries.is_empty() {
-            self.books.book(entries);
+            self.usage_ledger.book(entries);
         }
     }
 
@@ -383,8 +383,8 @@ impl Live {
         self.metrics.forget_gone(self.clock.now());
         let running = self.running();
         let mut sums = running.snapshot.routes.iter().map(|route| (route.name.clone(), 0)).collect();
-        for seat in self.seats() {
-            seat.add_inflight(&mut sums);
+        for per_worker in self.workers() {
+            per_worker.add_inflight(&mut sums);
         }
         self.show_upstreams(&running);
         self.show_queues(&running);
@@ -392,8 +392,8 @@ impl Live {
         self.metrics.caches.show(&self.answers.stats());
         self.metrics.webhooks.show(self.webhooks.shown().iter().map(|hook| (&*hook.name, hook.waiting)));
         let questions =
-            running.snapshot.routes.iter().filter_map(|route| Some((&*route.name, self.meanings.count(&route.name)?)));
-        self.metrics.caches.show_questions(questions, self.meanings.lost());
+            running.snapshot.routes.iter().filter_map(|route| Some((&*route.name, self.questions.count(&route.name)?)));
+        self.metrics.caches.show_questions(questions, self.questions.lost());
         self.show_stores();
         self.metrics.text(&sums, self.log.lost())
     }
@@ -406,25 +406,26 @@ impl Live {
                 depths.insert((route.name.clone(), priority.as_str()), 0);
             }
         }
-        for (route, depth) in running.lobby.depths() {
+        for (route, depth) in running.batch_queue.depths() {
             *depths.entry((route, Priority::Batch.as_str())).or_default() += depth;
         }
-        for dock in running.docks().values().cloned().chain(running.closed_docks()) {
-            dock.add_depths(&mut depths);
+        for slots in running.slots_by_provider().values().cloned().chain(running.closed_slots()) {
+            slots.add_depths(&mut depths);
         }
-        let docks = running.docks().iter().map(|(provider, dock)| (&**provider, dock.shown()));
-        self.metrics.show_concurrency(docks);
+        let slots_by_provider =
+            running.slots_by_provider().iter().map(|(provider, slots)| (&**provider, slots.shown()));
+        self.metrics.show_concurrency(slots_by_provider);
         self.metrics.show_queues(depths.iter().map(|((route, priority), depth)| (&**route, *priority, *depth)));
     }
 
     fn show_quotas(&self, running: &Running) {
         let now = self.clock.wall();
-        let shares = running.purses.all().flat_map(|(client, purse)| {
-            let kinds = ["tokens", "cost"].into_iter().zip(purse.shares(now));
+        let shares = running.quotas.all().flat_map(|(client, quota)| {
+            let kinds = ["tokens", "cost"].into_iter().zip(quota.shares(now));
             kinds.filter_map(|(kind, share)| Some((&**client, kind, share?)))
         });
         self.metrics.show_quotas(shares);
-        self.metrics.show_unread_quotas(self.books.unopened());
+        self.metrics.show_unread_quotas(self.usage_ledger.unopened());
     }
 
     /// Brings the gauges of the upstreams up to date. An upstream that several routes share under one
@@ -466,13 +467,13 @@ pub fn record_bounds(snapshot: &Snapshot) -> RecordBounds {
 /// it began before that. Counts what a quota of money could not.
 fn charge(running: &Running, record: &Record, metrics: &Metrics) {
     let (Some(client), Some(usage)) = (&record.client, record.usage) else { return };
-    let Some(purse) = running.purses.named(client) else { return };
-    let is_counted = record.cost.as_ref().is_some_and(|cost| cost.currency == purse.terms.currency);
-    if purse.terms.cost.is_some() && !is_counted {
+    let Some(quota) = running.quotas.named(client) else { return };
+    let is_counted = record.cost.as_ref().is_some_and(|cost| cost.currency == quota.terms.currency);
+    if quota.terms.cost.is_some() && !is_counted {
         metrics.quota_uncounted(client);
     }
-    if purse.id() != record.settled_in {
-        let used = purse.weigh(usage, record.costs());
-        purse.settle(purse.period(record.time), state::Amounts::default(), used);
+    if quota.id() != record.settled_in {
+        let used = quota.weigh(usage, record.costs());
+        quota.settle(quota.period(record.time), state::Amounts::default(), used);
     }
 }

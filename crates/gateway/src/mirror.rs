@@ -55,7 +55,7 @@ pub fn send(copy: Copy, mirror: Mirror) -> bool {
     let key = keys.find_map(|(key, bar)| bar.is_none().then_some(key));
     let place = Place::take(&state.counts.copies);
     let takes_copies = takes_copies && copy.worker.transport.is_roomy(&upstream.provider);
-    let slot = known.dock.as_ref().filter(|_| takes_copies).map(|dock| dock.spare(&upstream.label, now));
+    let slot = known.slots.as_ref().filter(|_| takes_copies).map(|slots| slots.spare(&upstream.label, now));
     match (place, key) {
         (Some(place), Some(key)) if takes_copies && !matches!(slot, Some(None)) => {
             let target = Target { upstream: mirror.to, key };

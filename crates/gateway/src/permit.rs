@@ -15,7 +15,7 @@ use crate::running::Running;
 /// A call's place within every limit that applies to it, and the tokens put aside for it. Dropped, it
 /// gives the place back, and of the tokens what was not used.
 #[derive(Debug)]
-pub struct Pass {
+pub struct Permit {
     /// Whose meters were charged. A reload in the meantime changes limits, not meters.
     running: Arc<Running>,
     whose: Whose,
@@ -31,9 +31,9 @@ pub struct Pass {
 
 /// A call's stay in an upstream's line.
 #[derive(Debug)]
-pub struct LinedUp<'a>(&'a Pass);
+pub struct LinedUp<'a>(&'a Permit);
 
-impl Pass {
+impl Permit {
     /// For a call whose meters have been charged, with `aside` tokens.
     #[must_use]
     pub fn new(running: Arc<Running>, (client, route): (&Client, &Route), aside: u64) -> Self {
@@ -48,7 +48,7 @@ impl Pass {
             let meters = self.running.meters.of(self.whose);
             let now = Clock.now();
             self.running.meters.counters.spare(&meters, self.priority, (self.aside, tokens), now);
-            self.running.lobby.has_news(&meters, now);
+            self.running.batch_queue.has_news(&meters, now);
             self.aside = tokens;
         }
     }
@@ -79,7 +79,7 @@ impl Pass {
             meter.account().lines_up(is_in_line);
         }
         if !is_in_line {
-            self.running.lobby.has_news(&meters, Clock.now());
+            self.running.batch_queue.has_news(&meters, Clock.now());
         }
     }
 
@@ -108,12 +108,12 @@ impl Drop for LinedUp<'_> {
     }
 }
 
-impl Drop for Pass {
+impl Drop for Permit {
     fn drop(&mut self) {
         let meters = self.running.meters.of(self.whose);
         let now = self.ended.unwrap_or_else(|| Clock.now());
         let tokens = Settled { aside: self.aside, used: self.used, is_void: self.is_void };
         self.running.meters.counters.give_back(&meters, self.priority, tokens, now);
-        self.running.lobby.has_news(&meters, now);
+        self.running.batch_queue.has_news(&meters, now);
     }
 }

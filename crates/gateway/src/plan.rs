@@ -49,7 +49,7 @@ pub fn plan(
         let (busy, cost) = match route.strategy {
             // What other routes have under way at the provider counts where its places are scarce.
             Strategy::LeastBusy => {
-                (known.dock.as_ref().map_or_else(|| standing.busy(), |dock| dock.shown().1 as usize), 0.0)
+                (known.slots.as_ref().map_or_else(|| standing.busy(), |slots| slots.shown().1 as usize), 0.0)
             }
             Strategy::Fastest => (standing.busy(), standing.cost(now)),
             Strategy::Ordered | Strategy::Weighted => (0, 0.0),

@@ -13,7 +13,7 @@ use rules::pursuit::{Bar, LEAST, Next, Pause, Pursuit, Step, Target, Terms, dead
 use rules::queue::Full;
 
 use crate::attempt::{Errand, Landed, Missed, attempt};
-use crate::permit::Pass;
+use crate::permit::Permit;
 use crate::running::{RouteState, UpstreamState};
 use crate::trail::Tries;
 use crate::upstream::slots::Slot;
@@ -33,7 +33,7 @@ pub struct Call<'a> {
     /// Who wants it.
     pub client: &'a Client,
     /// Its place within its limits, where any applies.
-    pub pass: Option<&'a Pass>,
+    pub permit: Option<&'a Permit>,
     /// The route and its state.
     pub route: (&'a Route, &'a RouteState),
     /// What is sent.
@@ -232,12 +232,12 @@ fn enter(
     priority: rules::shares::Priority,
     now: Instant,
 ) -> Result<Visit, Shut> {
-    let slot = match &known.dock {
+    let slot = match &known.slots {
         None => None,
-        Some(dock) => {
+        Some(slots) => {
             let model = &upstream.label;
-            let held = held.filter(|slot| slot.is_at(dock)).map(|slot| slot.anew(model, now));
-            Some(held.or_else(|| dock.take(priority, model, now)).ok_or(Shut::Full)?)
+            let held = held.filter(|slot| slot.is_at(slots)).map(|slot| slot.anew(model, now));
+            Some(held.or_else(|| slots.take(priority, model, now)).ok_or(Shut::Full)?)
         }
     };
     // Others may have found out since the plan was made.
@@ -255,7 +255,7 @@ fn enter(
 /// What the caller is told, and whether its time is over: then no other line is tried.
 async fn line(call: &Call<'_>, step: &Step, tries: &mut Tries) -> Result<Option<Slot>, (Refusal, bool)> {
     let Some((upstream, known)) = target(call, step) else { return Ok(None) };
-    let Some(dock) = &known.dock else { return Ok(None) };
+    let Some(slots) = &known.slots else { return Ok(None) };
     let (client, provider, route) = (call.client, &upstream.provider, call.route.0);
     let now = call.worker.live.clock.now();
     let (priority, depth) = (client.priority, provider.queue.depth(client.priority));
@@ -271,14 +271,14 @@ async fn line(call: &Call<'_>, step: &Step, tries: &mut Tries) -> Result<Option<
         return Err((busy(Code::QueueTimeout, what), true));
     }
     let bytes = call.errand.ask.body.len();
-    let in_line = dock.join(priority, (&client.name, &route.name, &upstream.label), bytes, depth).map_err(|full| {
+    let in_line = slots.join(priority, (&client.name, &route.name, &upstream.label), bytes, depth).map_err(|full| {
         let what = match full {
             Full::Calls => format!("is busy, and {depth} calls wait for it already"),
             Full::Bytes => "is busy, and the calls that wait for it are as large together as they may be".to_owned(),
         };
         (busy(Code::QueueFull, what), false)
     })?;
-    let _lined_up = call.pass.map(Pass::lines_up);
+    let _lined_up = call.permit.map(Permit::lines_up);
     let last = call.deadline.checked_sub(LEAST).unwrap_or(now);
     tries.queue(Line::Provider(provider.name.clone()));
     let slot = in_line.turn(last.min(now + longest)).await;
@@ -432,7 +432,7 @@ fn note(
 ) {
     let live = &call.worker.live;
     let outcome = AttemptOutcome::of(fault);
-    live.means.tell(fault, live.clock.now());
+    live.resources.tell(fault, live.clock.now());
     // One that only held the try up has not failed it so.
     let drill = tries.drill().filter(|drill| drill.wanted.harm.then.is_some()).cloned();
     tries.end(outcome, fault.status);

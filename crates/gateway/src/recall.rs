@@ -299,8 +299,8 @@ async fn meant(look: ByMeaning<'_>, wish: &Wish, trail: &mut Trail) -> Option<Fo
     let Sought { found, withheld, near } = look.await;
     trail.tries.wait_ends();
     withheld.into_iter().for_each(|by| trail.note(Decision::Withheld(by)));
-    if let (Some(near), Some(ear)) = (near, &trail.ear) {
-        ear.hear_near(near);
+    if let (Some(near), Some(content)) = (near, &trail.content) {
+        content.hear_near(near);
     }
     let Match { candidate, stored, is_shadow, overruled } = found?;
     let similarity = candidate.similarity;

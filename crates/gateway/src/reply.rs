@@ -11,7 +11,7 @@ use http_body::{Body, Frame, SizeHint};
 use crate::records::content::Listener;
 use crate::relay::Relay;
 
-use flight_body::Ride;
+use flight_body::FlightBody;
 
 /// An answer's body on its way to the caller.
 #[derive(Debug)]
@@ -21,7 +21,7 @@ pub enum Reply {
     /// As it comes.
     Stream(Box<Relay>),
     /// As it comes, to several callers.
-    Ride(Box<Ride>),
+    Flight(Box<FlightBody>),
     /// As it comes, and its text is kept.
     Heard(Box<Self>, Box<Listener>),
 }
@@ -43,7 +43,7 @@ impl Body for Reply {
         match &mut *self {
             Self::Whole(body) => Poll::Ready(body.take().map(|body| Ok(Frame::data(body)))),
             Self::Stream(relay) => relay.poll_bytes(cx).map(|piece| piece.map(|piece| piece.map(Frame::data))),
-            Self::Ride(ride) => ride.poll_bytes(cx).map(|piece| piece.map(|piece| piece.map(Frame::data))),
+            Self::Flight(ride) => ride.poll_bytes(cx).map(|piece| piece.map(|piece| piece.map(Frame::data))),
             Self::Heard(reply, listener) => {
                 let polled = Pin::new(&mut **reply).poll_frame(cx);
                 if let Poll::Ready(Some(Ok(frame))) = &polled {
@@ -61,7 +61,7 @@ impl Body for Reply {
     fn size_hint(&self) -> SizeHint {
         match self {
             Self::Whole(body) => SizeHint::with_exact(body.as_ref().map_or(0, |body| body.len() as u64)),
-            Self::Stream(_) | Self::Ride(_) | Self::Heard(..) => SizeHint::default(),
+            Self::Stream(_) | Self::Flight(_) | Self::Heard(..) => SizeHint::default(),
         }
     }
 }

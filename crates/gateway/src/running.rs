@@ -17,10 +17,10 @@ use rules::tokens::{Amounts, Worth};
 use crate::alerts::Alerts;
 use crate::caller::headers;
 use crate::limits::meters::{KeptMeters, Meters};
-use crate::limits::queue::Lobby;
-use crate::quota::quotas::{KeptPurses, Purses};
+use crate::limits::queue::BatchQueue;
+use crate::quota::quotas::{ClientQuotas, KeptQuotas};
 use crate::upstream::keyring::KeyRing;
-use crate::upstream::slots::Dock;
+use crate::upstream::slots::ProviderSlots;
 use crate::upstream::standing::{Gate, Standing};
 
 mod pulled;
@@ -40,12 +40,12 @@ pub struct Running {
     /// The accounts of its limits.
     pub meters: Meters,
     /// Those who wait for a limit, on all workers.
-    pub lobby: Arc<Lobby>,
+    pub batch_queue: Arc<BatchQueue>,
     /// The quotas of its clients.
-    pub purses: Purses,
-    docks: HashMap<Arc<str>, Arc<Dock>>,
+    pub quotas: ClientQuotas,
+    slots_by_provider: HashMap<Arc<str>, Arc<ProviderSlots>>,
     /// Those of providers that are gone, or bounded no more.
-    closed_docks: Vec<Weak<Dock>>,
+    closed_slots: Vec<Weak<ProviderSlots>>,
 }
 
 /// What belongs to a configured route.
@@ -84,7 +84,7 @@ pub struct UpstreamState {
     /// Whose turn it is among them, on this worker.
     pub turn: AtomicUsize,
     /// Its provider's places, where they are bounded.
-    pub dock: Option<Arc<Dock>>,
+    pub slots: Option<Arc<ProviderSlots>>,
     /// Its label as a header shows it.
     pub shown: HeaderValue,
     /// What every call's head holds: one for each key, or one without.
@@ -195,13 +195,13 @@ impl Running {
     }
 
     /// The places of every provider whose calls side by side are bounded.
-    pub(crate) fn docks(&self) -> &HashMap<Arc<str>, Arc<Dock>> {
-        &self.docks
+    pub(crate) fn slots_by_provider(&self) -> &HashMap<Arc<str>, Arc<ProviderSlots>> {
+        &self.slots_by_provider
     }
 
     /// The places of providers that are gone, or bounded no more, as long as calls are there.
-    pub(crate) fn closed_docks(&self) -> impl Iterator<Item = Arc<Dock>> {
-        self.closed_docks.iter().filter_map(Weak::upgrade)
+    pub(crate) fn closed_slots(&self) -> impl Iterator<Item = Arc<ProviderSlots>> {
+        self.closed_slots.iter().filter_map(Weak::upgrade)
     }
 
     /// How long a caller's body may take on an endpoint: the longest `body_timeout` of its routes,
@@ -218,25 +218,25 @@ pub(crate) struct Kept {
     /// The providers of the last configuration, to know one that has moved.
     providers: HashMap<Arc<str>, Arc<Provider>>,
     keyrings: HashMap<Arc<str>, Arc<KeyRing>>,
-    docks: HashMap<Arc<str>, Arc<Dock>>,
-    /// Docks of providers that are gone, or whose calls side by side are not bounded now, as long as calls are there,
+    slots_by_provider: HashMap<Arc<str>, Arc<ProviderSlots>>,
+    /// Slots of providers that are gone, or whose calls side by side are not bounded now, as long as calls are there,
     /// and of whom that is.
-    closed_docks: HashMap<Arc<str>, (Weak<Dock>, Arc<Provider>)>,
+    closed_slots: HashMap<Arc<str>, (Weak<ProviderSlots>, Arc<Provider>)>,
     /// By route.
     budgets: HashMap<Arc<str>, Arc<RetryBudget>>,
     upstreams: HashMap<Identity, Known>,
     /// By route and vector space.
     dimensions: HashMap<(Arc<str>, String), Arc<AtomicUsize>>,
     meters: KeptMeters,
-    lobby: Arc<Lobby>,
+    batch_queue: Arc<BatchQueue>,
     alerts: Arc<Alerts>,
-    pub(crate) purses: KeptPurses,
+    pub(crate) quotas: KeptQuotas,
 }
 
 impl Kept {
     /// Nothing but the quotas' accounts.
-    pub(crate) fn with(purses: KeptPurses) -> Self {
-        Self { alerts: purses.alerts(), purses, ..Self::default() }
+    pub(crate) fn with(quotas: KeptQuotas) -> Self {
+        Self { alerts: quotas.alerts(), quotas, ..Self::default() }
     }
 
     pub(crate) fn bind(&mut self, snapshot: Snapshot, counts: &dyn Fn(&Arc<str>) -> Counts) -> Running {
@@ -245,15 +245,15 @@ impl Kept {
             if before.is_some_and(|before| !is_reached_alike(&before, provider)) {
                 // What befell its keys, and how much it takes, was found out of another.
                 self.keyrings.remove(&provider.name);
-                if let Some(dock) = self.docks.get(&provider.name) {
-                    dock.is_anothers(Clock.now());
+                if let Some(slots) = self.slots_by_provider.get(&provider.name) {
+                    slots.is_anothers(Clock.now());
                 }
             }
             let ring = self.keyrings.entry(provider.name.clone()).or_default();
             *ring = ring.fitting(provider);
         }
         let callers = snapshot.callers();
-        self.bind_docks(&snapshot, &callers);
+        self.bind_slots(&snapshot, &callers);
         let (held, mut heads) = (self.held(), Heads::new());
         let mut routes = HashMap::with_capacity(snapshot.routes.len());
         for route in &snapshot.routes {
@@ -280,22 +280,22 @@ impl Kept {
             }
         }
         let meters = self.meters.bind(&snapshot, &callers, Clock.now());
-        let purses = self.purses.bind(&snapshot);
-        let (lobby, docks) = (self.lobby.clone(), self.docks.clone());
-        let closed_docks = self.closed_docks.values().map(|(dock, _)| dock.clone()).collect();
-        Running { snapshot, routes, patience, meters, lobby, docks, closed_docks, purses }
+        let quotas = self.quotas.bind(&snapshot);
+        let (batch_queue, slots_by_provider) = (self.batch_queue.clone(), self.slots_by_provider.clone());
+        let closed_slots = self.closed_slots.values().map(|(slots, _)| slots.clone()).collect();
+        Running { snapshot, routes, patience, meters, batch_queue, slots_by_provider, closed_slots, quotas }
     }
 
-    fn bind_docks(&mut self, snapshot: &Snapshot, callers: &Callers) {
+    fn bind_slots(&mut self, snapshot: &Snapshot, callers: &Callers) {
         let now = Clock.now();
         let bounded = snapshot.providers.iter().filter(|provider| provider.concurrency.is_some());
         let mut comers: HashMap<&str, Comers> = bounded.map(|provider| (&*provider.name, Comers::default())).collect();
-        let gone = self.docks.extract_if(|provider, _| !comers.contains_key(&**provider));
-        let closed = gone.filter_map(|(name, dock)| {
+        let gone = self.slots_by_provider.extract_if(|provider, _| !comers.contains_key(&**provider));
+        let closed = gone.filter_map(|(name, slots)| {
             let provider = self.providers.get(&name)?.clone();
-            Some((name, (Arc::downgrade(&dock), provider)))
+            Some((name, (Arc::downgrade(&slots), provider)))
         });
-        self.closed_docks.extend(closed);
+        self.closed_slots.extend(closed);
         for route in &snapshot.routes {
             let on_it = callers.on(route);
             for upstream in &route.upstreams {
@@ -307,22 +307,23 @@ impl Kept {
         for provider in &snapshot.providers {
             let Some(terms) = provider.concurrency else { continue };
             let is_shared = comers.get(&*provider.name).is_some_and(|comers| comers.are_of_all_priorities());
-            let before = self.closed_docks.remove(&provider.name).and_then(|(dock, of)| {
-                let dock = dock.upgrade()?;
+            let before = self.closed_slots.remove(&provider.name).and_then(|(slots, of)| {
+                let slots = slots.upgrade()?;
                 if !is_reached_alike(&of, provider) {
-                    dock.is_anothers(now);
+                    slots.is_anothers(now);
                 }
-                Some(dock)
+                Some(slots)
             });
-            let dock = self.docks.entry(provider.name.clone());
-            let dock = dock.or_insert_with(|| before.unwrap_or_else(|| Arc::new(Dock::new(terms, is_shared, now))));
-            dock.comes_under(terms, is_shared, now);
+            let slots = self.slots_by_provider.entry(provider.name.clone());
+            let slots =
+                slots.or_insert_with(|| before.unwrap_or_else(|| Arc::new(ProviderSlots::new(terms, is_shared, now))));
+            slots.comes_under(terms, is_shared, now);
         }
-        self.closed_docks.retain(|_, (dock, _)| dock.strong_count() > 0);
+        self.closed_slots.retain(|_, (slots, _)| slots.strong_count() > 0);
         for provider in snapshot.providers.iter().filter(|provider| provider.concurrency.is_none()) {
             // Whoever waits for a place waits for nothing any more.
-            if let Some(dock) = self.closed_docks.get(&provider.name).and_then(|(dock, _)| dock.upgrade()) {
-                dock.comes_under(UNBOUNDED, false, now);
+            if let Some(slots) = self.closed_slots.get(&provider.name).and_then(|(slots, _)| slots.upgrade()) {
+                slots.comes_under(UNBOUNDED, false, now);
             }
         }
     }
@@ -372,7 +373,7 @@ impl Kept {
             dimension: self.dimensions.entry(space).or_default().clone(),
             keys: self.keyrings.entry(upstream.provider.name.clone()).or_default().clone(),
             turn: AtomicUsize::new(0),
-            dock: self.docks.get(&upstream.provider.name).cloned(),
+            slots: self.slots_by_provider.get(&upstream.provider.name).cloned(),
             shown: headers::named(&upstream.label),
             heads: heads.entry(upstream.provider.name.clone()).or_insert_with(made).clone(),
         }

@@ -36,7 +36,7 @@ use crate::pursue::{Call, Won, pursue};
 use crate::recall::Found;
 use crate::relay::{Passage, Relay};
 use crate::reply::Reply;
-use crate::reply::flight_body::Ride;
+use crate::reply::flight_body::FlightBody;
 use crate::running::{RouteState, Running};
 use crate::shape::Shaped;
 use crate::trail::Trail;
@@ -110,7 +110,7 @@ pub fn serve(connection: Arc<Connection>, request: Request<Incoming>) -> Serving
         });
     }
     let request_id = headers::request_id(request.headers(), identify::presented(request.headers()), &worker.dice);
-    let trail = Trail::begin(worker.live.clone(), worker.seat.clone(), request_id);
+    let trail = Trail::begin(worker.live.clone(), worker.per_worker.clone(), request_id);
     let (parts, body) = request.into_parts();
     answered(connection, parts, body, trail)
 }
@@ -124,15 +124,15 @@ fn answered(connection: Arc<Connection>, parts: Parts, body: Incoming, mut trail
             told = tell(&connection, &parts, body, &mut trail) => told,
             () = connection.presence.cut_short() => Err(End::Refused(shutting_down())),
         };
-        let ear = trail.ear.clone();
+        let content = trail.content.clone();
         let response = match told {
             Ok(Told::Leads(lead)) => Box::pin(lead::lead(&connection, *lead, trail)).await,
             Ok(Told::Gathers(quest)) => Box::pin(vectors::lead(&connection, *quest, trail)).await,
             told => end(&connection, told, trail),
         };
-        match ear {
+        match content {
             None => response,
-            Some(ear) => response.map(|response| listening::to(response, ear)),
+            Some(content) => response.map(|response| listening::to(response, content)),
         }
     })
 }
@@ -199,7 +199,7 @@ struct Answered {
 /// The story of one request.
 async fn tell(connection: &Connection, parts: &Parts, mut body: Incoming, trail: &mut Trail) -> Result<Told, End> {
     let worker = &*connection.worker;
-    let running = worker.seat.running();
+    let running = worker.per_worker.running();
     trail.trace(telemetry::begin(&running.snapshot, parts, &worker.dice));
     let (wanted, client) = match early(&worker.live, &running, parts, trail) {
         Ok(known) => known,
@@ -230,7 +230,7 @@ async fn tell(connection: &Connection, parts: &Parts, mut body: Incoming, trail:
     let deadline = trail.began() + deadline(&route, &client, &parts.headers)?;
     let fingerprint = recall::fingerprint(&ask, &parts.headers);
     admit::admit(&running, (&client, &route), &ask, deadline, trail).await?;
-    let shaped = shape::shape(ask, (&route, state), (&client, deadline), &worker.live.vocabularies, trail).await?;
+    let shaped = shape::shape(ask, (&route, state), (&client, deadline), &worker.live.tokenizers, trail).await?;
     admit::weigh(&route, &client, &shaped.ask, trail);
     let errands = Errands::of((&running, &route), (&client, &parts.headers), &shaped.ask, (worker, trail)).await;
     if errands.depends(&route, &shaped.ask) && fingerprint.is_none() {
@@ -370,8 +370,8 @@ async fn seek(
     trail: &mut Trail,
 ) -> Result<Won, Refusal> {
     if caller.1.depends(route.1, &shaped.ask) {
-        let trip = Arc::default();
-        let gathering = vectors::Gathering { worker, route, caller, shaped, trip: &trip };
+        let shared_call = Arc::default();
+        let gathering = vectors::Gathering { worker, route, caller, shaped, shared_call: &shared_call };
         return Box::pin(gathering.all(trail)).await;
     }
     seek_upstream(worker, route, caller, shaped, trail).await
@@ -402,8 +402,8 @@ async fn ask_upstream(
     let request_id = trail.request_id.clone();
     let Errands { is_idempotent, first, .. } = *errands;
     let errand = errands.errand(ask, &request_id);
-    let pass = trail.pass.as_ref();
-    let call = Call { worker, client, pass, route: (route, state), errand, is_idempotent, first, deadline };
+    let permit = trail.permit.as_ref();
+    let call = Call { worker, client, permit, route: (route, state), errand, is_idempotent, first, deadline };
     if let Some(mirror) = plan::mirror(route, client, is_idempotent, &worker.dice).filter(|_| parts.is_empty()) {
         let to = route.upstreams.get(mirror.to);
         let (worker, running, route) = (worker.clone(), running.clone(), route.clone());
@@ -469,8 +469,8 @@ fn rides(connection: &Connection, rider: Rider, head: &Head, mut trail: Trail) -
     trail.first_content();
     let raw = (!head.is_events).then_some(&head.content_type);
     let headers = answers::begun(&head.shown, raw, &mut trail);
-    let ride = Ride::new(rider, Some(trail), connection.presence.clone(), head.is_events);
-    let mut response = Response::new(Reply::Ride(Box::new(ride)));
+    let ride = FlightBody::new(rider, Some(trail), connection.presence.clone(), head.is_events);
+    let mut response = Response::new(Reply::Flight(Box::new(ride)));
     *response.headers_mut() = headers;
     response
 }

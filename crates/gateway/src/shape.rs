@@ -13,7 +13,7 @@ use dialect::Ask;
 use rules::params::By;
 use smallvec::SmallVec;
 
-use crate::live::tokenizers::Vocabularies;
+use crate::live::tokenizers::Tokenizers;
 use crate::running::RouteState;
 use crate::trail::Trail;
 
@@ -35,7 +35,7 @@ pub async fn shape(
     ask: Ask,
     (route, state): (&Route, &RouteState),
     (client, deadline): (&Client, Instant),
-    vocabularies: &Vocabularies,
+    tokenizers: &Tokenizers,
     trail: &mut Trail,
 ) -> Result<Shaped, Refusal> {
     let ask = match route.params.is_empty() && client.params.is_empty() {
@@ -49,7 +49,7 @@ pub async fn shape(
         return Ok(Shaped { ask, too_small: SmallVec::new() });
     }
     // Boxed, for few calls are counted, and each would hold the room for it.
-    let done = Box::pin(context::bound(ask, (route, state), deadline, vocabularies)).await?;
+    let done = Box::pin(context::bound(ask, (route, state), deadline, tokenizers)).await?;
     trail.record.truncated = done.truncated;
     if let Some(truncated) = done.truncated {
         trail.note(Decision::Truncated(Box::new(truncated)));

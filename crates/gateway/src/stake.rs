@@ -11,7 +11,7 @@ use dialect::images;
 use rules::quota::Answer;
 use state::{Amounts, Standing, Wish};
 
-use crate::quota::quotas::{Purse, Stake};
+use crate::quota::quotas::{ClientQuota, Stake};
 use crate::running::Running;
 use crate::trail::Trail;
 
@@ -28,24 +28,28 @@ pub async fn stake(
     sent: &[Ask],
     trail: &mut Trail,
 ) -> Result<(), Refusal> {
-    let Some(purse) = running.purses.of(client) else { return Ok(()) };
+    let Some(quota) = running.quotas.of(client) else { return Ok(()) };
     // The period in which a call arrives is the one that it is charged to, in the ledger too.
-    let period = purse.period(trail.record.time);
-    let wish = wish(purse, &|| route.first_upstreams(first), sent);
-    match purse.account().reserve(period, wish, purse.limits()).await {
+    let period = quota.period(trail.record.time);
+    let wish = wish(quota, &|| route.first_upstreams(first), sent);
+    match quota.account().reserve(period, wish, quota.limits()).await {
         Ok(reserved) => {
             trail.note(Decision::Staked(reserved.tokens));
-            trail.stake = Some(Stake::new(purse.clone(), period, reserved));
+            trail.stake = Some(Stake::new(quota.clone(), period, reserved));
             Ok(())
         }
         Err(standing) => {
             trail.note(Decision::OverQuota);
-            Err(refusal(client, purse, (standing, wish), trail.record.time))
+            Err(refusal(client, quota, (standing, wish), trail.record.time))
         }
     }
 }
 
-fn wish<'a, I: Iterator<Item = &'a Arc<Upstream>>>(purse: &Purse, upstreams: &dyn Fn() -> I, sent: &[Ask]) -> Wish {
+fn wish<'a, I: Iterator<Item = &'a Arc<Upstream>>>(
+    quota: &ClientQuota,
+    upstreams: &dyn Fn() -> I,
+    sent: &[Ask],
+) -> Wish {
     let image = || images::worth(upstreams().map(|upstream| &*upstream.sent));
     let each = sent.iter().map(|part| part.estimate(image));
     let Some(Estimate { prompt, written, units }) = each.reduce(Estimate::plus) else {
@@ -54,10 +58,10 @@ fn wish<'a, I: Iterator<Item = &'a Arc<Upstream>>>(purse: &Purse, upstreams: &dy
     let answer = Answer::of(written.bound());
     let usage = |completion| Usage { prompt, completion, units, ..Usage::default() };
     let (least, most) = (usage(answer.least), usage(answer.most));
-    let mut wish = Wish { least: purse.weigh(least, None), most: purse.weigh(most, None) };
-    if purse.terms.cost.is_some() {
+    let mut wish = Wish { least: quota.weigh(least, None), most: quota.weigh(most, None) };
+    if quota.terms.cost.is_some() {
         for price in upstreams().filter_map(|upstream| upstream.price.as_ref()) {
-            let cost = |usage| purse.weigh(usage, price.of(usage).as_ref()).cost;
+            let cost = |usage| quota.weigh(usage, price.of(usage).as_ref()).cost;
             wish.least.cost = wish.least.cost.max(cost(least));
             wish.most.cost = wish.most.cost.max(cost(most));
         }
@@ -68,8 +72,8 @@ fn wish<'a, I: Iterator<Item = &'a Arc<Upstream>>>(purse: &Purse, upstreams: &dy
 /// A period that ends sooner than this is worth waiting for.
 const WORTH_WAITING: Duration = Duration::from_secs(60);
 
-fn refusal(client: &Client, purse: &Purse, (standing, wish): (Standing, Wish), now: Duration) -> Refusal {
-    let terms = &purse.terms;
+fn refusal(client: &Client, quota: &ClientQuota, (standing, wish): (Standing, Wish), now: Duration) -> Refusal {
+    let terms = &quota.terms;
     let Amounts { tokens, cost } = standing.spent.plus(standing.reserved);
     let is_short =
         |limit: Option<u64>, taken: u64, wanted: u64| limit.filter(|limit| *limit <= taken || limit - taken < wanted);
@@ -87,7 +91,7 @@ fn refusal(client: &Client, purse: &Purse, (standing, wish): (Standing, Wish), n
         }
     };
     let held = held.map_or_else(String::new, |held| format!(", {held} put aside by calls under way"));
-    let period = purse.period(now);
+    let period = quota.period(now);
     let message = format!(
         "the quota of client `{}` has no room for this call: of {limit} a {}, {used} used{held}; it needs {wanted}; the quota begins anew at {}",
         client.name,

@@ -17,10 +17,10 @@ use state::answers::Key;
 
 use crate::caller::headers::{self, AnswerHead};
 use crate::live::Live;
-use crate::live::per_worker::Seat;
-use crate::permit::Pass;
+use crate::live::per_worker::PerWorker;
+use crate::permit::Permit;
 use crate::quota::quotas::Stake;
-use crate::records::content::Ear;
+use crate::records::content::CallContent;
 use crate::running::Learned;
 
 pub use tries::Tries;
@@ -28,7 +28,7 @@ pub use tries::Tries;
 /// The only per-request mutable thing. Dropped without [`Trail::end`], it records a caller who left.
 pub struct Trail {
     live: Arc<Live>,
-    seat: Arc<Seat>,
+    per_worker: Arc<PerWorker>,
     /// What will be written down; steps note facts here.
     pub record: Record,
     /// Its id as a header shows it.
@@ -41,7 +41,7 @@ pub struct Trail {
     /// What its usage will teach about the tokens of the model that answers.
     pub lesson: Option<Box<Lesson>>,
     /// Its place within its limits, to the last byte.
-    pub pass: Option<Pass>,
+    pub permit: Option<Permit>,
     /// What is left of the tightest of those.
     pub allowance: Allowance,
     /// What it has put aside of its client's quota, until it is known what it used.
@@ -57,7 +57,7 @@ pub struct Trail {
     /// The question that the caller names does not stand in its last user message.
     pub is_query_elsewhere: bool,
     /// What hears its texts, where they are kept.
-    pub ear: Option<Arc<Ear>>,
+    pub content: Option<Arc<CallContent>>,
     began: Instant,
     running: Option<Arc<AtomicI64>>,
     overhead_is_known: bool,
@@ -96,20 +96,20 @@ impl std::fmt::Debug for Trail {
 impl Trail {
     /// A request has arrived.
     #[must_use]
-    pub fn begin(live: Arc<Live>, seat: Arc<Seat>, request_id: Box<str>) -> Self {
+    pub fn begin(live: Arc<Live>, per_worker: Arc<PerWorker>, request_id: Box<str>) -> Self {
         let (began, time) = (live.clock.now(), live.clock.wall());
-        seat.sheet.begun();
+        per_worker.pending.begun();
         let record = Record::begun(time, request_id);
         // An id that may not travel as it is has been replaced before.
         let request_id = HeaderValue::from_str(&record.request_id).unwrap_or(HeaderValue::from_static("unknown"));
         Self {
             tries: Tries::since(live.clock, began),
             live,
-            seat,
+            per_worker,
             request_id,
             shown_route: None,
             priority: Priority::default(),
-            pass: None,
+            permit: None,
             allowance: Allowance::default(),
             stake: None,
             price: None,
@@ -117,7 +117,7 @@ impl Trail {
             age: None,
             departed: None,
             is_query_elsewhere: false,
-            ear: None,
+            content: None,
             record,
             lesson: None,
             began,
@@ -326,15 +326,15 @@ impl Trail {
         if let Some(count) = self.running.take() {
             count.fetch_sub(1, Ordering::Relaxed);
         }
-        if let Some(mut pass) = self.pass.take() {
+        if let Some(mut permit) = self.permit.take() {
             let is_refused = matches!(outcome, Outcome::PolicyQuota | Outcome::PolicyDenied | Outcome::CallerInvalid);
             if is_refused && self.record.attempts.is_empty() {
-                pass.void();
+                permit.void();
             }
             if let Some(usage) = self.record.usage {
-                pass.used(usage);
+                permit.used(usage);
             }
-            pass.end(now);
+            permit.end(now);
         }
         if let Some(stake) = self.stake.take() {
             self.record.settled_in = stake.account();
@@ -342,7 +342,7 @@ impl Trail {
                 stake.settle(usage, self.record.costs());
             }
         }
-        self.live.put_down(&self.seat.sheet, std::mem::replace(&mut self.record, blank()));
+        self.live.put_down(&self.per_worker.pending, std::mem::replace(&mut self.record, blank()));
     }
 }
 

@@ -9,7 +9,7 @@ use dialect::Ask;
 use http::{HeaderMap, header};
 use hyper::body::{Body as _, Incoming};
 
-use crate::bodies::decompress::Inflate;
+use crate::bodies::decompress::Decompress;
 use crate::bodies::read::{Unread, read_body, too_large};
 use crate::caller::socket::Presence;
 use crate::running::Running;
@@ -60,7 +60,7 @@ async fn whole(
     presence: &Presence,
 ) -> Result<Bytes, Unread> {
     let most = running.snapshot.general.max_body;
-    let mut inflate = Inflate::of(headers, most).map_err(|coding| {
+    let mut inflate = Decompress::of(headers, most).map_err(|coding| {
         let coding = shown(&coding);
         let message = format!("content-encoding `{coding}` is not read here; send the body plain or gzipped");
         Unread::Refused(Refusal {
@@ -85,7 +85,7 @@ async fn whole(
 /// body may be made of hundreds of thousands of tiny members, each of which is work.
 const UNFOLDED_AT_ONCE: usize = 4 << 10;
 
-async fn unfolded(inflate: &mut Inflate, body: &[u8], most: usize) -> Result<Bytes, Refusal> {
+async fn unfolded(inflate: &mut Decompress, body: &[u8], most: usize) -> Result<Bytes, Refusal> {
     let too_long =
         || Refusal::new(Code::RequestTooLarge, format!("the decompressed body is larger than {most} bytes (max_body)"));
     let refused = |error: std::io::Error| match error.kind() {

@@ -18,11 +18,11 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio::sync::{mpsc, watch};
 
-use crate::caller::delayed_writes::{Outbox, Posted};
-use crate::caller::head_timeout::Patience;
-use crate::caller::socket::{CallerIo, Presence};
+use crate::caller::delayed_writes::{DelayedSocket, DelayedWrites};
+use crate::caller::head_timeout::HeadTimeout;
+use crate::caller::socket::{CallerSocket, Presence};
 use crate::live::Live;
-use crate::live::per_worker::Seat;
+use crate::live::per_worker::PerWorker;
 use crate::net::Transport;
 use crate::reply::Reply;
 use crate::serve::{Connection, Gone, Serving, serve};
@@ -35,7 +35,7 @@ pub struct Worker {
     /// This worker's way out.
     pub transport: Transport,
     /// Its own share of the process's state.
-    pub seat: Arc<Seat>,
+    pub per_worker: Arc<PerWorker>,
     /// Its own chance, for request ids.
     pub dice: Dice,
 }
@@ -100,10 +100,10 @@ pub fn desk_of(bound: usize) -> (Desk, mpsc::Receiver<std::net::TcpStream>, Arc<
 }
 
 impl Worker {
-    /// A worker with a seat and dice of its own.
+    /// A worker with state and dice of its own.
     #[must_use]
     pub fn new(live: Arc<Live>, transport: Transport) -> Self {
-        Self { seat: live.seat(), dice: Dice::loaded(live.dice.bits()), live, transport }
+        Self { per_worker: live.add_worker(), dice: Dice::loaded(live.dice.bits()), live, transport }
     }
 
     /// Serves what is handed over, until every [`Desk`] is gone.
@@ -112,9 +112,9 @@ impl Worker {
         mut handed: mpsc::Receiver<std::net::TcpStream>,
         open: Arc<AtomicUsize>,
         tls: TlsSwitch,
-        outbox: Outbox,
+        delayed_writes: DelayedWrites,
     ) {
-        set_off(outbox.clone().carry());
+        set_off(delayed_writes.clone().carry());
         let sweeping = self.clone();
         set_off(async move { sweeping.sweep().await });
         // Apart from the sweep: a resolver that does not answer must not hold that up.
@@ -126,7 +126,7 @@ impl Worker {
             let _ = stream.set_nodelay(true);
             let worker = self.clone();
             let config = tls.load_full();
-            let stream = Posted::new(stream, outbox.clone());
+            let stream = DelayedSocket::new(stream, delayed_writes.clone());
             set_off(async move {
                 match config {
                     None => worker.converse(stream).await,
@@ -143,26 +143,26 @@ impl Worker {
     /// Speaks HTTP/1.1 on one connection until it ends.
     pub async fn converse<T: AsyncRead + AsyncWrite + Unpin + Send + 'static>(self: Arc<Self>, stream: T) {
         let presence = Presence::default();
-        self.talk(CallerIo::new(stream, presence.clone(), WRITE_STALL), presence).await;
+        self.talk(CallerSocket::new(stream, presence.clone(), WRITE_STALL), presence).await;
     }
 
-    async fn converse_tls(self: Arc<Self>, stream: Posted, config: Arc<rustls::ServerConfig>) {
+    async fn converse_tls(self: Arc<Self>, stream: DelayedSocket, config: Arc<rustls::ServerConfig>) {
         let accepting = tokio_rustls::TlsAcceptor::from(config).accept(stream);
         let Ok(Ok(stream)) = tokio::time::timeout(HANDSHAKE_PATIENCE, accepting).await else { return };
         let presence = Presence::default();
-        let io = CallerIo::new(stream, presence.clone(), WRITE_STALL).without_half_close();
+        let io = CallerSocket::new(stream, presence.clone(), WRITE_STALL).without_half_close();
         self.talk(io, presence).await;
     }
 
-    async fn talk<T>(self: Arc<Self>, io: CallerIo<T>, presence: Presence)
+    async fn talk<T>(self: Arc<Self>, io: CallerSocket<T>, presence: Presence)
     where
         T: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
         let io = TokioIo::new(io.counted(self.live.count_of_unwritten()));
-        let mut patience = Patience::of(self.live.clock, HEAD_PATIENCE);
-        let cut = self.seat.cut();
+        let mut patience = HeadTimeout::of(self.live.clock, HEAD_PATIENCE);
+        let cut = self.per_worker.cut();
         let mut last = LastWord::of(cut.clone(), presence.clone());
-        let nudge = presence.nudge.clone();
+        let quiet_waker = presence.quiet_waker.clone();
         let service = Talk(Arc::new(Connection { worker: self, presence, cut }));
         let conversation = hyper::server::conn::http1::Builder::new()
             .timer(patience.timer())
@@ -172,7 +172,7 @@ impl Worker {
         let mut conversation = std::pin::pin!(conversation);
         // It ends with the caller's going, with a broken request, or in peace: nothing is left to do.
         std::future::poll_fn(|cx| {
-            nudge.through(cx, |cx| {
+            quiet_waker.through(cx, |cx| {
                 if conversation.as_mut().poll(cx).is_ready() {
                     return Poll::Ready(());
                 }
@@ -190,7 +190,7 @@ impl Worker {
         let mut tick = tokio::time::interval(SWEEP);
         loop {
             tick.tick().await;
-            self.transport.sweep(&self.seat.running().snapshot.providers);
+            self.transport.sweep(&self.per_worker.running().snapshot.providers);
         }
     }
 
@@ -199,7 +199,7 @@ impl Worker {
         tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         loop {
             tick.tick().await;
-            let running = self.seat.running();
+            let running = self.per_worker.running();
             self.transport.renew_names(&running.snapshot.providers).await;
         }
     }

@@ -13,7 +13,7 @@ use drivers::{
     DataFolder, SecretKey, SqliteLedger, SqliteObjects, SqliteRequests, SqliteVersions, TieredAnswers,
     is_file_or_missing,
 };
-use gateway::caller::delayed_writes::Outbox;
+use gateway::caller::delayed_writes::DelayedWrites;
 use gateway::live::{Live, record_bounds};
 use gateway::quota::ledger::Stores;
 use gateway::records::access_log::AccessLog;
@@ -123,11 +123,11 @@ async fn start(flags: ServeFlags, descriptors: Option<u64>) -> Result<Gateway, S
     let watched = Watched::now(loaded.files.clone());
     let (snapshot, first) = compiled.first();
     let (live, shared) = live(snapshot, objects, keys, shares)?;
-    live.means.buffered.bound(crate::memory::for_answers());
+    live.resources.buffered.bound(crate::memory::for_answers());
     live.metrics.connections_max.set(i64::try_from(shares.callers).unwrap_or(i64::MAX));
     open_quotas(&live).await;
     open_kb_versions(&live).await;
-    live.meanings.employ().map_err(|error| format!("no thread for the semantic cache: {error}"))?;
+    live.questions.employ().map_err(|error| format!("no thread for the semantic cache: {error}"))?;
     live.contents.employ().map_err(|error| format!("no thread for recorded texts: {error}"))?;
     let general = &live.running().snapshot.general;
     let data = listen::open(general.listen).map_err(|error| taken("data", "listen", general.listen, &error))?;
@@ -247,8 +247,8 @@ const OPENING: Duration = Duration::from_secs(3);
 /// What was used before this start counts against quotas from the first call on, if the ledger can be read.
 async fn open_quotas(live: &Arc<Live>) {
     let opening = live.clone();
-    background(async move { opening.books.keep_opening().await });
-    if !live.books.opened(OPENING).await {
+    background(async move { opening.usage_ledger.keep_opening().await });
+    if !live.usage_ledger.opened(OPENING).await {
         tracing::warn!("quotas begin without what was used before, until the usage ledger can be read");
     }
 }
@@ -276,10 +276,10 @@ fn workers(live: &Arc<Live>, shared: &Arc<Shared>, count: usize) -> Result<Vec<D
         let run = move || {
             let built = tokio::runtime::Builder::new_current_thread().enable_all().build();
             let Ok(runtime) = built else { return tracing::error!("a worker got no runtime") };
-            let outbox = Outbox::default();
-            let transport = shared.transport(shared.places.clone(), Some(outbox.clone()));
+            let delayed_writes = DelayedWrites::default();
+            let transport = shared.transport(shared.places.clone(), Some(delayed_writes.clone()));
             let worker = Arc::new(Worker::new(live, transport));
-            runtime.block_on(worker.run(handed, open, shared.tls.clone(), outbox));
+            runtime.block_on(worker.run(handed, open, shared.tls.clone(), delayed_writes));
         };
         std::thread::Builder::new()
             .name(format!("worker-{number}"))
@@ -324,12 +324,12 @@ impl Gateway {
         }
         let gathering = self.live.clone();
         background(async move { gathering.keep_gathering().await });
-        let books = self.live.clone();
-        background(async move { books.keep_books_whole().await });
+        let usage_ledger = self.live.clone();
+        background(async move { usage_ledger.keep_ledger_whole().await });
         let versions = self.live.kb_versions.clone();
         background(async move { versions.keep_looking().await });
         let questions = self.live.clone();
-        background(async move { questions.meanings.keep_taking_up().await });
+        background(async move { questions.questions.keep_taking_up().await });
         let issued = self.live.issued.clone();
         background(async move { issued.keep_writing_down().await });
         let looking = self.live.issued.clone();
@@ -400,11 +400,11 @@ async fn write_out(live: &Live) {
         tracing::warn!("stopping without having sent all telemetry");
     }
     live.log.flush(Duration::from_secs(2));
-    let ledger = &live.books.ledger;
+    let ledger = &live.usage_ledger.store;
     let mut is_written = ledger.flush(Duration::from_secs(3));
-    if live.books.is_changed() {
+    if live.usage_ledger.is_changed() {
         // Its file has come to harm just now.
-        let _ = tokio::time::timeout(Duration::from_secs(3), live.books_are_whole()).await;
+        let _ = tokio::time::timeout(Duration::from_secs(3), live.ledger_is_whole()).await;
         is_written = ledger.flush(Duration::from_secs(3));
     }
     if !is_written {

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use base::{Clock, Secret};
 use config::Snapshot;
-use gateway::caller::delayed_writes::Outbox;
+use gateway::caller::delayed_writes::DelayedWrites;
 use gateway::net::{Dialer, Places, Resolver, Roots, Transport, server_config};
 use gateway::worker::TlsSwitch;
 
@@ -39,12 +39,12 @@ impl Shared {
     }
 
     /// A way to the upstreams of its own, whose connections count among `places` and write through
-    /// `outbox`, where there is one.
+    /// `delayed_writes`, where there is one.
     #[must_use]
-    pub fn transport(&self, places: Arc<Places>, outbox: Option<Outbox>) -> Transport {
+    pub fn transport(&self, places: Arc<Places>, delayed_writes: Option<DelayedWrites>) -> Transport {
         let dialer = Dialer::new(self.resolver.clone(), self.roots.clone());
-        let dialer = match outbox {
-            Some(outbox) => dialer.through(outbox),
+        let dialer = match delayed_writes {
+            Some(delayed_writes) => dialer.through(delayed_writes),
             None => dialer,
         };
         Transport::new(Clock, Arc::new(dialer), self.resolver.clone(), places)

@@ -7,7 +7,7 @@ use bytes::Bytes;
 use smallvec::SmallVec;
 
 use super::answer::{Envelope, Item, read_usage, splice};
-use super::inputs::{company, separable};
+use super::inputs::{joint_call, separable};
 use super::{Encoding, View};
 use crate::errors::bad_response as bad;
 use crate::json::{self, Patch};
@@ -72,7 +72,7 @@ pub fn subset(ask: &Ask, places: &[usize]) -> Option<Ask> {
 pub fn merge(asks: &[&Ask]) -> Option<Ask> {
     let common = |ask: &Ask| {
         let mut bytes = Vec::new();
-        company(ask, &mut |piece| bytes.extend_from_slice(piece)).ok().map(|()| bytes)
+        joint_call(ask, &mut |piece| bytes.extend_from_slice(piece)).ok().map(|()| bytes)
     };
     let first = asks.first()?;
     if asks.len() == 1 {

@@ -121,7 +121,7 @@ pub fn deciding(ask: &Ask, sink: &mut dyn FnMut(&[u8])) -> Result<(), NotKeyed> 
 ///
 /// # Errors
 /// As [`deciding`].
-pub fn company(ask: &Ask, sink: &mut dyn FnMut(&[u8])) -> Result<(), NotKeyed> {
+pub fn joint_call(ask: &Ask, sink: &mut dyn FnMut(&[u8])) -> Result<(), NotKeyed> {
     // Texts and token ids do not go into one array.
     let is_ids = matches!(&ask.view, ask::View::Embeddings(view) if view.form.is_ids());
     sink(&[u8::from(is_ids)]);

@@ -22,7 +22,7 @@ use crate::json::{Kind, Span, Value};
 pub use answer::{Counted, like_openai};
 pub(crate) use answer::{Made, Shape, from_lists};
 pub use batch::{join, merge, split, subset};
-pub use inputs::{Input, Spelling, company, deciding, inputs, normalized};
+pub use inputs::{Input, Spelling, deciding, inputs, joint_call, normalized};
 pub(crate) use options::{Options, Purpose};
 pub use request::encode_openai;
 pub(crate) use request::{known_encoding, text_array, text_input, usage_or_estimate};

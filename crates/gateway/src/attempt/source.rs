@@ -6,14 +6,14 @@ use base::{Fault, Kind};
 use bytes::{Bytes, BytesMut};
 
 use super::{unfold, unfold_rest};
-use crate::bodies::decompress::Inflate;
+use crate::bodies::decompress::Decompress;
 use crate::live::resources::{Buffered, Share};
 use crate::net::Flow;
 
 /// An answer's body, readable.
 pub(super) struct Source {
     pub flow: Flow,
-    pub inflate: Option<Inflate>,
+    pub inflate: Option<Decompress>,
     /// What was looked at already.
     pub begun: Option<Bytes>,
     pub ended: bool,

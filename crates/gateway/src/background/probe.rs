@@ -126,7 +126,7 @@ fn probed(live: &Live, (provider, every): (&str, Duration), state: &mut ProbeSta
         && fault.class == Class::Gateway
     {
         // It was not asked: nothing is found.
-        live.means.tell(fault, live.clock.now());
+        live.resources.tell(fault, live.clock.now());
         return;
     }
     if state.turns(found.is_ok()) {

@@ -6,7 +6,7 @@ use bytes::Bytes;
 use http::{HeaderMap, header};
 
 /// A decompressor that is fed pieces and never holds more than its bound.
-pub struct Inflate {
+pub struct Decompress {
     kind: Kind,
     bound: usize,
 }
@@ -38,7 +38,7 @@ impl Write for Bounded {
     }
 }
 
-impl Inflate {
+impl Decompress {
     /// What the `content-encoding` asks for: `Ok(None)` where the body is plain.
     ///
     /// # Errors
@@ -209,10 +209,10 @@ mod tests {
         }
     }
 
-    fn inflate(coding: &'static str, bound: usize) -> Inflate {
+    fn inflate(coding: &'static str, bound: usize) -> Decompress {
         let mut headers = HeaderMap::new();
         headers.insert(header::CONTENT_ENCODING, http::HeaderValue::from_static(coding));
-        Inflate::of(&headers, bound).unwrap().unwrap()
+        Decompress::of(&headers, bound).unwrap().unwrap()
     }
 
     #[test]
@@ -294,6 +294,6 @@ mod tests {
     fn an_unknown_coding_is_named() {
         let mut headers = HeaderMap::new();
         headers.insert(header::CONTENT_ENCODING, http::HeaderValue::from_static("lzw"));
-        assert_eq!(Inflate::of(&headers, 1).err().as_deref(), Some("lzw"));
+        assert_eq!(Decompress::of(&headers, 1).err().as_deref(), Some("lzw"));
     }
 }

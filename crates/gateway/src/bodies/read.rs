@@ -124,12 +124,12 @@ where
         // would have it polled once more; it is told only where more is to come.
         let mut wanted = false;
         let frame =
-            std::future::poll_fn(|cx| match presence.nudge.held_still(|| Pin::new(&mut *body).poll_frame(cx)) {
+            std::future::poll_fn(|cx| match presence.quiet_waker.held_still(|| Pin::new(&mut *body).poll_frame(cx)) {
                 // Everything sent before the FIN has been seen: what is missing will not come.
                 Poll::Pending if presence.has_stopped_sending() => Poll::Ready(Err(Lost::Gone)),
                 Poll::Pending => {
                     if !std::mem::replace(&mut wanted, true) {
-                        presence.nudge.wake();
+                        presence.quiet_waker.wake();
                     }
                     Poll::Pending
                 }
@@ -139,7 +139,7 @@ where
             })
             .await?;
         if frame.is_some() && !body.is_end_stream() {
-            presence.nudge.wake();
+            presence.quiet_waker.wake();
         }
         match frame.map(Frame::into_data) {
             Some(Ok(data)) => return Ok(Some(data)),

@@ -7,7 +7,7 @@ use tokio::sync::watch;
 
 /// One call that others may depend on: it goes on while its own caller waits, or anybody else for something of it.
 #[derive(Debug)]
-pub struct Trip {
+pub struct SharedCall {
     /// Its caller has left.
     pub departed: Arc<AtomicBool>,
     waiting: watch::Sender<Waiting>,
@@ -28,13 +28,13 @@ impl Waiting {
     }
 }
 
-impl Default for Trip {
+impl Default for SharedCall {
     fn default() -> Self {
         Self { departed: Arc::default(), waiting: watch::channel(Waiting::default()).0 }
     }
 }
 
-impl Trip {
+impl SharedCall {
     /// Ends when nobody waits any more.
     pub async fn unwanted(&self) {
         self.wait_for(Waiting::is_unwanted).await;
@@ -57,46 +57,46 @@ impl Trip {
     }
 }
 
-/// The caller of a trip, who waits for as long as this is held.
+/// The caller of a shared call, who waits for as long as this is held.
 #[derive(Debug)]
-pub struct Aboard(pub Arc<Trip>);
+pub struct CallerGuard(pub Arc<SharedCall>);
 
-impl Drop for Aboard {
+impl Drop for CallerGuard {
     fn drop(&mut self) {
         self.0.departed.store(true, Relaxed);
         self.0.waiting.send_modify(|waiting| waiting.has_departed = true);
     }
 }
 
-/// Somebody else who waits for something of a trip.
+/// Somebody else who waits for something of a shared call.
 #[derive(Debug)]
-pub struct Seat(Arc<Trip>);
+pub struct WaitGuard(Arc<SharedCall>);
 
-impl Seat {
+impl WaitGuard {
     /// Takes one.
     #[must_use]
-    pub fn take(trip: &Arc<Trip>) -> Self {
-        trip.waiting.send_modify(|waiting| waiting.riders += 1);
-        Self(trip.clone())
+    pub fn take(shared_call: &Arc<SharedCall>) -> Self {
+        shared_call.waiting.send_modify(|waiting| waiting.riders += 1);
+        Self(shared_call.clone())
     }
 }
 
-impl Drop for Seat {
+impl Drop for WaitGuard {
     fn drop(&mut self) {
         self.0.waiting.send_modify(|waiting| waiting.riders -= 1);
     }
 }
 
-/// Something that a trip sees to its end, whoever waits.
+/// Something that a shared call sees to its end, whoever waits.
 #[derive(Debug)]
-pub struct Pledge(Arc<Trip>);
+pub struct Pledge(Arc<SharedCall>);
 
 impl Pledge {
     /// Makes one.
     #[must_use]
-    pub fn make(trip: &Arc<Trip>) -> Self {
-        trip.waiting.send_modify(|waiting| waiting.pledges += 1);
-        Self(trip.clone())
+    pub fn make(shared_call: &Arc<SharedCall>) -> Self {
+        shared_call.waiting.send_modify(|waiting| waiting.pledges += 1);
+        Self(shared_call.clone())
     }
 }
 

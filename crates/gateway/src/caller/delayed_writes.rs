@@ -19,7 +19,7 @@ const SHORT: usize = 4 << 10;
 
 /// What one worker is to write at the end of its turn; at most one letter for each connection.
 #[derive(Clone, Debug, Default)]
-pub struct Outbox(Arc<Mutex<Due>>);
+pub struct DelayedWrites(Arc<Mutex<Due>>);
 
 #[derive(Debug, Default)]
 struct Due {
@@ -36,7 +36,7 @@ struct Letter {
     text: Vec<u8>,
     /// How much of it the socket has taken.
     sent: usize,
-    /// It is in the outbox.
+    /// It is among the delayed writes.
     is_due: bool,
     /// The socket did not take all that it was given: nothing more is put off until it has.
     is_slow: bool,
@@ -93,7 +93,7 @@ impl Drop for Letter {
     }
 }
 
-impl Outbox {
+impl DelayedWrites {
     fn post(&self, letter: &Arc<Mutex<Letter>>) {
         let mut due = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         due.letters.push(letter.clone());
@@ -123,21 +123,21 @@ impl Outbox {
 
 /// A socket whose short writes wait for the end of the turn.
 #[derive(Debug)]
-pub struct Posted {
+pub struct DelayedSocket {
     half: OwnedReadHalf,
     letter: Arc<Mutex<Letter>>,
-    outbox: Outbox,
+    delayed_writes: DelayedWrites,
 }
 
-impl Posted {
-    /// A connected socket, from now on written through `outbox`.
+impl DelayedSocket {
+    /// A connected socket, from now on written through `delayed_writes`.
     #[must_use]
-    pub fn new(stream: TcpStream, outbox: Outbox) -> Self {
+    pub fn new(stream: TcpStream, delayed_writes: DelayedWrites) -> Self {
         let (read, half) = stream.into_split();
         let half = Some(half);
         let letter =
             Letter { half, text: Vec::new(), sent: 0, is_due: false, is_slow: false, owner: None, failed: None };
-        Self { half: read, letter: Arc::new(Mutex::new(letter)), outbox }
+        Self { half: read, letter: Arc::new(Mutex::new(letter)), delayed_writes }
     }
 
     fn poll_put(&self, cx: &mut Context<'_>, bufs: &[IoSlice<'_>]) -> Poll<io::Result<usize>> {
@@ -169,19 +169,19 @@ impl Posted {
             letter.owner = Some(cx.waker().clone());
         }
         if !std::mem::replace(&mut letter.is_due, true) {
-            self.outbox.post(&self.letter);
+            self.delayed_writes.post(&self.letter);
         }
         Poll::Ready(Ok(length))
     }
 }
 
-impl AsyncRead for Posted {
+impl AsyncRead for DelayedSocket {
     fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         Pin::new(&mut self.half).poll_read(cx, buf)
     }
 }
 
-impl AsyncWrite for Posted {
+impl AsyncWrite for DelayedSocket {
     fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
         self.poll_put(cx, &[IoSlice::new(buf)])
     }
@@ -219,17 +219,17 @@ mod tests {
 
     use super::*;
 
-    async fn pair(outbox: &Outbox) -> (Posted, TcpStream) {
+    async fn pair(delayed_writes: &DelayedWrites) -> (DelayedSocket, TcpStream) {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let there = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
-        (Posted::new(listener.accept().await.unwrap().0, outbox.clone()), there)
+        (DelayedSocket::new(listener.accept().await.unwrap().0, delayed_writes.clone()), there)
     }
 
     #[tokio::test]
     async fn short_writes_leave_at_the_end_of_the_turn_in_their_order() {
-        let outbox = Outbox::default();
-        let (mut here, mut there) = pair(&outbox).await;
-        tokio::spawn(outbox.carry());
+        let delayed_writes = DelayedWrites::default();
+        let (mut here, mut there) = pair(&delayed_writes).await;
+        tokio::spawn(delayed_writes.carry());
         here.write_all(b"one ").await.unwrap();
         here.write_all(b"two ").await.unwrap();
         here.flush().await.unwrap();
@@ -244,14 +244,14 @@ mod tests {
 
     #[tokio::test]
     async fn what_a_slow_reader_leaves_is_written_by_the_owner() {
-        let outbox = Outbox::default();
-        let (mut here, mut there) = pair(&outbox).await;
-        tokio::spawn(outbox.carry());
+        let delayed_writes = DelayedWrites::default();
+        let (mut here, mut there) = pair(&delayed_writes).await;
+        tokio::spawn(delayed_writes.carry());
         let much = 16 << 20;
         let writing = async {
             for _ in 0..much / 1024 {
                 here.write_all(&[b'x'; 1024]).await.unwrap();
-                // As one of many: the outbox is carried while the owner does other things.
+                // As one of many: the delayed writes are carried while the owner does other things.
                 tokio::task::yield_now().await;
             }
             here.flush().await.unwrap();
@@ -267,9 +267,9 @@ mod tests {
 
     #[tokio::test]
     async fn a_reset_is_told_to_the_owner() {
-        let outbox = Outbox::default();
-        let (mut here, there) = pair(&outbox).await;
-        tokio::spawn(outbox.carry());
+        let delayed_writes = DelayedWrites::default();
+        let (mut here, there) = pair(&delayed_writes).await;
+        tokio::spawn(delayed_writes.carry());
         drop(there);
         let told = async {
             loop {

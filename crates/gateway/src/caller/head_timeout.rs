@@ -34,7 +34,7 @@ impl Note {
 
 /// One connection's patience.
 #[derive(Debug)]
-pub struct Patience {
+pub struct HeadTimeout {
     clock: Clock,
     long: Duration,
     note: Arc<Note>,
@@ -42,7 +42,7 @@ pub struct Patience {
     bell: Option<Pin<Box<tokio::time::Sleep>>>,
 }
 
-impl Patience {
+impl HeadTimeout {
     /// For heads that may take so long.
     #[must_use]
     pub fn of(clock: Clock, long: Duration) -> Self {
@@ -133,7 +133,7 @@ mod tests {
 
     const LONG: Duration = Duration::from_secs(90);
 
-    async fn over(mut patience: Patience) -> Duration {
+    async fn over(mut patience: HeadTimeout) -> Duration {
         let began = Clock.now();
         std::future::poll_fn(|cx| if patience.is_over(cx) { Poll::Ready(()) } else { Poll::Pending }).await;
         Clock.now().duration_since(began)
@@ -141,7 +141,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn it_runs_out_where_no_head_comes() {
-        let patience = Patience::of(Clock, LONG);
+        let patience = HeadTimeout::of(Clock, LONG);
         let mut head = patience.timer().sleep_until(Clock.now() + LONG);
         assert_eq!(over(patience).await.as_secs(), 90);
         head.as_mut().await;
@@ -149,7 +149,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn each_head_has_all_of_it_and_a_running_request_has_no_end() {
-        let patience = Patience::of(Clock, LONG);
+        let patience = HeadTimeout::of(Clock, LONG);
         let timer = patience.timer();
         let mut head = Some(timer.sleep_until(Clock.now() + LONG));
         let story = async {

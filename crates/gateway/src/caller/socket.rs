@@ -17,7 +17,7 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::Sleep;
 
-use crate::caller::waker::Nudge;
+use crate::caller::waker::QuietWaker;
 
 const IDLE: u8 = 0;
 const READING: u8 = 1;
@@ -35,7 +35,7 @@ const CUT: u8 = 0b1_0000;
 pub struct Presence {
     stage: Arc<AtomicU8>,
     /// What the connection's wakes go through.
-    pub nudge: Nudge,
+    pub quiet_waker: QuietWaker,
 }
 
 impl Presence {
@@ -111,7 +111,7 @@ const LINGER: Duration = Duration::from_secs(5);
 const LINGER_BYTES: usize = 64 << 20;
 
 /// The caller's byte stream.
-pub struct CallerIo<T> {
+pub struct CallerSocket<T> {
     inner: T,
     presence: Presence,
     half_close: bool,
@@ -144,7 +144,7 @@ impl Drop for Counted {
     }
 }
 
-impl<T: AsyncRead + AsyncWrite + Unpin> CallerIo<T> {
+impl<T: AsyncRead + AsyncWrite + Unpin> CallerSocket<T> {
     /// Watches `inner`; a write that makes no progress for `stall` fails.
     pub fn new(inner: T, presence: Presence, stall: Duration) -> Self {
         Self {
@@ -243,7 +243,7 @@ fn ready_or_none<R>(polled: Poll<R>) -> Option<R> {
     }
 }
 
-impl<T: AsyncRead + AsyncWrite + Unpin> AsyncRead for CallerIo<T> {
+impl<T: AsyncRead + AsyncWrite + Unpin> AsyncRead for CallerSocket<T> {
     fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         let before = buf.filled().len();
         ready!(Pin::new(&mut self.inner).poll_read(cx, buf))?;
@@ -257,7 +257,7 @@ impl<T: AsyncRead + AsyncWrite + Unpin> AsyncRead for CallerIo<T> {
     }
 }
 
-impl<T: AsyncRead + AsyncWrite + Unpin> AsyncWrite for CallerIo<T> {
+impl<T: AsyncRead + AsyncWrite + Unpin> AsyncWrite for CallerSocket<T> {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
         let polled = Pin::new(&mut self.inner).poll_write(cx, buf);
         self.timed(cx, polled)
@@ -325,7 +325,7 @@ mod tests {
         let (here, there) = pair().await;
         let presence = Presence::default();
         presence.busy();
-        let mut io = CallerIo::new(here, presence, Duration::from_secs(5));
+        let mut io = CallerSocket::new(here, presence, Duration::from_secs(5));
         drop(there);
         let read = tokio::time::timeout(Duration::from_secs(5), io.read_u8()).await;
         assert!(read.expect("found out in time").is_err());
@@ -336,7 +336,7 @@ mod tests {
         let (here, mut there) = pair().await;
         let presence = Presence::default();
         presence.busy();
-        let mut io = CallerIo::new(here, presence.clone(), Duration::from_secs(5));
+        let mut io = CallerSocket::new(here, presence.clone(), Duration::from_secs(5));
         there.shutdown().await.unwrap();
         let read = tokio::time::timeout(Duration::from_millis(300), io.read_u8()).await;
         assert!(read.is_err(), "the end of sending is not the end of the call");
@@ -351,7 +351,7 @@ mod tests {
     #[tokio::test]
     async fn a_caller_who_is_still_sending_can_read_its_answer() {
         let (here, mut there) = pair().await;
-        let mut io = CallerIo::new(here, Presence::default(), Duration::from_secs(5));
+        let mut io = CallerSocket::new(here, Presence::default(), Duration::from_secs(5));
         let closing = async {
             io.write_all(b"too large").await.unwrap();
             io.shutdown().await.unwrap();
@@ -371,7 +371,7 @@ mod tests {
     #[tokio::test]
     async fn between_two_calls_the_end_is_the_end() {
         let (here, there) = pair().await;
-        let mut io = CallerIo::new(here, Presence::default(), Duration::from_secs(5));
+        let mut io = CallerSocket::new(here, Presence::default(), Duration::from_secs(5));
         drop(there);
         assert!(io.read_u8().await.is_err());
     }
@@ -380,9 +380,9 @@ mod tests {
     async fn an_answer_counts_as_unwritten_until_its_last_byte_is_out() {
         let (here, mut there) = tokio::io::duplex(4);
         let counter = Arc::new(AtomicUsize::new(0));
-        let mut io = CallerIo::new(here, Presence::default(), Duration::from_secs(5)).counted(counter.clone());
+        let mut io = CallerSocket::new(here, Presence::default(), Duration::from_secs(5)).counted(counter.clone());
         let mut cx = Context::from_waker(std::task::Waker::noop());
-        let mut write = |io: &mut CallerIo<_>| Pin::new(io).poll_write(&mut cx, b"12345678").is_ready();
+        let mut write = |io: &mut CallerSocket<_>| Pin::new(io).poll_write(&mut cx, b"12345678").is_ready();
         assert!(write(&mut io));
         assert!(!write(&mut io), "the reader is slow");
         let mut seen = [0; 4];
@@ -396,7 +396,7 @@ mod tests {
     #[tokio::test]
     async fn a_caller_who_does_not_read_is_let_go() {
         let (here, _there) = pair().await;
-        let mut io = CallerIo::new(here, Presence::default(), Duration::from_millis(50));
+        let mut io = CallerSocket::new(here, Presence::default(), Duration::from_millis(50));
         let flood = vec![0; 64 << 20];
         let error = io.write_all(&flood).await.unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::TimedOut);

@@ -30,21 +30,21 @@ impl Wake for Inner {
     }
 }
 
-/// One such waker.
+/// A waker whose wakes can be held back for a moment.
 #[derive(Clone, Debug)]
-pub struct Nudge {
+pub struct QuietWaker {
     inner: Arc<Inner>,
     waker: Waker,
 }
 
-impl Default for Nudge {
+impl Default for QuietWaker {
     fn default() -> Self {
         let inner = Arc::<Inner>::default();
         Self { waker: Waker::from(inner.clone()), inner }
     }
 }
 
-impl Nudge {
+impl QuietWaker {
     /// Polls something whose wakes go through this waker to the task behind `cx`.
     pub fn through<R>(&self, cx: &Context<'_>, poll: impl FnOnce(&mut Context<'_>) -> R) -> R {
         let mut task = self.inner.task.lock().unwrap_or_else(PoisonError::into_inner);
@@ -92,17 +92,17 @@ mod tests {
     #[test]
     fn wakes_reach_the_task_that_polled_last_unless_held_still() {
         let (first, second) = (Arc::<Count>::default(), Arc::<Count>::default());
-        let nudge = Nudge::default();
+        let quiet_waker = QuietWaker::default();
         for task in [&first, &second] {
             let waker = Waker::from(task.clone());
-            nudge.through(&Context::from_waker(&waker), |_| {});
+            quiet_waker.through(&Context::from_waker(&waker), |_| {});
         }
-        nudge.held_still(|| nudge.wake());
+        quiet_waker.held_still(|| quiet_waker.wake());
         assert_eq!(second.0.load(Ordering::Relaxed), 0);
-        nudge.wake();
+        quiet_waker.wake();
         assert_eq!((first.0.load(Ordering::Relaxed), second.0.load(Ordering::Relaxed)), (0, 1));
-        nudge.forget();
-        nudge.wake();
+        quiet_waker.forget();
+        quiet_waker.wake();
         assert_eq!(second.0.load(Ordering::Relaxed), 1);
     }
 }

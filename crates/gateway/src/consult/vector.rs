@@ -13,9 +13,9 @@ use http::HeaderMap;
 
 use super::{Consult, MOST_ROUNDS, Own, had_the_time, put, unfit};
 use crate::cache::flights::{Form, Passenger};
-use crate::cache::shared_call::{Aboard, Trip};
+use crate::cache::shared_call::{CallerGuard, SharedCall};
 use crate::embeddings::input_flights::{Arrival, Call, Carried};
-use crate::embeddings::vector::{Held, How};
+use crate::embeddings::vector::{How, InputVector};
 use crate::inputs::{self, Basket, Wish};
 use crate::semantic_cache::questions::Asked;
 use crate::worker::set_off;
@@ -46,9 +46,10 @@ impl Consult<'_> {
         let passenger = self.passenger(patience.saturating_duration_since(live.clock.now()));
         let call = Call { body: ask.body.clone(), large: None, ends: patience };
         for round in 1..=MOST_ROUNDS {
-            let trip = Arc::<Trip>::default();
+            let shared_call = Arc::<SharedCall>::default();
             let is_fresh = round == MOST_ROUNDS;
-            let mut boarded = live.loads.board(std::iter::once((0, key)), (&passenger, &call, &trip), is_fresh);
+            let mut boarded =
+                live.input_flights.board(std::iter::once((0, key)), (&passenger, &call, &shared_call), is_fresh);
             if let (Some(own), Some(basket)) = (&mut boarded.own, &mut basket) {
                 own.give_up(|place, key| basket.take_late(live, (place, key)));
             }
@@ -59,7 +60,7 @@ impl Consult<'_> {
             let mut rider = match boarded.own {
                 Some(own) => {
                     let rider = own.rider();
-                    self.send_off(own, trip, (route, &ask, wish.as_ref()), patience);
+                    self.send_off(own, shared_call, (route, &ask, wish.as_ref()), patience);
                     rider
                 }
                 None => boarded.others.pop().ok_or_else(unfit)?.1,
@@ -100,20 +101,20 @@ impl Consult<'_> {
     fn send_off(
         &self,
         own: Carried,
-        trip: Arc<Trip>,
+        shared_call: Arc<SharedCall>,
         (route, ask, wish): (&Arc<Route>, &Ask, Option<&Arc<Wish>>),
         deadline: Instant,
     ) {
         let embedding =
             Embedding { own: Own::of(self, deadline), route: route.clone(), ask: ask.clone(), wish: wish.cloned() };
         // It has no caller of its own: everybody who waits has a seat.
-        drop(Aboard(trip.clone()));
+        drop(CallerGuard(shared_call.clone()));
         set_off(async move {
             tokio::select! {
                 // An upstream that does not answer in time is to be known for it, also by the last who leaves.
                 biased;
                 () = embedding.bring(own) => {}
-                () = trip.abandoned() => {}
+                () = shared_call.abandoned() => {}
             }
         });
     }
@@ -135,14 +136,14 @@ impl Embedding {
         }
     }
 
-    async fn vector(&self) -> Result<Held, Refusal> {
+    async fn vector(&self) -> Result<InputVector, Refusal> {
         let Self { own, route, ask, .. } = self;
         let (live, running) = (&own.worker.live, &own.running);
         let (began, purges) = (live.clock.now(), live.purges.count());
         let (answer, upstream) = own.consult().send(route, ask, own.deadline).await?;
         let View::Embeddings(view) = &ask.view else { return Err(unfit()) };
         let mut vectors = embeddings::vectors(view, &answer).ok_or_else(unfit)?;
-        let held = Held {
+        let held = InputVector {
             numbers: vectors.each.drain(..).next().ok_or_else(unfit)?,
             model: vectors.model.into(),
             upstream: upstream.label.to_string().into(),

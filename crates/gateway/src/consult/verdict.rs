@@ -13,7 +13,7 @@ use state::answers::Key;
 
 use super::verify::{put, said};
 use super::{Consult, MOST_ROUNDS, Own, had_the_time, shaped, unfit};
-use crate::cache::shared_call::Aboard;
+use crate::cache::shared_call::CallerGuard;
 use crate::semantic_cache::questions::Asked;
 use crate::semantic_cache::verdicts::{Bearer, Word};
 use crate::worker::set_off;
@@ -65,17 +65,17 @@ impl Consult<'_> {
 
     /// Sends the call on its way, which goes on while anybody waits for it.
     fn bear(&self, bearer: Bearer, verify: &Verify, (question, known): (&str, &str), deadline: Instant) {
-        let (own, trip, verify) = (Own::of(self, deadline), bearer.trip(), verify.clone());
+        let (own, shared_call, verify) = (Own::of(self, deadline), bearer.shared_call(), verify.clone());
         let (question, known) = (question.to_owned(), known.to_owned());
         // It has no caller of its own: everybody who waits has a seat.
-        drop(Aboard(trip.clone()));
+        drop(CallerGuard(shared_call.clone()));
         set_off(async move {
             let said = async { bearer.bring(own.consult().verified(&verify, (&question, &known), deadline).await) };
             tokio::select! {
                 // A model that does not answer in time is to be known for it, also by the last who leaves.
                 biased;
                 () = said => {}
-                () = trip.abandoned() => {}
+                () = shared_call.abandoned() => {}
             }
         });
     }

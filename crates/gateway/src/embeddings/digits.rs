@@ -31,19 +31,19 @@ impl AsRef<[u8]> for Spelling {
 
 /// What was written lately.
 #[derive(Debug)]
-pub struct Spelled {
+pub struct DigitsCache {
     cache: Cache<u64, Arc<Spelling>, Weights>,
     hashes: RandomState,
 }
 
-impl Default for Spelled {
+impl Default for DigitsCache {
     fn default() -> Self {
         let items = usize::try_from(MOST / USUAL).unwrap_or(usize::MAX);
         Self { cache: Cache::with_weighter(items, MOST, Weights), hashes: RandomState::default() }
     }
 }
 
-impl Spelled {
+impl DigitsCache {
     /// A vector's numbers, little-endian `f32`s, as a JSON list.
     #[must_use]
     pub fn digits(&self, numbers: &[u8]) -> Arc<Spelling> {
@@ -77,7 +77,7 @@ mod tests {
 
     #[test]
     fn digits_are_those_of_the_numbers_and_written_once() {
-        let spelled = Spelled::default();
+        let spelled = DigitsCache::default();
         let numbers = [0.5_f32, -0.25, 1e-30].map(f32::to_le_bytes).concat();
         let first = spelled.digits(&numbers);
         assert_eq!((*first).as_ref(), b"[0.5,-0.25,1e-30]");
@@ -86,7 +86,7 @@ mod tests {
 
     #[test]
     fn no_more_is_kept_than_the_bound() {
-        let spelled = Spelled::default();
+        let spelled = DigitsCache::default();
         for number in 0..3_000_u16 {
             let _ = spelled.digits(&vector(number.into()));
         }

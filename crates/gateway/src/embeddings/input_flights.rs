@@ -1,7 +1,7 @@
 //! Inputs in flight: one upstream call, for every call that wants a vector which it brings.
 //!
-//! A call that asks an upstream for inputs carries a load. Whoever wants one of those inputs meanwhile waits for
-//! that load, whatever else is in either call, as long as that is one upstream call. A load is on its way while its
+//! A call that asks an upstream for inputs carries a flight of them. Whoever wants one of those inputs meanwhile waits for
+//! that flight, whatever else is in either call, as long as that is one upstream call. A flight is on its way while its
 //! own caller or anybody else waits for it; whoever leaves last ends it. What fails fails for calls with the same
 //! body alone: in another it may be another input, or another field, that is to blame.
 
@@ -16,14 +16,14 @@ use state::answers::Key;
 use tokio::sync::watch;
 
 use crate::cache::flights::Passenger;
-use crate::cache::shared_call::{Awaited, Seat, Trip};
-use crate::embeddings::vector::Held;
+use crate::cache::shared_call::{Awaited, SharedCall, WaitGuard};
+use crate::embeddings::vector::InputVector;
 
-/// What a load has come to.
+/// What a flight has come to.
 #[derive(Clone, Debug)]
 enum End {
-    /// Vectors, by their places in the load; none where an input was given up.
-    Brought(Arc<[Option<Held>]>),
+    /// Vectors, by their places in the flight; none where an input was given up.
+    Brought(Arc<[Option<InputVector>]>),
     /// No upstream has given any.
     Refused(Arc<Refusal>),
     /// Its carrier went away: whoever waits goes by itself.
@@ -31,15 +31,15 @@ enum End {
 }
 
 #[derive(Debug)]
-struct Load {
+struct InputFlight {
     carrier: Passenger,
     call: Call,
-    trip: Arc<Trip>,
+    shared_call: Arc<SharedCall>,
     end: watch::Sender<Option<End>>,
     awaited: Awaited,
 }
 
-/// The call that a load belongs to.
+/// The call that a flight belongs to.
 #[derive(Clone, Debug)]
 pub struct Call {
     /// As it goes upstream.
@@ -53,14 +53,14 @@ pub struct Call {
 
 /// Every input in flight, by what its vector is known by: as many as calls under way have, at most.
 #[derive(Debug, Default)]
-pub struct Loads {
+pub struct InputFlights {
     /// By the last byte of the key.
     shards: [Mutex<HashMap<Key, Place>>; 16],
 }
 
 #[derive(Clone, Debug)]
 struct Place {
-    load: Arc<Load>,
+    flight: Arc<InputFlight>,
     at: usize,
 }
 
@@ -73,7 +73,7 @@ pub struct Boarded {
     pub others: Vec<(usize, Rider)>,
 }
 
-impl Loads {
+impl InputFlights {
     fn shard(&self, key: &Key) -> MutexGuard<'_, HashMap<Key, Place>> {
         let [.., last] = key.0;
         let shard = self.shards.get(usize::from(last & 15)).unwrap_or(&self.shards[0]);
@@ -85,14 +85,14 @@ impl Loads {
     pub fn board(
         self: &Arc<Self>,
         inputs: impl Iterator<Item = (usize, Option<Key>)>,
-        (passenger, call, trip): (&Passenger, &Call, &Arc<Trip>),
+        (passenger, call, shared_call): (&Passenger, &Call, &Arc<SharedCall>),
         is_fresh: bool,
     ) -> Boarded {
         let (end, _) = watch::channel(None);
-        let load = Arc::new(Load {
+        let flight = Arc::new(InputFlight {
             carrier: passenger.clone(),
             call: call.clone(),
-            trip: trip.clone(),
+            shared_call: shared_call.clone(),
             end,
             awaited: Awaited::default(),
         });
@@ -103,21 +103,21 @@ impl Loads {
                 continue;
             };
             let mut shard = self.shard(&key);
-            match shard.get(&key).filter(|there| !is_fresh && there.load.takes(passenger, call)) {
+            match shard.get(&key).filter(|there| !is_fresh && there.flight.takes(passenger, call)) {
                 Some(there) => others.push((place, Rider::new(there.clone()))),
                 None => {
-                    shard.insert(key, Place { load: load.clone(), at: own.len() });
+                    shard.insert(key, Place { flight: flight.clone(), at: own.len() });
                     own.push(Carry { place, key: Some(key), is_given_up: false });
                 }
             }
         }
-        let own = (!own.is_empty()).then(|| Carried { loads: self.clone(), load, inputs: own });
+        let own = (!own.is_empty()).then(|| Carried { flights: self.clone(), flight, inputs: own });
         Boarded { own, others }
     }
 
-    fn leave(&self, key: &Key, load: &Arc<Load>) {
+    fn leave(&self, key: &Key, flight: &Arc<InputFlight>) {
         let mut shard = self.shard(key);
-        if shard.get(key).is_some_and(|there| Arc::ptr_eq(&there.load, load)) {
+        if shard.get(key).is_some_and(|there| Arc::ptr_eq(&there.flight, flight)) {
             shard.remove(key);
         }
     }
@@ -129,7 +129,7 @@ impl Loads {
     }
 }
 
-impl Load {
+impl InputFlight {
     fn takes(&self, passenger: &Passenger, call: &Call) -> bool {
         // A call of `batch` waits longer for its place at an upstream: what waits with it would be passed by.
         self.end.borrow().is_none()
@@ -141,11 +141,11 @@ impl Load {
     }
 }
 
-/// A load on its way. Dropped before it has come to an end, it passes on whoever waits for it.
+/// A flight on its way. Dropped before it has come to an end, it passes on whoever waits for it.
 #[derive(Debug)]
 pub struct Carried {
-    loads: Arc<Loads>,
-    load: Arc<Load>,
+    flights: Arc<InputFlights>,
+    flight: Arc<InputFlight>,
     inputs: Vec<Carry>,
 }
 
@@ -167,7 +167,7 @@ impl Carried {
     /// A seat for one who waits for the first of its inputs, beside whoever carries it.
     #[must_use]
     pub fn rider(&self) -> Rider {
-        Rider::new(Place { load: self.load.clone(), at: 0 })
+        Rider::new(Place { flight: self.flight.clone(), at: 0 })
     }
 
     /// Gives up what `is_here` already: whoever waits for it looks again.
@@ -177,13 +177,13 @@ impl Carried {
                 && is_here(input.place, &key)
             {
                 input.is_given_up = true;
-                self.loads.leave(&key, &self.load);
+                self.flights.leave(&key, &self.flight);
             }
         }
     }
 
     /// Brings the vectors of its inputs, in the order of [`Carried::places`].
-    pub fn land(self, vectors: impl IntoIterator<Item = Held>) {
+    pub fn land(self, vectors: impl IntoIterator<Item = InputVector>) {
         let mut vectors = vectors.into_iter();
         let each = self.inputs.iter().map(|input| if input.is_given_up { None } else { vectors.next() });
         self.end(End::Brought(each.collect()));
@@ -196,7 +196,7 @@ impl Carried {
 
     /// Only the first word counts.
     fn end(&self, end: End) {
-        self.load.end.send_if_modified(|there| {
+        self.flight.end.send_if_modified(|there| {
             let is_first = there.is_none();
             there.get_or_insert(end);
             is_first
@@ -207,7 +207,7 @@ impl Carried {
 impl Drop for Carried {
     fn drop(&mut self) {
         for key in self.inputs.iter().filter_map(|input| input.key.as_ref()) {
-            self.loads.leave(key, &self.load);
+            self.flights.leave(key, &self.flight);
         }
         self.end(End::PassedOn);
     }
@@ -218,14 +218,14 @@ impl Drop for Carried {
 pub struct Rider {
     place: Place,
     end: watch::Receiver<Option<End>>,
-    _seat: Seat,
+    _seat: WaitGuard,
 }
 
 /// What an awaited input has come to.
 #[derive(Debug)]
 pub enum Arrival {
     /// Its vector.
-    Vector(Held),
+    Vector(InputVector),
     /// No upstream has given it.
     Refused {
         /// What its caller would be told.
@@ -241,17 +241,17 @@ pub enum Arrival {
 
 impl Rider {
     fn new(place: Place) -> Self {
-        let (seat, end) = (Seat::take(&place.load.trip), place.load.end.subscribe());
+        let (seat, end) = (WaitGuard::take(&place.flight.shared_call), place.flight.end.subscribe());
         Self { place, end, _seat: seat }
     }
 
     /// What is waited for, also for when that is over.
     #[must_use]
     pub fn awaited(&self) -> Awaited {
-        self.place.load.awaited.clone()
+        self.place.flight.awaited.clone()
     }
 
-    /// Waits for the end of the load.
+    /// Waits for the end of the flight.
     pub async fn arrival(&mut self) -> Arrival {
         let end = self.end.wait_for(Option::is_some).await.map(|end| end.clone());
         match end {
@@ -260,7 +260,7 @@ impl Rider {
                 _ => Arrival::PassedOn,
             },
             Ok(Some(End::Refused(refusal))) => {
-                let Load { carrier, call, .. } = &*self.place.load;
+                let InputFlight { carrier, call, .. } = &*self.place.flight;
                 Arrival::Refused { refusal, carrier: carrier.clone(), call: call.clone() }
             }
             Ok(Some(End::PassedOn) | None) | Err(_) => Arrival::PassedOn,

@@ -1,7 +1,7 @@
 //! Small calls that arrive together, and go upstream as one.
 //!
-//! The first of a company leads it: it waits a moment for others, asks for all of them, and tells each what has come
-//! of it. Who may be of one company differs in nothing but the inputs.
+//! The first of a joint call leads it: it waits a moment for others, asks for all of them, and tells each what has come
+//! of it. Who may be of one joint call differs in nothing but the inputs.
 
 use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -16,21 +16,22 @@ use state::answers::Key;
 use tokio::sync::{Notify, oneshot};
 
 use crate::cache::flights::Passenger;
-use crate::cache::shared_call::{Seat, Trip};
+use crate::cache::shared_call::{SharedCall, WaitGuard};
 
 /// The body of a call that is small.
 pub const SMALL: usize = 256 << 10;
-/// The bodies of one company.
+/// The bodies of one joint call.
 const MOST_BYTES: usize = 1 << 20;
 
-/// Companies that others may still join, by what their calls have in common: no more than calls that wait.
+/// Joint calls that others may still join, by what their calls have in common: no more than calls that wait.
 #[derive(Debug, Default)]
-pub struct Companies(Mutex<HashMap<Key, Arc<Company>>>);
+pub struct JointCalls(Mutex<HashMap<Key, Arc<JointCall>>>);
 
+/// Small calls that go upstream as one, while others may still join.
 #[derive(Debug)]
-struct Company {
+struct JointCall {
     leader: Passenger,
-    trip: Arc<Trip>,
+    shared_call: Arc<SharedCall>,
     members: Mutex<Members>,
     full: Notify,
 }
@@ -52,7 +53,7 @@ pub struct Member {
     pub word: oneshot::Sender<Word>,
 }
 
-/// What the members of a company are told.
+/// What the members of a joint call are told.
 #[derive(Clone, Debug)]
 pub enum Word {
     /// The answer, and which piece of it is the member's.
@@ -63,7 +64,7 @@ pub enum Word {
     Apart(Arc<[Attempt]>),
 }
 
-/// The answer to a company, who gave it, and whose is what.
+/// The answer to a joint call, who gave it, and whose is what.
 #[derive(Debug)]
 pub struct Joined {
     merged: Ask,
@@ -126,36 +127,41 @@ pub enum Place<'a> {
     Follows(Follower),
 }
 
-/// The lead of a company. Dropped before its members have been told anything, they go by themselves.
+/// The lead of a joint call. Dropped before its members have been told anything, they go by themselves.
 #[derive(Debug)]
 pub struct Lead<'a> {
-    companies: &'a Companies,
+    joint_calls: &'a JointCalls,
     key: Key,
-    company: Arc<Company>,
+    joint_call: Arc<JointCall>,
 }
 
-/// One who waits for its company.
+/// One who waits for its joint call.
 #[derive(Debug)]
 pub struct Follower {
     /// What has come of it; an error where the leader is gone.
     pub word: oneshot::Receiver<Word>,
     /// Held while somebody waits.
-    pub seat: Option<Seat>,
+    pub seat: Option<WaitGuard>,
     /// The caller who leads it.
     pub leader: Passenger,
 }
 
-impl Companies {
-    fn lock(&self) -> MutexGuard<'_, HashMap<Key, Arc<Company>>> {
+impl JointCalls {
+    fn lock(&self) -> MutexGuard<'_, HashMap<Key, Arc<JointCall>>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Joins the company of this key, or begins one, of at most so many inputs.
-    pub fn join(&self, key: Key, (ask, most): (&Ask, usize), (passenger, trip): (&Passenger, &Arc<Trip>)) -> Place<'_> {
+    /// Joins the joint call of this key, or begins one, of at most so many inputs.
+    pub fn join(
+        &self,
+        key: Key,
+        (ask, most): (&Ask, usize),
+        (passenger, shared_call): (&Passenger, &Arc<SharedCall>),
+    ) -> Place<'_> {
         let (count, bytes) = (inputs(ask), ask.body.len());
         let mut open = self.lock();
-        if let Some(company) = open.get(&key).cloned() {
-            let mut members = company.lock();
+        if let Some(joint_call) = open.get(&key).cloned() {
+            let mut members = joint_call.lock();
             if members.is_open && members.inputs + count <= most && members.bytes + bytes <= MOST_BYTES {
                 members.inputs += count;
                 members.bytes += bytes;
@@ -163,33 +169,33 @@ impl Companies {
                 members.each.push(Member { ask: ask.clone(), word });
                 if members.inputs == most {
                     open.remove(&key);
-                    company.full.notify_one();
+                    joint_call.full.notify_one();
                 }
-                let seat = Some(Seat::take(&company.trip));
-                return Place::Follows(Follower { word: told, seat, leader: company.leader.clone() });
+                let seat = Some(WaitGuard::take(&joint_call.shared_call));
+                return Place::Follows(Follower { word: told, seat, leader: joint_call.leader.clone() });
             }
             // There is no room for this one: those who have come so far go now.
-            company.full.notify_one();
+            joint_call.full.notify_one();
         }
         let members = Members { is_open: true, inputs: count, bytes, each: Vec::new() };
-        let company = Arc::new(Company {
+        let joint_call = Arc::new(JointCall {
             leader: passenger.clone(),
-            trip: trip.clone(),
+            shared_call: shared_call.clone(),
             members: Mutex::new(members),
             full: Notify::new(),
         });
-        open.insert(key, company.clone());
-        Place::Leads(Lead { companies: self, key, company })
+        open.insert(key, joint_call.clone());
+        Place::Leads(Lead { joint_calls: self, key, joint_call })
     }
 
-    /// Companies that wait for others.
+    /// Joint calls that wait for others.
     #[must_use]
     pub fn count(&self) -> usize {
         self.lock().len()
     }
 }
 
-impl Company {
+impl JointCall {
     fn lock(&self) -> MutexGuard<'_, Members> {
         self.members.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -198,7 +204,7 @@ impl Company {
 impl Lead<'_> {
     /// Ends when no more can join.
     pub async fn full(&self) {
-        self.company.full.notified().await;
+        self.joint_call.full.notified().await;
     }
 
     /// Nobody joins any more; these have.
@@ -208,11 +214,11 @@ impl Lead<'_> {
     }
 
     fn shut(&self) -> Vec<Member> {
-        let mut open = self.companies.lock();
-        if open.get(&self.key).is_some_and(|there| Arc::ptr_eq(there, &self.company)) {
+        let mut open = self.joint_calls.lock();
+        if open.get(&self.key).is_some_and(|there| Arc::ptr_eq(there, &self.joint_call)) {
             open.remove(&self.key);
         }
-        let mut members = self.company.lock();
+        let mut members = self.joint_call.lock();
         members.is_open = false;
         std::mem::take(&mut members.each)
     }

@@ -23,9 +23,9 @@ pub enum How {
     Brought,
 }
 
-/// One input's vector.
+/// The vector of one input, and where it is from.
 #[derive(Clone, Debug)]
-pub struct Held {
+pub struct InputVector {
     /// Little-endian `f32`s.
     pub numbers: Bytes,
     /// The model as the upstream named it, in UTF-8; empty where it named none.
@@ -42,7 +42,7 @@ pub struct Held {
     pub how: How,
 }
 
-impl Held {
+impl InputVector {
     /// A stored vector; `None` where it cannot be read.
     #[must_use]
     pub fn read(stored: &Arc<Stored>, now: Duration) -> Option<Self> {
@@ -123,7 +123,7 @@ mod tests {
 
     #[test]
     fn a_vector_is_read_as_it_was_written() {
-        let held = Held {
+        let held = InputVector {
             numbers: Bytes::from_static(&[0, 0, 0, 63, 0, 0, 128, 190]),
             model: Bytes::from_static("bge-大".as_bytes()),
             upstream: Bytes::from_static(b"a/bge"),
@@ -132,7 +132,7 @@ mod tests {
             age: Duration::ZERO,
             how: How::Brought,
         };
-        let read = Held::read(&stored(held.write()), Duration::from_secs(105)).unwrap();
+        let read = InputVector::read(&stored(held.write()), Duration::from_secs(105)).unwrap();
         assert_eq!((&read.numbers, &read.model, &read.upstream), (&held.numbers, &held.model, &held.upstream));
         assert_eq!((read.tokens, read.took, read.age), (held.tokens, held.took, Duration::from_secs(5)));
         assert_eq!((read.dimension(), &*read.model(), read.how), (2, "bge-大", How::Stored));
@@ -140,7 +140,7 @@ mod tests {
 
     #[test]
     fn what_is_no_vector_is_not_read() {
-        let held = |numbers: &'static [u8]| Held {
+        let held = |numbers: &'static [u8]| InputVector {
             numbers: Bytes::from_static(numbers),
             model: Bytes::new(),
             upstream: Bytes::new(),
@@ -154,7 +154,7 @@ mod tests {
         let mut longer = held(&[0; 4]).write();
         longer[4 + 8 + 4] = 9;
         for body in [Box::default(), held(&[]).write(), held(&[0; 7]).write(), newer, longer, vec![0; 16].into()] {
-            assert!(Held::read(&stored(body), Duration::ZERO).is_none());
+            assert!(InputVector::read(&stored(body), Duration::ZERO).is_none());
         }
     }
 }

@@ -32,17 +32,17 @@ const ALL_BYTES: usize = 4 * QUEUE_BYTES;
 /// Client and route.
 type Lane = (Arc<str>, Arc<str>);
 
-/// Those who wait for a limit.
+/// The queue of batch calls that wait until their limits have room.
 #[derive(Debug, Default)]
-pub struct Lobby {
+pub struct BatchQueue {
     /// How many, for those who only want to know whether anybody does.
     waiting: AtomicUsize,
-    hall: Mutex<Hall>,
+    state: Mutex<State>,
 }
 
-/// Bounded by the queues of the clients.
+/// All that wait, by the meter that they wait for. Bounded by the queues of the clients.
 #[derive(Debug, Default)]
-struct Hall {
+struct State {
     rings: HashMap<Scope, Ring>,
     /// In which ring each lane stands.
     stands: HashMap<Lane, Scope>,
@@ -57,7 +57,7 @@ struct Hall {
 
 type Claims = SmallVec<[(Arc<Meter>, Claim); 2]>;
 
-/// Those who wait for one meter; never empty.
+/// Those who wait for one meter, client by client in turn; never empty.
 #[derive(Debug)]
 struct Ring {
     queue: Queue<Lane, Arc<Waiter>>,
@@ -162,18 +162,18 @@ fn goal<'a>(waiter: &'a Waiter, lacks: &Lacks<'a>, stands: &Scope) -> Option<&'a
     may_be().max_by_key(|(_, lack)| lack.wait).map(|(meter, _)| *meter)
 }
 
-/// A place in the lobby. Dropped, it is free again.
+/// A place in the batch queue. Dropped, it is free again.
 #[derive(Debug)]
 pub struct Place {
-    lobby: Arc<Lobby>,
+    batch_queue: Arc<BatchQueue>,
     waiter: Arc<Waiter>,
     number: u64,
     is_over: bool,
 }
 
-impl Lobby {
-    fn hall(&self) -> MutexGuard<'_, Hall> {
-        self.hall.lock().unwrap_or_else(PoisonError::into_inner)
+impl BatchQueue {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Calls that wait, by route.
@@ -181,8 +181,8 @@ impl Lobby {
     pub fn depths(&self) -> HashMap<Arc<str>, usize> {
         let mut depths = HashMap::new();
         if self.waiting.load(SeqCst) > 0 {
-            let hall = self.hall();
-            for ring in hall.rings.values() {
+            let state = self.state();
+            for ring in state.rings.values() {
                 for ((_, route), lane) in ring.queue.lanes() {
                     *depths.entry(route.clone()).or_default() += lane.len();
                 }
@@ -198,8 +198,8 @@ impl Lobby {
     /// [`Full`].
     pub fn join(self: &Arc<Self>, waiter: Waiter, denial: &Denial, depth: usize, now: Instant) -> Result<Place, Full> {
         let meter = waiter.meters.get(denial.at).ok_or(Full::Calls)?.clone();
-        let mut hall = self.hall();
-        let Hall { of_client, load, .. } = &mut *hall;
+        let mut state = self.state();
+        let State { of_client, load, .. } = &mut *state;
         let of_client = of_client.entry(waiter.lane.0.clone()).or_default();
         of_client.has_room(waiter.bytes, depth, QUEUE_BYTES)?;
         load.has_room(waiter.bytes, usize::MAX, ALL_BYTES)?;
@@ -207,16 +207,16 @@ impl Lobby {
         load.join(waiter.bytes);
         // Before its meters are asked once more: who gives back after that looks whether anybody waits.
         self.waiting.fetch_add(1, SeqCst);
-        hall.number += 1;
-        let (waiter, number) = (Arc::new(waiter), hall.number);
-        let scope = hall.stands.entry(waiter.lane.clone()).or_insert_with(|| meter.scope.clone()).clone();
-        let ring = hall.rings.entry(scope.clone()).or_insert_with(|| Ring::new(now));
+        state.number += 1;
+        let (waiter, number) = (Arc::new(waiter), state.number);
+        let scope = state.stands.entry(waiter.lane.clone()).or_insert_with(|| meter.scope.clone()).clone();
+        let ring = state.rings.entry(scope.clone()).or_insert_with(|| Ring::new(now));
         ring.queue.join(&waiter.lane, number, waiter.clone());
         if ring.queue.len() == 1 {
-            hall.turns(&scope, now);
+            state.turns(&scope, now);
         }
-        drop(hall);
-        Ok(Place { lobby: self.clone(), waiter, number, is_over: false })
+        drop(state);
+        Ok(Place { batch_queue: self.clone(), waiter, number, is_over: false })
     }
 
     /// Something was given back to these meters.
@@ -224,8 +224,8 @@ impl Lobby {
         if self.waiting.load(SeqCst) == 0 {
             return;
         }
-        let mut hall = self.hall();
-        let Hall { rings, claimants, .. } = &mut *hall;
+        let mut state = self.state();
+        let State { rings, claimants, .. } = &mut *state;
         for Meter { scope, .. } in meters.iter().map(|meter| &***meter) {
             for scope in claimants.get(scope).into_iter().flatten().chain([scope]) {
                 if let Some(ring) = rings.get_mut(scope) {
@@ -238,15 +238,15 @@ impl Lobby {
     /// Other limits may hold from now on.
     pub fn reloaded(&self, now: Instant) {
         if self.waiting.load(SeqCst) > 0 {
-            self.hall().rings.values_mut().for_each(|ring| ring.news(now));
+            self.state().rings.values_mut().for_each(|ring| ring.news(now));
         }
     }
 
     /// When a call should ask, if it is the first one in its ring; from then on news are noted.
     fn asks(&self, place: &Place, now: Instant) -> Option<Instant> {
-        let mut hall = self.hall();
-        let scope = hall.stands.get(&place.waiter.lane)?.clone();
-        let ring = hall.rings.get_mut(&scope)?;
+        let mut state = self.state();
+        let scope = state.stands.get(&place.waiter.lane)?.clone();
+        let ring = state.rings.get_mut(&scope)?;
         let is_first = ring.queue.front().is_some_and(|(_, number, _)| number == place.number);
         ring.has_news &= !is_first || ring.wake > now;
         is_first.then_some(ring.wake)
@@ -255,9 +255,9 @@ impl Lobby {
     /// The first one in a ring has been refused: it waits on, there or in another ring.
     fn refused(&self, place: &Place, denial: &Denial, now: Instant) {
         let waiter = &place.waiter;
-        let mut hall = self.hall();
-        let Some(scope) = hall.stands.get(&waiter.lane).cloned() else { return };
-        let (Some(ring), Some(denied)) = (hall.rings.get_mut(&scope), waiter.meters.get(denial.at)) else { return };
+        let mut state = self.state();
+        let Some(scope) = state.stands.get(&waiter.lane).cloned() else { return };
+        let (Some(ring), Some(denied)) = (state.rings.get_mut(&scope), waiter.meters.get(denial.at)) else { return };
         let mut lacks = waiter.lacks(now);
         if !lacks.iter().any(|(meter, _)| Arc::ptr_eq(meter, denied)) {
             // It lacks nothing there but a claim, which makes it keep what is due: none of others' places.
@@ -271,28 +271,28 @@ impl Lobby {
         let wait = wait.map_or(PATROL, |wait| wait.min(PATROL));
         if goal.scope == scope {
             ring.wake = if ring.has_news { now } else { now + wait };
-            hall.claim(&scope, claims, now);
+            state.claim(&scope, claims, now);
             return;
         }
         let Some((key, lane)) = ring.queue.pop_lane() else { return };
-        hall.stands.insert(key.clone(), goal.scope.clone());
-        let other = hall.rings.entry(goal.scope.clone()).or_insert_with(|| Ring::new(now));
+        state.stands.insert(key.clone(), goal.scope.clone());
+        let other = state.rings.entry(goal.scope.clone()).or_insert_with(|| Ring::new(now));
         let is_first = other.queue.is_empty();
         other.queue.add(&key, lane);
         if is_first {
             other.wake = now + wait;
             other.has_news = false;
-            hall.claim(&goal.scope, claims, now);
+            state.claim(&goal.scope, claims, now);
         }
-        hall.goes_on(&scope, now);
+        state.goes_on(&scope, now);
     }
 
     /// A call waits no more: it was let in, or it leaves.
     fn parts(&self, place: &Place, now: Instant) {
         let lane = &place.waiter.lane;
-        let mut hall = self.hall();
-        let Some(scope) = hall.stands.get(lane).cloned() else { return };
-        let Some(ring) = hall.rings.get_mut(&scope) else { return };
+        let mut state = self.state();
+        let Some(scope) = state.stands.get(lane).cloned() else { return };
+        let Some(ring) = state.rings.get_mut(&scope) else { return };
         let was_first = ring.queue.front().is_some_and(|(_, number, _)| number == place.number);
         if was_first && place.is_over {
             // Its lane goes behind the others.
@@ -305,23 +305,23 @@ impl Lobby {
             }
         }
         if !ring.queue.has(lane) {
-            hall.stands.remove(lane);
+            state.stands.remove(lane);
         }
-        if let Some(load) = hall.of_client.get_mut(&lane.0) {
+        if let Some(load) = state.of_client.get_mut(&lane.0) {
             load.leave(place.waiter.bytes);
             if load.is_none() {
-                hall.of_client.remove(&lane.0);
+                state.of_client.remove(&lane.0);
             }
         }
-        hall.load.leave(place.waiter.bytes);
+        state.load.leave(place.waiter.bytes);
         self.waiting.fetch_sub(1, SeqCst);
         if was_first {
-            hall.goes_on(&scope, now);
+            state.goes_on(&scope, now);
         }
     }
 }
 
-impl Hall {
+impl State {
     /// Another one may be first in a ring, or none is left in it.
     fn goes_on(&mut self, scope: &Scope, now: Instant) {
         self.turns(scope, now);
@@ -376,7 +376,7 @@ impl Place {
             if now >= until {
                 return None;
             }
-            let wake = self.lobby.asks(&self, now);
+            let wake = self.batch_queue.asks(&self, now);
             if wake.is_none_or(|wake| wake > now) {
                 let wake = wake.map_or(until, |wake| wake.min(until));
                 tokio::select! {
@@ -388,10 +388,10 @@ impl Place {
             }
             let decision = waiter.counters.take(&meters, waiter.want(), now).await;
             match decision.denial {
-                Some(denial) => self.lobby.refused(&self, &denial, Clock.now()),
+                Some(denial) => self.batch_queue.refused(&self, &denial, Clock.now()),
                 None => {
                     self.is_over = true;
-                    self.lobby.parts(&self, Clock.now());
+                    self.batch_queue.parts(&self, Clock.now());
                     return Some(decision.allowance);
                 }
             }
@@ -402,7 +402,7 @@ impl Place {
 impl Drop for Place {
     fn drop(&mut self) {
         if !self.is_over {
-            self.lobby.parts(self, Clock.now());
+            self.batch_queue.parts(self, Clock.now());
         }
     }
 }

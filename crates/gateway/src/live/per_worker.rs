@@ -7,14 +7,14 @@ use std::sync::{Arc, Mutex, PoisonError};
 use arc_swap::ArcSwap;
 use tokio::sync::watch;
 
-use crate::records::pending::Sheet;
+use crate::records::pending::PendingRecords;
 use crate::running::{Counts, Running};
 
 /// One worker's own share of the process's state.
 #[derive(Debug)]
-pub struct Seat {
+pub struct PerWorker {
     /// Where its requests leave their records.
-    pub sheet: Sheet,
+    pub pending: PendingRecords,
     running: ArcSwap<Running>,
     cut: watch::Sender<bool>,
     /// By the route's name; bounded by the routes of every configuration that had requests running.
@@ -27,13 +27,13 @@ fn counts_in(routes: &Mutex<Routes>, route: &Arc<str>) -> Counts {
     routes.lock().unwrap_or_else(PoisonError::into_inner).entry(route.clone()).or_default().clone()
 }
 
-impl Seat {
-    /// A seat whose configuration `bind` makes, given this worker's counts of running requests.
+impl PerWorker {
+    /// That of a worker whose configuration `bind` makes, given this worker's counts of running requests.
     pub(crate) fn with(bind: impl FnOnce(&dyn Fn(&Arc<str>) -> Counts) -> Running) -> Arc<Self> {
         let routes = Mutex::default();
         let running = bind(&|route| counts_in(&routes, route));
         Arc::new(Self {
-            sheet: Sheet::default(),
+            pending: PendingRecords::default(),
             running: ArcSwap::from_pointee(running),
             cut: watch::Sender::new(false),
             routes,

@@ -4,13 +4,13 @@ use std::sync::{Arc, MutexGuard, PoisonError};
 
 use config::Snapshot;
 
-use super::{Counts, Kept, Live, Running, Seat, bounds, record_bounds};
+use super::{Counts, Kept, Live, PerWorker, Running, bounds, record_bounds};
 
 /// A configuration that is bound to the state of its objects, and not in force yet.
 struct Bound {
     running: Running,
     /// One for each worker.
-    twins: Vec<(Arc<Seat>, Arc<Running>)>,
+    twins: Vec<(Arc<PerWorker>, Arc<Running>)>,
 }
 
 impl Live {
@@ -23,11 +23,11 @@ impl Live {
     }
 
     fn bind(&self, kept: &mut MutexGuard<'_, Kept>, snapshot: Snapshot) -> Bound {
-        let twin = |seat: Arc<Seat>| {
-            let running = kept.bind(snapshot.twin(), &|route| seat.counts(route));
-            (seat, Arc::new(running))
+        let twin = |per_worker: Arc<PerWorker>| {
+            let running = kept.bind(snapshot.twin(), &|route| per_worker.counts(route));
+            (per_worker, Arc::new(running))
         };
-        let twins = self.seats().into_iter().map(twin).collect();
+        let twins = self.workers().into_iter().map(twin).collect();
         Bound { running: kept.bind(snapshot, &|_| Counts::default()), twins }
     }
 
@@ -38,18 +38,18 @@ impl Live {
         // in between. Whoever gathers waits meanwhile, so all that takes long is done before and after.
         let mut gathering = self.gathering.lock().unwrap_or_else(PoisonError::into_inner);
         self.gather_into(&mut gathering);
-        self.books.open(kept.purses.unknown(&running.snapshot, now));
-        let old: Vec<_> = twins.into_iter().map(|(seat, twin)| seat.put_in_force(twin)).collect();
+        self.usage_ledger.open(kept.quotas.unknown(&running.snapshot, now));
+        let old: Vec<_> = twins.into_iter().map(|(per_worker, twin)| per_worker.put_in_force(twin)).collect();
         let before = self.replace(running);
         drop(gathering);
         let running = self.running.load();
         self.answers.bound(bounds(&running.snapshot));
         self.records.bound(record_bounds(&running.snapshot));
         self.contents.turn(running.snapshot.general.records.content);
-        self.meanings.bind(&running.snapshot);
-        kept.purses.look(now);
+        self.questions.bind(&running.snapshot);
+        kept.quotas.look(now);
         self.drills.keep_to(&running.snapshot);
-        running.lobby.reloaded(self.clock.now());
+        running.batch_queue.reloaded(self.clock.now());
         self.webhooks.reloaded();
         self.metrics.come_into_force(&running.snapshot, self.clock.now());
         drop((old, before));

@@ -12,14 +12,14 @@ const TELL_EVERY: Duration = Duration::from_secs(60);
 
 /// What the process has, shared by all workers.
 #[derive(Debug, Default)]
-pub struct Means {
+pub struct Resources {
     /// Upstreams' answers that are held whole.
     pub buffered: Arc<Buffered>,
     /// When the operator was last told that something is used up.
     told: Mutex<Option<Instant>>,
 }
 
-impl Means {
+impl Resources {
     /// Puts a fault of the gateway's own into the log, unless one was put there within the last minute.
     pub fn tell(&self, fault: &Fault, now: Instant) {
         if fault.class == Class::Gateway && self.is_due(now) {
@@ -157,7 +157,7 @@ mod tests {
 
     #[test]
     fn the_operator_is_told_once_a_minute() {
-        let (means, now) = (Means::default(), base::Clock.now());
+        let (means, now) = (Resources::default(), base::Clock.now());
         let told = [0, 1, 59, 60, 61, 119, 120].map(|second| means.is_due(now + Duration::from_secs(second)));
         assert_eq!(told, [true, false, false, true, false, false, true]);
     }

@@ -7,7 +7,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 /// OpenAI's encodings, each loaded when it is first asked for; some 10 MB each, and kept.
 #[derive(Clone, Debug)]
-pub struct Vocabularies(Arc<Shelf>);
+pub struct Tokenizers(Arc<Shelf>);
 
 #[derive(Debug)]
 struct Shelf {
@@ -17,7 +17,7 @@ struct Shelf {
     turns: Arc<Semaphore>,
 }
 
-impl Default for Vocabularies {
+impl Default for Tokenizers {
     fn default() -> Self {
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         let (o200k, cl100k) = (OnceLock::new(), OnceLock::new());
@@ -25,7 +25,7 @@ impl Default for Vocabularies {
     }
 }
 
-impl Vocabularies {
+impl Tokenizers {
     fn place(&self, encoding: Encoding) -> &OnceLock<Option<Arc<Tokenizer>>> {
         match encoding {
             Encoding::O200k => &self.0.o200k,
@@ -38,7 +38,7 @@ impl Vocabularies {
         self.0.turns.clone().acquire_owned().await.ok()
     }
 
-    /// Whether [`Vocabularies::get`] takes no time.
+    /// Whether [`Tokenizers::get`] takes no time.
     #[must_use]
     pub fn is_loaded(&self, encoding: Encoding) -> bool {
         self.place(encoding).get().is_some()

@@ -17,7 +17,7 @@ use tokio::net::TcpStream;
 
 use super::shortage::{Shortage, unreachable};
 use super::{Resolver, Roots};
-use crate::caller::delayed_writes::{Outbox, Posted};
+use crate::caller::delayed_writes::{DelayedSocket, DelayedWrites};
 
 /// Anything that HTTP can be spoken on.
 pub trait Io: AsyncRead + AsyncWrite + Send + Unpin {}
@@ -53,20 +53,20 @@ pub trait Connect: Send + Sync {
 pub struct Dialer {
     resolver: Arc<Resolver>,
     roots: Arc<Roots>,
-    outbox: Option<Outbox>,
+    delayed_writes: Option<DelayedWrites>,
 }
 
 impl Dialer {
     /// Real sockets by that resolver, trusting those roots.
     #[must_use]
     pub fn new(resolver: Arc<Resolver>, roots: Arc<Roots>) -> Self {
-        Self { resolver, roots, outbox: None }
+        Self { resolver, roots, delayed_writes: None }
     }
 
-    /// The same for a worker, whose short writes wait in its outbox for the end of its turn.
+    /// The same for a worker, whose short writes wait for the end of its turn.
     #[must_use]
-    pub fn through(self, outbox: Outbox) -> Self {
-        Self { outbox: Some(outbox), ..self }
+    pub fn through(self, delayed_writes: DelayedWrites) -> Self {
+        Self { delayed_writes: Some(delayed_writes), ..self }
     }
 
     async fn open(&self, provider: &Provider) -> Result<Dialed, Fault> {
@@ -74,8 +74,8 @@ impl Dialer {
         let stream = self.tcp(first_hop, provider).await?;
         let peer = if provider.proxy.is_some() { None } else { stream.peer_addr().ok().map(|addr| addr.ip()) };
         let probe = probe_of(&stream).map_err(|error| unreachable(provider, &error))?;
-        let mut io: Box<dyn Io> = match &self.outbox {
-            Some(outbox) => Box::new(Posted::new(stream, outbox.clone())),
+        let mut io: Box<dyn Io> = match &self.delayed_writes {
+            Some(delayed_writes) => Box::new(DelayedSocket::new(stream, delayed_writes.clone())),
             None => Box::new(stream),
         };
         if provider.origin.tls {

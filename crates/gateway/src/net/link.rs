@@ -28,7 +28,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use super::connect::{Dialed, Io};
 use super::places::Place;
-use crate::caller::waker::Nudge;
+use crate::caller::waker::QuietWaker;
 
 /// What goes out: a whole body.
 pub type Outgoing = Request<Full<Bytes>>;
@@ -125,7 +125,7 @@ pub struct Link {
     wire: Option<Wire>,
     /// Bytes that may still be read of it, see [`Heard`].
     left: Arc<AtomicUsize>,
-    nudge: Nudge,
+    quiet_waker: QuietWaker,
     probe: Probe,
     /// The address it leads to; `None` through a proxy and in tests.
     pub peer: Option<IpAddr>,
@@ -163,7 +163,7 @@ impl Link {
             sender,
             wire: Some(Box::pin(wire)),
             left,
-            nudge: Nudge::default(),
+            quiet_waker: QuietWaker::default(),
             probe,
             peer,
             born: now,
@@ -199,7 +199,7 @@ impl Link {
         sent: impl Future<Output = Result<Response<Incoming>, TrySendError<Outgoing>>>,
     ) -> Result<(Response<()>, Flow), SendFault> {
         let answer = {
-            let (wire, nudge) = (&mut self.wire, &self.nudge);
+            let (wire, quiet_waker) = (&mut self.wire, &self.quiet_waker);
             let mut sent = pin!(sent);
             poll_fn(|cx| {
                 // What is waited for here comes from `drive` alone and is looked at right after it,
@@ -208,7 +208,7 @@ impl Link {
                 if let Poll::Ready(answer) = sent.as_mut().poll(&mut quiet) {
                     return Poll::Ready(answer);
                 }
-                drive(wire, nudge, cx);
+                drive(wire, quiet_waker, cx);
                 sent.as_mut().poll(&mut quiet)
             })
             .await
@@ -241,9 +241,9 @@ fn is_endless(error: &hyper::Error) -> bool {
 }
 
 /// Lets the connection do what I/O it can.
-fn drive(wire: &mut Option<Wire>, nudge: &Nudge, cx: &Context<'_>) {
+fn drive(wire: &mut Option<Wire>, quiet_waker: &QuietWaker, cx: &Context<'_>) {
     if let Some(connection) = wire
-        && nudge.through(cx, |cx| connection.as_mut().poll(cx)).is_ready()
+        && quiet_waker.through(cx, |cx| connection.as_mut().poll(cx)).is_ready()
     {
         // Whatever it ended with, the request's own future has been told.
         *wire = None;
@@ -292,11 +292,11 @@ impl Flow {
         let Some(link) = self.link.as_mut() else { return Pin::new(&mut self.body).poll_frame(cx) };
         let mut quiet = Context::from_waker(Waker::noop());
         let body = &mut self.body;
-        if let Poll::Ready(frame) = link.nudge.held_still(|| Pin::new(&mut *body).poll_frame(&mut quiet)) {
+        if let Poll::Ready(frame) = link.quiet_waker.held_still(|| Pin::new(&mut *body).poll_frame(&mut quiet)) {
             return Poll::Ready(frame);
         }
-        drive(&mut link.wire, &link.nudge, cx);
-        link.nudge.held_still(|| Pin::new(body).poll_frame(&mut quiet))
+        drive(&mut link.wire, &link.quiet_waker, cx);
+        link.quiet_waker.held_still(|| Pin::new(body).poll_frame(&mut quiet))
     }
 
     /// The next piece; `None` at the clean end.
@@ -318,13 +318,13 @@ impl Flow {
         let mut link = self.link.take()?;
         if !link.sender.is_ready() {
             // Mostly the turn that brought the answer's end has also made it ready for the next request.
-            drive(&mut link.wire, &link.nudge, &Context::from_waker(Waker::noop()));
+            drive(&mut link.wire, &link.quiet_waker, &Context::from_waker(Waker::noop()));
         }
         if link.wire.is_none() || !link.sender.is_ready() {
             return None;
         }
         // What happens to an idle connection must not wake whoever used it last.
-        link.nudge.forget();
+        link.quiet_waker.forget();
         link.reused = true;
         link.idle_since = now;
         Some(link)

@@ -15,8 +15,8 @@ use tokio::sync::watch;
 
 use crate::quota::quotas::Unknown;
 
-mod making_up;
 mod opening;
+mod reconcile;
 
 use opening::Opening;
 
@@ -57,16 +57,17 @@ impl Default for Stores {
     }
 }
 
-/// The ledger, and the questions that it has not answered yet.
+/// The usage ledger as calls see it: what they used is booked here, and what was used before this process began is asked
+/// for here.
 #[derive(Debug)]
-pub struct Books {
-    /// What was used.
-    pub ledger: Arc<dyn Ledger>,
+pub struct UsageLedger {
+    /// Where entries are kept.
+    pub store: Arc<dyn Ledger>,
     openings: Mutex<Openings>,
     /// How many there are.
     outstanding: watch::Sender<usize>,
-    /// The change of the ledger's file after which it was last given what it lacked.
-    made_up: AtomicU64,
+    /// The change of the ledger's file after which it was last reconciled.
+    reconciled: AtomicU64,
 }
 
 /// Locked while entries are booked and questions put, so that of two of them it is known which came first.
@@ -81,9 +82,9 @@ struct Openings {
 /// After an answer that was none the ledger is asked again so soon at first, and so soon at last.
 const AGAIN: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(5));
 
-impl Books {
-    pub(crate) fn new(ledger: Arc<dyn Ledger>) -> Self {
-        Self { ledger, openings: Mutex::default(), outstanding: watch::Sender::new(0), made_up: AtomicU64::new(0) }
+impl UsageLedger {
+    pub(crate) fn new(store: Arc<dyn Ledger>) -> Self {
+        Self { store, openings: Mutex::default(), outstanding: watch::Sender::new(0), reconciled: AtomicU64::new(0) }
     }
 
     fn openings(&self) -> MutexGuard<'_, Openings> {
@@ -102,7 +103,7 @@ impl Books {
         for opening in &mut openings.unanswered {
             entries.iter().for_each(|entry| opening.note(entry));
         }
-        self.ledger.book(entries);
+        self.store.book(entries);
     }
 
     /// Asks the ledger for what was used before. What is booked after this must be counted by the process
@@ -112,7 +113,7 @@ impl Books {
         for (period, of) in unknown {
             openings.count += 1;
             let mut opening = Opening::new(openings.count, period, of);
-            if !opening.ask(&*self.ledger) {
+            if !opening.ask(&*self.store) {
                 openings.unanswered.push(opening);
             }
         }
@@ -165,7 +166,7 @@ impl Books {
 
     fn ask_again(&self) {
         let mut openings = self.openings();
-        openings.unanswered.retain_mut(|opening| !opening.ask(&*self.ledger));
+        openings.unanswered.retain_mut(|opening| !opening.ask(&*self.store));
         self.count(&mut openings);
     }
 }

@@ -11,22 +11,22 @@ use state::{Account, Accounts, Amounts, InProcessAccounts, Limits};
 
 use crate::alerts::Alerts;
 
-mod fund;
+mod account;
 
-pub(crate) use fund::Fund;
+pub(crate) use account::QuotaAccount;
 
-/// The quota of one client, on one worker.
+/// The quota of one client: what it may use in a period, as one worker sees it.
 #[derive(Debug)]
-pub struct Purse {
+pub struct ClientQuota {
     /// What was written.
     pub terms: Arc<Terms>,
-    fund: Arc<Fund>,
+    quota_account: Arc<QuotaAccount>,
     /// The last period asked for, which is mostly the next one too: to know one from the calendar takes
     /// a microsecond.
     period: Mutex<Option<Period>>,
 }
 
-impl Purse {
+impl ClientQuota {
     /// The period of an instant, given from the Unix epoch.
     #[must_use]
     pub fn period(&self, at: Duration) -> Period {
@@ -40,13 +40,13 @@ impl Purse {
     /// The account of all its periods.
     #[must_use]
     pub fn account(&self) -> &dyn Account {
-        self.fund.account()
+        self.quota_account.account()
     }
 
     /// Tells its account from all others; never 0.
     #[must_use]
     pub fn id(&self) -> u64 {
-        self.fund.id
+        self.quota_account.id
     }
 
     /// What bounds a period.
@@ -84,14 +84,14 @@ impl Purse {
 
     /// Books what was used, gives back what was put aside for it, and warns where a share is come to.
     pub fn settle(&self, period: Period, reserved: Amounts, used: Amounts) {
-        self.fund.settle(period, reserved, used);
+        self.quota_account.settle(period, reserved, used);
     }
 }
 
 /// What one call has put aside of its client's quota. Dropped, all of it is given back.
 #[derive(Debug)]
 pub struct Stake {
-    purse: Arc<Purse>,
+    quota: Arc<ClientQuota>,
     period: Period,
     reserved: Option<Amounts>,
 }
@@ -99,20 +99,20 @@ pub struct Stake {
 impl Stake {
     /// Of what [`Account::reserve`] has put aside.
     #[must_use]
-    pub const fn new(purse: Arc<Purse>, period: Period, reserved: Amounts) -> Self {
-        Self { purse, period, reserved: Some(reserved) }
+    pub const fn new(quota: Arc<ClientQuota>, period: Period, reserved: Amounts) -> Self {
+        Self { quota, period, reserved: Some(reserved) }
     }
 
     /// Tells the account that it is of from all others; never 0.
     #[must_use]
     pub fn account(&self) -> u64 {
-        self.purse.id()
+        self.quota.id()
     }
 
     /// The call has ended, and this is what it used.
     pub fn settle<'a>(mut self, usage: Usage, costs: impl IntoIterator<Item = &'a Cost>) {
         if let Some(reserved) = self.reserved.take() {
-            self.purse.settle(self.period, reserved, self.purse.weigh(usage, costs));
+            self.quota.settle(self.period, reserved, self.quota.weigh(usage, costs));
         }
     }
 }
@@ -120,51 +120,51 @@ impl Stake {
 impl Drop for Stake {
     fn drop(&mut self) {
         if let Some(reserved) = self.reserved.take() {
-            self.purse.settle(self.period, reserved, Amounts::default());
+            self.quota.settle(self.period, reserved, Amounts::default());
         }
     }
 }
 
 /// The quotas of one configuration, by the client's name.
 #[derive(Debug, Default)]
-pub struct Purses(HashMap<Arc<str>, Arc<Purse>>);
+pub struct ClientQuotas(HashMap<Arc<str>, Arc<ClientQuota>>);
 
-impl Purses {
+impl ClientQuotas {
     /// That of a client.
     #[must_use]
-    pub fn of(&self, client: &Client) -> Option<&Arc<Purse>> {
+    pub fn of(&self, client: &Client) -> Option<&Arc<ClientQuota>> {
         client.quota.as_ref().and_then(|_| self.0.get(&client.name))
     }
 
     /// That of the client of this name.
     #[must_use]
-    pub fn named(&self, client: &str) -> Option<&Arc<Purse>> {
+    pub fn named(&self, client: &str) -> Option<&Arc<ClientQuota>> {
         if self.0.is_empty() { None } else { self.0.get(client) }
     }
 
     /// All of them, by the client's name.
-    pub fn all(&self) -> impl Iterator<Item = (&Arc<str>, &Arc<Purse>)> {
+    pub fn all(&self) -> impl Iterator<Item = (&Arc<str>, &Arc<ClientQuota>)> {
         self.0.iter()
     }
 }
 
 /// Funds that survive reloads, by the client's name; bounded by the clients that have a quota.
 #[derive(Debug)]
-pub(crate) struct KeptPurses {
+pub(crate) struct KeptQuotas {
     accounts: Arc<dyn Accounts>,
-    known: HashMap<Arc<str>, Arc<Fund>>,
+    known: HashMap<Arc<str>, Arc<QuotaAccount>>,
     /// Funds so far.
     count: u64,
     alerts: Arc<Alerts>,
 }
 
-/// A fund that does not know yet what was used before this process counted.
+/// A quota account that does not know yet what was used before this process counted.
 #[derive(Debug)]
 pub(crate) struct Owner {
     pub client: Arc<str>,
     /// Of its quota.
     pub currency: Arc<str>,
-    pub fund: Arc<Fund>,
+    pub quota_account: Arc<QuotaAccount>,
 }
 
 /// What a quota has counted in the period that runs.
@@ -180,13 +180,13 @@ pub(crate) struct Counted {
 /// Such funds by the period that they ask about.
 pub(crate) type Unknown = HashMap<Period, Vec<Owner>>;
 
-impl Default for KeptPurses {
+impl Default for KeptQuotas {
     fn default() -> Self {
         Self::new(Arc::new(InProcessAccounts))
     }
 }
 
-impl KeptPurses {
+impl KeptQuotas {
     pub fn new(accounts: Arc<dyn Accounts>) -> Self {
         Self { accounts, known: HashMap::new(), count: 0, alerts: Arc::default() }
     }
@@ -201,46 +201,51 @@ impl KeptPurses {
     pub fn unknown(&self, snapshot: &Snapshot, now: Duration) -> Unknown {
         let mut unknown = Unknown::new();
         for (client, terms) in with_quota(snapshot) {
-            let Some(fund) = self.known.get(&client.name) else { continue };
+            let Some(quota_account) = self.known.get(&client.name) else { continue };
             let period = terms.period(now);
-            if !fund.account().knows(period) {
-                fund.settle(period, Amounts::default(), Amounts::default());
+            if !quota_account.account().knows(period) {
+                quota_account.settle(period, Amounts::default(), Amounts::default());
                 let (client, currency) = (client.name.clone(), terms.currency.clone());
-                unknown.entry(period).or_default().push(Owner { client, currency, fund: fund.clone() });
+                unknown.entry(period).or_default().push(Owner {
+                    client,
+                    currency,
+                    quota_account: quota_account.clone(),
+                });
             }
         }
         unknown
     }
 
-    pub fn bind(&mut self, snapshot: &Snapshot) -> Purses {
-        let mut purses = HashMap::new();
+    pub fn bind(&mut self, snapshot: &Snapshot) -> ClientQuotas {
+        let mut quotas = HashMap::new();
         for (client, terms) in with_quota(snapshot) {
-            let fund = self.fund(&client.name, terms);
-            let purse = Purse { terms: terms.clone(), fund, period: Mutex::default() };
-            purses.insert(client.name.clone(), Arc::new(purse));
+            let quota_account = self.quota_account(&client.name, terms);
+            let quota = ClientQuota { terms: terms.clone(), quota_account, period: Mutex::default() };
+            quotas.insert(client.name.clone(), Arc::new(quota));
         }
-        self.known.retain(|client, _| purses.contains_key(client));
-        Purses(purses)
+        self.known.retain(|client, _| quotas.contains_key(client));
+        ClientQuotas(quotas)
     }
 
-    /// The fund of a client under these terms: a new one where the sums of the one that it has would mean
+    /// The quota account of a client under these terms: a new one where the sums of the one that it has would mean
     /// something else. That one is told by the ledger what belongs to it.
-    fn fund(&mut self, client: &Arc<str>, terms: &Arc<Terms>) -> Arc<Fund> {
+    fn quota_account(&mut self, client: &Arc<str>, terms: &Arc<Terms>) -> Arc<QuotaAccount> {
         if let Some(known) = self.known.get(client).filter(|known| known.is_of(terms)) {
             known.comes_under(terms);
             return known.clone();
         }
         self.count += 1;
         let account = self.accounts.of(client, &terms.currency);
-        let fund = Arc::new(Fund::new(self.count, client.clone(), terms.clone(), account, self.alerts.clone()));
-        self.known.insert(client.clone(), fund.clone());
-        fund
+        let quota_account =
+            Arc::new(QuotaAccount::new(self.count, client.clone(), terms.clone(), account, self.alerts.clone()));
+        self.known.insert(client.clone(), quota_account.clone());
+        quota_account
     }
 
     /// What quotas have counted in the periods that run, where they have counted anything.
     pub fn counted(&self, now: Duration) -> Vec<Counted> {
-        let counted = self.known.iter().map(|(client, fund)| {
-            let (period, currency, spent) = fund.counted(now);
+        let counted = self.known.iter().map(|(client, quota_account)| {
+            let (period, currency, spent) = quota_account.counted(now);
             Counted { client: client.clone(), currency, period, spent }
         });
         counted.filter(|counted| counted.spent != Amounts::default()).collect()
@@ -248,7 +253,7 @@ impl KeptPurses {
 
     /// Warns of what quotas have come to by a change of their bounds.
     pub fn look(&self, now: Duration) {
-        self.known.values().for_each(|fund| fund.look(now));
+        self.known.values().for_each(|quota_account| quota_account.look(now));
     }
 }
 

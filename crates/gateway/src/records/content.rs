@@ -141,7 +141,7 @@ impl Contents {
         running: &Arc<Running>,
         (request_id, time): (&str, Duration),
         shown: Vec<Secret>,
-    ) -> Arc<Ear> {
+    ) -> Arc<CallContent> {
         let raw = Raw {
             request_id: request_id.into(),
             time,
@@ -152,7 +152,7 @@ impl Contents {
             shown,
             running: running.clone(),
         };
-        Arc::new(Ear { raw: Mutex::new(Some(raw)), shared: self.0.clone() })
+        Arc::new(CallContent { raw: Mutex::new(Some(raw)), shared: self.0.clone() })
     }
 }
 
@@ -263,14 +263,14 @@ fn secrets(snapshot: &Snapshot) -> impl Iterator<Item = &str> {
     keys.chain(values).chain(tokens)
 }
 
-/// What listens to one call. Once nobody has it any more, what it has heard is kept: also of a call whose caller left.
+/// What is kept of one call's texts. Once nobody has it any more, what it has heard is kept: also of a call whose caller left.
 #[derive(Debug)]
-pub struct Ear {
+pub struct CallContent {
     raw: Mutex<Option<Raw>>,
     shared: Arc<Shared>,
 }
 
-impl Ear {
+impl CallContent {
     fn hear(&self, answer: Answer) {
         if let Some(raw) = &mut *self.raw.lock().unwrap_or_else(PoisonError::into_inner) {
             raw.answer = answer;
@@ -290,7 +290,7 @@ impl Ear {
     }
 }
 
-impl Drop for Ear {
+impl Drop for CallContent {
     fn drop(&mut self) {
         let raw = self.raw.get_mut().unwrap_or_else(PoisonError::into_inner).take();
         raw.into_iter().for_each(|raw| self.shared.put(raw));
@@ -301,14 +301,14 @@ impl Drop for Ear {
 #[derive(Debug)]
 pub struct Listener {
     transcript: Option<Transcript>,
-    ear: Arc<Ear>,
+    content: Arc<CallContent>,
 }
 
 impl Listener {
-    /// For this ear.
+    /// For a call whose content is kept.
     #[must_use]
-    pub fn of(ear: Arc<Ear>) -> Self {
-        Self { transcript: Some(Transcript::within(MOST + MARGIN)), ear }
+    pub fn of(content: Arc<CallContent>) -> Self {
+        Self { transcript: Some(Transcript::within(MOST + MARGIN)), content }
     }
 
     /// The next piece, as the caller gets it.
@@ -322,7 +322,7 @@ impl Listener {
 impl Drop for Listener {
     fn drop(&mut self) {
         if let Some(transcript) = self.transcript.take() {
-            self.ear.hear(Answer::Said(transcript.said()));
+            self.content.hear(Answer::Said(transcript.said()));
         }
     }
 }

@@ -243,9 +243,9 @@ impl Metrics {
     }
 
     /// The places of every provider that has a number of them: those that there are, and those in use.
-    pub fn show_concurrency<'a>(&self, docks: impl Iterator<Item = (&'a str, (u32, u32))>) {
+    pub fn show_concurrency<'a>(&self, slots_by_provider: impl Iterator<Item = (&'a str, (u32, u32))>) {
         self.concurrency.reset();
-        for (provider, (limit, in_use)) in docks {
+        for (provider, (limit, in_use)) in slots_by_provider {
             self.concurrency.with_label_values(&[provider, "limit"]).set(limit.into());
             self.concurrency.with_label_values(&[provider, "in_use"]).set(in_use.into());
         }

@@ -2,19 +2,19 @@
 //!
 //! Counters and the access log are shared by all workers, and to touch them from every core on every
 //! call costs more than the counting itself. A request that has ended leaves its record on its
-//! worker's own sheet; a task of the control runtime gathers the sheets many times a second.
+//! worker's own list; a task of the control runtime gathers the lists many times a second.
 
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 use base::Record;
 
-/// Records on one sheet at most; the request that finds it full has the sheets gathered itself.
+/// Records on one list at most; the request that finds it full has the lists gathered itself.
 const BOUND: usize = 8192;
 
-/// One worker's sheet.
+/// The records of one worker's ended requests that are not counted and logged yet.
 #[derive(Debug, Default)]
-pub struct Sheet {
+pub struct PendingRecords {
     records: Mutex<Vec<Record>>,
     running: AtomicI64,
 }
@@ -22,15 +22,15 @@ pub struct Sheet {
 /// How a record was put down.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Put {
-    /// The first on its sheet: somebody must be told that there is something to gather.
+    /// The first on its list: somebody must be told that there is something to gather.
     First,
     /// One of many.
     Further,
-    /// The sheet is full.
+    /// The list is full.
     Full,
 }
 
-impl Sheet {
+impl PendingRecords {
     /// A request has begun.
     pub fn begun(&self) {
         self.running.fetch_add(1, Ordering::Relaxed);
@@ -55,7 +55,7 @@ impl Sheet {
         }
     }
 
-    /// Takes everything off the sheet, and leaves it the memory of `spare`, which must be empty.
+    /// Takes everything off the list, and leaves it the memory of `spare`, which must be empty.
     pub fn swap(&self, spare: &mut Vec<Record>) {
         std::mem::swap(&mut *self.records.lock().unwrap_or_else(PoisonError::into_inner), spare);
     }

@@ -60,13 +60,13 @@ impl Fingerprints {
 
 /// The calls of the last minute.
 #[derive(Debug, Default)]
-pub struct Echoes {
+pub struct RepeatDetector {
     fingerprints: Fingerprints,
     repeats: Repeats,
     told: Told,
 }
 
-impl Echoes {
+impl RepeatDetector {
     /// Counts a request that its client had sent before, and names the client in the log once. `at` is
     /// when the request came, by a clock that nobody sets.
     pub fn note(&mut self, record: &Record, at: Duration, metrics: &Metrics) {

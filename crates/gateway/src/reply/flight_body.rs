@@ -13,7 +13,7 @@ use crate::caller::socket::Presence;
 use crate::trail::Trail;
 
 /// An answer on its way from a flight to one caller. Dropped before its end, the caller has left.
-pub struct Ride {
+pub struct FlightBody {
     rider: Rider,
     /// Of a follower. The leader's is with the flight.
     trail: Option<Trail>,
@@ -23,13 +23,13 @@ pub struct Ride {
     is_over: bool,
 }
 
-impl std::fmt::Debug for Ride {
+impl std::fmt::Debug for FlightBody {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Ride").field("trail", &self.trail).finish_non_exhaustive()
+        f.debug_struct("FlightBody").field("trail", &self.trail).finish_non_exhaustive()
     }
 }
 
-impl Ride {
+impl FlightBody {
     /// Takes what comes, up to the end.
     #[must_use]
     pub fn new(rider: Rider, trail: Option<Trail>, presence: Presence, is_events: bool) -> Self {
@@ -102,7 +102,7 @@ pub fn saved(landed: &Landed) -> Box<Saved> {
     Box::new(Saved { usage, cost: landed.cost.clone(), took: landed.took })
 }
 
-impl Drop for Ride {
+impl Drop for FlightBody {
     fn drop(&mut self) {
         // Callers close at `[DONE]`, with which the end comes.
         if let Some(end) = self.rider.end() {
@@ -138,7 +138,7 @@ mod tests {
         rider.flight.begin(Head { shown: HeaderValue::from_static("a/model-a"), content_type, is_events });
         rider.flight.push(b"data: {}\n\n");
         rider.flight.land(End::PassedOn);
-        let mut ride = Ride::new(rider, None, Presence::default(), is_events);
+        let mut ride = FlightBody::new(rider, None, Presence::default(), is_events);
         let mut taken = Vec::new();
         while let Some(piece) = poll_fn(|cx| ride.poll_bytes(cx)).await {
             taken.push(piece);

@@ -126,7 +126,7 @@ const MOST_TRIES: u32 = 60;
 
 /// Every route's questions.
 #[derive(Debug)]
-pub struct Meanings {
+pub struct Questions {
     answers: Arc<dyn Answers>,
     purges: Arc<Purges>,
     shelves: ArcSwap<HashMap<Arc<str>, Arc<Shelf>>>,
@@ -140,7 +140,7 @@ pub struct Meanings {
     pub readings: Readings,
 }
 
-impl Meanings {
+impl Questions {
     pub(crate) fn new(answers: Arc<dyn Answers>, purges: Arc<Purges>) -> Self {
         let clerk = Clerk { answers: answers.clone(), purges: purges.clone(), lost: AtomicU64::new(0) };
         Self {

@@ -11,7 +11,7 @@ use foldhash::HashMap;
 use state::answers::Key;
 use tokio::sync::watch;
 
-use crate::cache::shared_call::{Awaited, Seat, Trip};
+use crate::cache::shared_call::{Awaited, SharedCall, WaitGuard};
 
 /// What a call has come to.
 #[derive(Clone, Debug)]
@@ -30,8 +30,8 @@ pub enum Word {
 }
 
 #[derive(Debug)]
-struct Hearing {
-    trip: Arc<Trip>,
+struct VerdictCall {
+    shared_call: Arc<SharedCall>,
     /// When it is over at the latest.
     ends: Instant,
     word: watch::Sender<Option<Word>>,
@@ -40,10 +40,10 @@ struct Hearing {
 
 /// Every verdict in flight, by all that decides it: as many as calls under way wait for, at most.
 #[derive(Debug, Default)]
-pub struct Verdicts(Mutex<HashMap<Key, Arc<Hearing>>>);
+pub struct Verdicts(Mutex<HashMap<Key, Arc<VerdictCall>>>);
 
 impl Verdicts {
-    fn under_way(&self) -> MutexGuard<'_, HashMap<Key, Arc<Hearing>>> {
+    fn under_way(&self) -> MutexGuard<'_, HashMap<Key, Arc<VerdictCall>>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -60,9 +60,9 @@ impl Verdicts {
             return (Rider::new(there), None);
         }
         let (word, _) = watch::channel(None);
-        let hearing = Arc::new(Hearing { trip: Arc::default(), ends, word, awaited: Awaited::default() });
-        under_way.insert(key, hearing.clone());
-        (Rider::new(&hearing), Some(Bearer { verdicts: self.clone(), key, hearing }))
+        let call = Arc::new(VerdictCall { shared_call: Arc::default(), ends, word, awaited: Awaited::default() });
+        under_way.insert(key, call.clone());
+        (Rider::new(&call), Some(Bearer { verdicts: self.clone(), key, call }))
     }
 
     /// Verdicts in flight.
@@ -72,7 +72,7 @@ impl Verdicts {
     }
 }
 
-impl Hearing {
+impl VerdictCall {
     /// Whether it goes on long enough for one whose own call would be over at `ends`. Who waits for a call that is over
     /// sooner may fail too soon: it gives up half of the time that it is `allotted` for that, and no more.
     fn lasts(&self, ends: Instant, allotted: Duration) -> bool {
@@ -85,25 +85,25 @@ impl Hearing {
 pub struct Bearer {
     verdicts: Arc<Verdicts>,
     key: Key,
-    hearing: Arc<Hearing>,
+    call: Arc<VerdictCall>,
 }
 
 impl Bearer {
     /// Whom the call goes on for.
     #[must_use]
-    pub fn trip(&self) -> Arc<Trip> {
-        self.hearing.trip.clone()
+    pub fn shared_call(&self) -> Arc<SharedCall> {
+        self.call.shared_call.clone()
     }
 
     /// Brings it.
     pub fn bring(self, said: Result<bool, Refusal>) {
-        let ends = self.hearing.ends;
+        let ends = self.call.ends;
         self.end(said.map_or_else(|refusal| Word::Refused { refusal: Arc::new(refusal), ends }, Word::Said));
     }
 
     /// Only the first word counts.
     fn end(&self, word: Word) {
-        self.hearing.word.send_if_modified(|there| {
+        self.call.word.send_if_modified(|there| {
             let is_first = there.is_none();
             there.get_or_insert(word);
             is_first
@@ -114,7 +114,7 @@ impl Bearer {
 impl Drop for Bearer {
     fn drop(&mut self) {
         let mut under_way = self.verdicts.under_way();
-        if under_way.get(&self.key).is_some_and(|there| Arc::ptr_eq(there, &self.hearing)) {
+        if under_way.get(&self.key).is_some_and(|there| Arc::ptr_eq(there, &self.call)) {
             under_way.remove(&self.key);
         }
         drop(under_way);
@@ -127,13 +127,13 @@ impl Drop for Bearer {
 pub struct Rider {
     word: watch::Receiver<Option<Word>>,
     awaited: Awaited,
-    _seat: Seat,
+    _seat: WaitGuard,
 }
 
 impl Rider {
-    fn new(hearing: &Hearing) -> Self {
-        let (word, awaited) = (hearing.word.subscribe(), hearing.awaited.clone());
-        Self { word, awaited, _seat: Seat::take(&hearing.trip) }
+    fn new(call: &VerdictCall) -> Self {
+        let (word, awaited) = (call.word.subscribe(), call.awaited.clone());
+        Self { word, awaited, _seat: WaitGuard::take(&call.shared_call) }
     }
 
     /// What is waited for, also for when that is over.

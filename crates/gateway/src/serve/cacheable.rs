@@ -113,7 +113,7 @@ impl Cacheable {
         let (request_id, trace) = (trail.request_id.clone(), trail.tries.parent.clone());
         let (worker, owner, kb_version) = (&connection.worker, wish.owner.as_ref(), &wish.kb_version);
         let (request_id, trace) = (&request_id, trace.as_deref());
-        let (deadline, tells_near) = (*deadline, trail.ear.is_some());
+        let (deadline, tells_near) = (*deadline, trail.content.is_some());
         let consult = Consult { worker, running, client, owner, kb_version, request_id, trace, deadline, tells_near };
         // Boxed, and begun only where nothing else is found.
         let by_meaning =
@@ -128,7 +128,7 @@ impl Cacheable {
         let (request_id, trace) = (trail.request_id.clone(), trail.tries.parent.clone());
         let (worker, owner, kb_version) = (&connection.worker, wish.owner.as_ref(), &wish.kb_version);
         let (request_id, trace) = (&request_id, trace.as_deref());
-        let (deadline, tells_near) = (*deadline, trail.ear.is_some());
+        let (deadline, tells_near) = (*deadline, trail.content.is_some());
         let consult = Consult { worker, running, client, owner, kb_version, request_id, trace, deadline, tells_near };
         let by_meaning =
             asked.as_mut().map(|asked| -> ByMeaning<'_> { Box::pin(consult::look(&consult, route, asked)) });

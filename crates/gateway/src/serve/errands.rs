@@ -35,7 +35,7 @@ impl Errands {
         ask: &Ask,
         (worker, trail): (&Worker, &mut Trail),
     ) -> Self {
-        let used = || running.purses.of(client).map(|purse| purse.used(trail.record.time));
+        let used = || running.quotas.of(client).map(|quota| quota.used(trail.record.time));
         let first = plan::branch(route, client, (headers, ask, &used), &worker.dice);
         trail.tries.note_to(Decision::Branch, first.and_then(|first| route.upstreams.get(first)));
         Self {

@@ -40,13 +40,13 @@ impl Gathering<'_> {
         let Some(key) = key else { return seek_upstream(self.worker, self.route, self.caller, sent, trail).await };
         stake::stake(running, client, (route, errands.first), from_ref(ask), trail).await?;
         let passenger = self.passenger(trail);
-        match self.worker.live.companies.join(key, (ask, most), (&passenger, self.trip)) {
+        match self.worker.live.joint_calls.join(key, (ask, most), (&passenger, self.shared_call)) {
             Place::Leads(lead) => self.lead(lead, sent, trail).await,
             Place::Follows(follower) => self.follow(follower, sent, &passenger, trail).await,
         }
     }
 
-    /// What all calls of one company have in common; `None` for a call that must go alone.
+    /// What all calls of one joint call have in common; `None` for a call that must go alone.
     fn key(&self, ask: &Ask) -> Option<Key> {
         let (running, route, _) = self.route;
         let (client, errands, _) = self.caller;
@@ -64,7 +64,7 @@ impl Gathering<'_> {
             .list(upstreams.iter().map(String::as_bytes))
             // Batch waits longer for its place at an upstream: online calls would wait with it.
             .part(client.priority.as_str().as_bytes())
-            .content(|sink| embeddings::company(ask, sink));
+            .content(|sink| embeddings::joint_call(ask, sink));
         builder.ok().map(|builder| Key(builder.finish()))
     }
 
@@ -144,11 +144,11 @@ impl Gathering<'_> {
         }
     }
 
-    /// What the company has come to; nothing where its leader is gone.
+    /// What the joint call has come to; nothing where its leader is gone.
     async fn word(&self, follower: Follower, deadline: Instant) -> Result<Option<Word>, Refusal> {
         let Follower { word, seat, .. } = follower;
         // What has been asked for is paid for, also by a caller who leaves: as long as others wait for the answer.
-        let _pledge = Pledge::make(self.trip);
+        let _pledge = Pledge::make(self.shared_call);
         let mut seat = seat;
         let mut word = std::pin::pin!(word);
         let mut over = std::pin::pin!(tokio::time::sleep_until(deadline.into()));
@@ -159,9 +159,9 @@ impl Gathering<'_> {
                     let word = word.ok();
                     let goes_alone = !matches!(word, Some(Word::Answered(..)));
                     // Nothing new begins for a caller who has left.
-                    return if goes_alone && self.trip.is_unwanted() { Err(deadline_exceeded()) } else { Ok(word) };
+                    return if goes_alone && self.shared_call.is_unwanted() { Err(deadline_exceeded()) } else { Ok(word) };
                 }
-                () = self.trip.unwanted(), if seat.is_some() => seat = None,
+                () = self.shared_call.unwanted(), if seat.is_some() => seat = None,
                 () = &mut over => return Err(deadline_exceeded()),
             }
         }

@@ -80,9 +80,9 @@ pub fn answer(keeper: &Keeper<'_>, complete: Complete) -> Landed {
         if let Some(asked) = keeper.asked.filter(|_| is_stored) {
             if whole.has_tool_calls {
                 // For this very call alone, and what the question was answered before stands no more.
-                keeper.live.meanings.outdated(asked, &stored.route);
+                keeper.live.questions.outdated(asked, &stored.route);
             } else {
-                keeper.live.meanings.keep(asked, (key, &stored), keeper.purges);
+                keeper.live.questions.keep(asked, (key, &stored), keeper.purges);
             }
         }
     }

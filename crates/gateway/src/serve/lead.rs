@@ -22,7 +22,7 @@ use crate::pursue::Won;
 use crate::refuse;
 use crate::relay::{Passage, Relay};
 use crate::reply::Reply;
-use crate::reply::flight_body::Ride;
+use crate::reply::flight_body::FlightBody;
 use crate::trail::Trail;
 use crate::worker::{Worker, set_off};
 
@@ -55,8 +55,8 @@ pub async fn lead(connection: &Connection, lead: Lead, mut trail: Trail) -> Resu
         }
         Ok(Answer::Begun(headers, is_events)) => {
             connection.presence.answering();
-            let ride = Ride::new(rider, None, connection.presence.clone(), is_events);
-            let mut response = Response::new(Reply::Ride(Box::new(ride)));
+            let ride = FlightBody::new(rider, None, connection.presence.clone(), is_events);
+            let mut response = Response::new(Reply::Flight(Box::new(ride)));
             *response.headers_mut() = headers;
             Ok(response)
         }
@@ -88,7 +88,7 @@ impl Flight {
         let Some(state) = self.call.running.state(&self.call.route) else {
             return self.refused(super::internal(), trail, tell);
         };
-        let mut cut = self.worker.seat.cut();
+        let mut cut = self.worker.per_worker.cut();
         let sought = tokio::select! {
             biased;
             sought = seek(&self.worker, (&self.call.running, &self.call.route, state), (&self.call.client, &self.call.errands, self.call.deadline), &self.call.shaped, &mut trail) => sought,

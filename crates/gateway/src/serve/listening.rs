@@ -8,7 +8,7 @@ use http::{HeaderMap, Response};
 
 use crate::identify;
 use crate::live::Live;
-use crate::records::content::{Ear, Listener};
+use crate::records::content::{CallContent, Listener};
 use crate::reply::Reply;
 use crate::running::Running;
 use crate::trail::Trail;
@@ -18,17 +18,17 @@ pub fn begin(live: &Live, running: &Arc<Running>, (headers, ask): (&HeaderMap, &
     if live.contents.is_on() {
         let shown = identify::presented(headers).filter_map(|key| std::str::from_utf8(key).ok());
         let of = (&*trail.record.request_id, trail.record.time);
-        trail.ear = Some(live.contents.listen(ask, running, of, shown.map(Secret::new).collect()));
+        trail.content = Some(live.contents.listen(ask, running, of, shown.map(Secret::new).collect()));
     }
 }
 
 /// Listens to a response on its way to the caller.
-pub fn to(response: Response<Reply>, ear: Arc<Ear>) -> Response<Reply> {
+pub fn to(response: Response<Reply>, content: Arc<CallContent>) -> Response<Reply> {
     response.map(|reply| match reply {
         Reply::Whole(body) => {
-            body.iter().for_each(|body| ear.hear_whole(body.clone()));
+            body.iter().for_each(|body| content.hear_whole(body.clone()));
             Reply::Whole(body)
         }
-        reply => Reply::Heard(Box::new(reply), Box::new(Listener::of(ear))),
+        reply => Reply::Heard(Box::new(reply), Box::new(Listener::of(content))),
     })
 }

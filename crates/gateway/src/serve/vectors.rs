@@ -20,10 +20,10 @@ use tokio::sync::oneshot;
 use super::{Connection, Errands, Gone, answers, internal, shutting_down};
 use crate::attempt::Landed;
 use crate::cache::flights::{Form, Passenger};
-use crate::cache::shared_call::{Aboard, Trip};
+use crate::cache::shared_call::{CallerGuard, SharedCall};
 use crate::degrade::{self, Softened};
 use crate::embeddings::input_flights::{Arrival, Call, Carried, Rider};
-use crate::embeddings::vector::{Held, How};
+use crate::embeddings::vector::{How, InputVector};
 use crate::inputs::{self, Basket, Shelf, Wish};
 use crate::live::Live;
 use crate::pursue::Won;
@@ -70,18 +70,18 @@ pub async fn lead(connection: &Connection, quest: Quest, mut trail: Trail) -> Re
         connection.presence.idle();
         return Ok(answer(won, &quest.shaped.ask, trail));
     }
-    let trip = Arc::<Trip>::default();
-    trail.departed = Some(trip.departed.clone());
-    let _aboard = Aboard(trip.clone());
+    let shared_call = Arc::<SharedCall>::default();
+    trail.departed = Some(shared_call.departed.clone());
+    let _aboard = CallerGuard(shared_call.clone());
     let (tell, told) = oneshot::channel();
     set_off(async move {
         let on_its_way = async {
             // Nobody listens any more where the caller has left: what was brought is stored, and written down.
-            let _ = tell.send(Box::pin(quest.answer(basket, &trip, trail)).await);
+            let _ = tell.send(Box::pin(quest.answer(basket, &shared_call, trail)).await);
         };
         tokio::select! {
             biased;
-            () = trip.abandoned() => {}
+            () = shared_call.abandoned() => {}
             () = on_its_way => {}
         }
     });
@@ -91,7 +91,12 @@ pub async fn lead(connection: &Connection, quest: Quest, mut trail: Trail) -> Re
 }
 
 impl Quest {
-    async fn answer(&self, mut basket: Option<Basket>, trip: &Arc<Trip>, mut trail: Trail) -> Response<Reply> {
+    async fn answer(
+        &self,
+        mut basket: Option<Basket>,
+        shared_call: &Arc<SharedCall>,
+        mut trail: Trail,
+    ) -> Response<Reply> {
         let Some(state) = self.running.state(&self.route) else { return refuse::refuse(&internal(), trail) };
         let (route, ask) = ((&*self.route, state), &self.shaped.ask);
         let gathering = Gathering {
@@ -99,9 +104,9 @@ impl Quest {
             route: (&self.running, &self.route, state),
             caller: (&self.client, &self.errands, self.deadline),
             shaped: &self.shaped,
-            trip,
+            shared_call,
         };
-        let mut cut = self.worker.seat.cut();
+        let mut cut = self.worker.per_worker.cut();
         let gathered = tokio::select! {
             biased;
             gathered = gathering.any(basket.as_mut(), &mut trail) => gathered,
@@ -177,7 +182,7 @@ async fn put_together(
         let view = view.clone();
         tokio::task::spawn_blocking(move || whole.answer(&view, None)).await.map_err(|_| internal())?
     } else {
-        whole.answer(view, Some(&live.spelled))
+        whole.answer(view, Some(&live.digits))
     };
     basket.count(live, &route.name);
     let cached = basket.cached();
@@ -192,7 +197,7 @@ async fn put_together(
 }
 
 /// Who has given a vector; where the route does not have that upstream any more, the first that it has.
-fn came_from(held: &Held, (route, state): (&Route, &RouteState)) -> Option<(Arc<Upstream>, HeaderValue)> {
+fn came_from(held: &InputVector, (route, state): (&Route, &RouteState)) -> Option<(Arc<Upstream>, HeaderValue)> {
     let mut pairs = route.upstreams.iter().zip(&state.upstreams);
     let known = pairs.find(|(upstream, _)| upstream.label.as_bytes() == held.upstream);
     if let Some((upstream, known)) = known {
@@ -209,7 +214,7 @@ pub struct Gathering<'a> {
     pub route: (&'a Arc<Running>, &'a Arc<Route>, &'a RouteState),
     pub caller: (&'a Client, &'a Errands, Instant),
     pub shaped: &'a Shaped,
-    pub trip: &'a Arc<Trip>,
+    pub shared_call: &'a Arc<SharedCall>,
 }
 
 impl Gathering<'_> {
@@ -266,7 +271,7 @@ impl Gathering<'_> {
             }
             let is_fresh = !basket.wish().may_look || round == MOST_ROUNDS;
             let keys = missing.iter().map(|place| (*place, basket.wish().key(*place)));
-            let boarded = live.loads.board(keys, (&passenger, &call, self.trip), is_fresh);
+            let boarded = live.input_flights.board(keys, (&passenger, &call, self.shared_call), is_fresh);
             if let Some(mut own) = boarded.own {
                 own.give_up(|place, key| basket.take_late(live, (place, key)));
                 has_asked |= own.places().next().is_some();
@@ -346,7 +351,11 @@ impl Gathering<'_> {
     }
 
     /// The vectors of an answer; `None` where they cannot be told apart, or not be stored.
-    async fn read(&self, ask: &Ask, (answer, upstream, began): (Answer, Arc<Upstream>, Instant)) -> Option<Vec<Held>> {
+    async fn read(
+        &self,
+        ask: &Ask,
+        (answer, upstream, began): (Answer, Arc<Upstream>, Instant),
+    ) -> Option<Vec<InputVector>> {
         let dialect::View::Embeddings(view) = &ask.view else { return None };
         let used = ask.used(&answer, &upstream.sent);
         let found = if answer.body.len() > AT_ONCE {
@@ -360,7 +369,7 @@ impl Gathering<'_> {
         let tokens = embeddings::share_out(used.prompt, &sizes);
         let (model, upstream) = (Bytes::from(model), Bytes::copy_from_slice(upstream.label.as_bytes()));
         let took = self.worker.live.clock.now() - began;
-        let held = |(numbers, tokens)| Held {
+        let held = |(numbers, tokens)| InputVector {
             numbers,
             model: model.clone(),
             upstream: upstream.clone(),
@@ -378,13 +387,13 @@ impl Gathering<'_> {
         mut rider: Rider,
         passenger: &Passenger,
         trail: &mut Trail,
-    ) -> Result<Option<Held>, Refusal> {
+    ) -> Result<Option<InputVector>, Refusal> {
         trail.tries.pause();
         let arrival = tokio::time::timeout_at(self.caller.2.into(), rider.arrival()).await;
         trail.tries.wait_ends();
         match arrival {
             Err(_elapsed) => Err(deadline_exceeded()),
-            Ok(Arrival::Vector(held)) => Ok(Some(Held { how: How::Shared, ..held })),
+            Ok(Arrival::Vector(held)) => Ok(Some(InputVector { how: How::Shared, ..held })),
             Ok(Arrival::Refused { refusal, carrier, call }) => {
                 let is_own =
                     call.body == self.shaped.ask.body && !recall::is_leaders_own(&refusal, &carrier, passenger);

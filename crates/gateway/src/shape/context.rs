@@ -13,7 +13,7 @@ use rules::context::{self, Cut, Role, Terms};
 use rules::tokens::{Amounts, Worth};
 use smallvec::SmallVec;
 
-use crate::live::tokenizers::Vocabularies;
+use crate::live::tokenizers::Tokenizers;
 use crate::running::RouteState;
 use crate::trail::{Lesson, Pupils};
 
@@ -133,10 +133,10 @@ impl Job {
         }
     }
 
-    fn is_ready(&self, vocabularies: &Vocabularies) -> bool {
+    fn is_ready(&self, tokenizers: &Tokenizers) -> bool {
         let gauges = std::iter::once(&self.first).chain(self.doubtful.iter().map(|(_, _, gauge)| gauge));
         gauges.into_iter().all(|gauge| match gauge.counting {
-            Some(Counting::Encoding(encoding)) => vocabularies.is_loaded(encoding),
+            Some(Counting::Encoding(encoding)) => tokenizers.is_loaded(encoding),
             Some(Counting::File(_)) | None => true,
         })
     }
@@ -152,18 +152,18 @@ pub async fn bound(
     ask: Ask,
     (route, state): (&Route, &RouteState),
     deadline: Instant,
-    vocabularies: &Vocabularies,
+    tokenizers: &Tokenizers,
 ) -> Result<Done, Refusal> {
     let job = Job::new(ask, route, state);
-    if job.ask.body.len() <= AT_ONCE && job.is_ready(vocabularies) {
-        return work(job, vocabularies);
+    if job.ask.body.len() <= AT_ONCE && job.is_ready(tokenizers) {
+        return work(job, tokenizers);
     }
     let counted = async {
-        let turn = vocabularies.turn().await;
-        let vocabularies = vocabularies.clone();
+        let turn = tokenizers.turn().await;
+        let tokenizers = tokenizers.clone();
         let work = move || {
             let _turn = turn;
-            work(job, &vocabularies)
+            work(job, &tokenizers)
         };
         let lost = |_| Refusal::new(Code::InternalError, "counting the prompt failed; please report this");
         tokio::task::spawn_blocking(work).await.map_err(lost)?
@@ -176,12 +176,12 @@ pub async fn bound(
 ///
 /// # Errors
 /// `context_length_exceeded`
-pub fn work(job: Job, vocabularies: &Vocabularies) -> Result<Done, Refusal> {
+pub fn work(job: Job, tokenizers: &Tokenizers) -> Result<Done, Refusal> {
     let Job { ask, terms, retrieval, first, doubtful, upstreams, pupils } = job;
     let mut done = Done { ask, too_small: SmallVec::new(), truncated: None, lesson: None, counted: 0 };
     let mut left = None;
     if let Some(terms) = terms {
-        let scale = Scale::of(&first, vocabularies);
+        let scale = Scale::of(&first, tokenizers);
         let Some(kept) = keep(&done.ask, (terms, retrieval.as_ref()), &scale, pupils)? else { return Ok(done) };
         left = Some(kept.left);
         (done.truncated, done.lesson, done.counted) = (kept.truncated, kept.lesson, kept.counted);
@@ -193,7 +193,7 @@ pub fn work(job: Job, vocabularies: &Vocabularies) -> Result<Done, Refusal> {
     }
     let mut largest = 0;
     for (at, window, gauge) in doubtful {
-        let scale = Scale::of(&gauge, vocabularies);
+        let scale = Scale::of(&gauge, tokenizers);
         let tokens = left.filter(|_| gauge.is_same(&first)).unwrap_or_else(|| count(&done.ask, &scale));
         let surely = if scale.is_guess() { (tokens as f64 * SURELY) as u64 } else { tokens };
         if surely > window {
@@ -269,10 +269,10 @@ enum Scale {
 }
 
 impl Scale {
-    fn of(gauge: &Gauge, vocabularies: &Vocabularies) -> Self {
+    fn of(gauge: &Gauge, tokenizers: &Tokenizers) -> Self {
         let model = gauge.model.clone();
         let known = match &gauge.counting {
-            Some(Counting::Encoding(encoding)) => vocabularies.get(*encoding).map(|tokenizer| (tokenizer, AROUND)),
+            Some(Counting::Encoding(encoding)) => tokenizers.get(*encoding).map(|tokenizer| (tokenizer, AROUND)),
             Some(Counting::File(tokenizer)) => Some((tokenizer.clone(), AROUND_OTHERS)),
             None => None,
         };

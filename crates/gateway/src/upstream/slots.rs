@@ -12,9 +12,9 @@ use rules::shares::Priority;
 use rules::slots::{Slots, Terms};
 use tokio::sync::Notify;
 
-/// The places at one provider, and the lines before them. Survives reloads.
+/// The slots of one provider (its `concurrency`), and the calls that wait for one. Survives reloads.
 #[derive(Debug)]
-pub struct Dock {
+pub struct ProviderSlots {
     state: Mutex<State>,
 }
 
@@ -22,8 +22,8 @@ pub struct Dock {
 #[derive(Debug)]
 struct State {
     slots: Slots<Arc<str>, Arc<Waiter>>,
-    /// What waits, of online and of batch.
-    loads: (Load, Load),
+    /// What waits.
+    waiting: Waiting,
     /// Of a provider whose number of places is found out.
     knee: Option<Knee>,
     /// How often that was begun anew.
@@ -31,6 +31,13 @@ struct State {
     terms: Terms,
     /// Of the last call that joined the line.
     number: u64,
+}
+
+/// The calls in line at one provider.
+#[derive(Debug, Default)]
+struct Waiting {
+    online: Load,
+    batch: Load,
 }
 
 #[derive(Debug)]
@@ -48,7 +55,7 @@ struct Waiter {
 /// A place at a provider. Dropped, it is free again.
 #[derive(Debug)]
 pub struct Slot {
-    dock: Arc<Dock>,
+    slots: Arc<ProviderSlots>,
     priority: Priority,
     /// The upstream's label.
     model: Arc<str>,
@@ -56,14 +63,14 @@ pub struct Slot {
     /// No further call could have begun beside it.
     was_full: bool,
     is_answered: bool,
-    /// Of the dock, when it was taken.
+    /// Of the slots, when it was taken.
     moves: u32,
 }
 
 /// A place in the line. Dropped, it is free again, and so is the slot that was granted meanwhile.
 #[derive(Debug)]
 pub struct InLine {
-    dock: Arc<Dock>,
+    slots: Arc<ProviderSlots>,
     waiter: Arc<Waiter>,
     priority: Priority,
     client: Arc<str>,
@@ -91,20 +98,20 @@ impl State {
 
     const fn load(&mut self, priority: Priority) -> &mut Load {
         match priority {
-            Priority::Online => &mut self.loads.0,
-            Priority::Batch => &mut self.loads.1,
+            Priority::Online => &mut self.waiting.online,
+            Priority::Batch => &mut self.waiting.batch,
         }
     }
 }
 
-impl Dock {
+impl ProviderSlots {
     /// All places free.
     #[must_use]
     pub fn new(terms: Terms, is_shared: bool, now: Instant) -> Self {
         let knee = terms.adaptive.then(|| Knee::new(terms, now));
         let mut state = State {
             slots: Slots::new(terms.max, is_shared),
-            loads: Default::default(),
+            waiting: Waiting::default(),
             knee,
             moves: 0,
             terms,
@@ -150,8 +157,8 @@ impl Dock {
 
     fn slot(self: &Arc<Self>, state: &State, priority: Priority, model: &Arc<str>, now: Instant) -> Slot {
         let was_full = state.slots.is_full(model, now);
-        let (dock, model, moves) = (self.clone(), model.clone(), state.moves);
-        Slot { dock, priority, model, began: now, was_full, is_answered: false, moves }
+        let (slots, model, moves) = (self.clone(), model.clone(), state.moves);
+        Slot { slots, priority, model, began: now, was_full, is_answered: false, moves }
     }
 
     /// A place for what is no caller's own, where half of the places are free even so.
@@ -201,7 +208,7 @@ impl Dock {
         // A place may have become free since it was asked for.
         state.give(Clock.now());
         drop(state);
-        Ok(InLine { dock: self.clone(), waiter, priority, client: client.clone(), number, is_over: false })
+        Ok(InLine { slots: self.clone(), waiter, priority, client: client.clone(), number, is_over: false })
     }
 }
 
@@ -218,7 +225,7 @@ impl Slot {
 
     /// What became of a call at another address says nothing of this one.
     fn tells(&self, what: impl FnOnce(&mut Knee)) {
-        let mut state = self.dock.state();
+        let mut state = self.slots.state();
         if state.moves == self.moves
             && let Some(knee) = &mut state.knee
         {
@@ -229,7 +236,7 @@ impl Slot {
     /// The upstream has begun to answer: the call goes on, and hangs no more.
     pub fn answered(&mut self, now: Instant) {
         if !std::mem::replace(&mut self.is_answered, true) {
-            let mut state = self.dock.state();
+            let mut state = self.slots.state();
             state.slots.answered(&self.model);
             state.give(now);
         }
@@ -240,7 +247,7 @@ impl Slot {
     pub fn anew(mut self, model: &Arc<str>, now: Instant) -> Self {
         self.began = now;
         if self.model != *model {
-            self.dock.state().slots.moves(&self.model, model, now);
+            self.slots.state().slots.moves(&self.model, model, now);
             self.model = model.clone();
         }
         self
@@ -248,14 +255,14 @@ impl Slot {
 
     /// Whether it is one of these places.
     #[must_use]
-    pub fn is_at(&self, dock: &Arc<Dock>) -> bool {
-        Arc::ptr_eq(&self.dock, dock)
+    pub fn is_at(&self, slots: &Arc<ProviderSlots>) -> bool {
+        Arc::ptr_eq(&self.slots, slots)
     }
 }
 
 impl Drop for Slot {
     fn drop(&mut self) {
-        let mut state = self.dock.state();
+        let mut state = self.slots.state();
         state.slots.ended(self.priority, &self.model, self.is_answered);
         state.give(Clock.now());
     }
@@ -275,8 +282,8 @@ impl InLine {
             () = tokio::time::sleep_until(until.into()) => return None,
         }
         self.is_over = true;
-        let state = self.dock.state();
-        Some(self.dock.slot(&state, self.priority, &self.waiter.model, Clock.now()))
+        let state = self.slots.state();
+        Some(self.slots.slot(&state, self.priority, &self.waiter.model, Clock.now()))
     }
 }
 
@@ -285,7 +292,7 @@ impl Drop for InLine {
         if self.is_over {
             return;
         }
-        let mut state = self.dock.state();
+        let mut state = self.slots.state();
         match state.slots.leave(self.priority, &self.client, self.number) {
             Some(waiter) => state.load(self.priority).leave(waiter.bytes),
             // It had its turn just when it left.

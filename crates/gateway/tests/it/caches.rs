@@ -473,7 +473,7 @@ fn what_was_saved_is_counted_and_nothing_else_of_a_hit() {
         let series = "mai_requests_total{cache=\"hit\",client=\"app\",outcome=\"ok\",route=\"chat\",status=\"200\"}";
         assert_eq!(stage.metric(series), 2.0);
         assert_eq!(stage.metric("mai_tokens_total{client=\"app\",kind=\"prompt\",route=\"chat\"}"), 11.0);
-        let report = stage.live.books.ledger.report(state::Question::default()).await.unwrap();
+        let report = stage.live.usage_ledger.store.report(state::Question::default()).await.unwrap();
         let sums = report[0].sums;
         assert_eq!((sums.requests, sums.cache_hits, sums.tokens_saved, sums.tokens_in), (3, 2, 28, 11));
         assert!((3900..=4000).contains(&sums.ms_saved), "{}", sums.ms_saved);

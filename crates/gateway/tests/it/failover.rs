@@ -544,7 +544,7 @@ fn the_wait_that_the_caller_is_told_is_sane_whatever_the_upstream_says() {
 fn an_answer_that_the_gateway_has_no_room_for_is_asked_for_once_and_blames_nobody() {
     story(async {
         let stage = Stage::usual();
-        let all = &stage.live.means.buffered;
+        let all = &stage.live.resources.buffered;
         all.bound(3 << 20);
         let large = |size: usize| Reply::say(["x".repeat(size)]);
         let a = stage.host("a", large(4 << 20));

@@ -69,7 +69,7 @@ fn inputs(host: &Host) -> Vec<Value> {
 async fn rests(stage: &Stage, host: &Host) {
     stage.comes_to_rest().await;
     millis(300).await;
-    assert_eq!((stage.live.companies.count(), stage.live.loads.count()), (0, 0));
+    assert_eq!((stage.live.joint_calls.count(), stage.live.input_flights.count()), (0, 0));
     assert_eq!(host.log().in_flight().0, 0);
 }
 

@@ -3,6 +3,7 @@
 //! `cfg(test)` says nothing new here, but tells the linter that helpers may unwrap as tests may.
 
 #[cfg(test)]
+mod batch_queue;
 mod breakers;
 #[cfg(test)]
 mod budget;
@@ -43,7 +44,6 @@ mod keys;
 mod leaving;
 #[cfg(test)]
 mod limits;
-mod lobby;
 #[cfg(test)]
 mod main_job;
 #[cfg(test)]

@@ -36,7 +36,7 @@ async fn ledger(stage: &Stage) -> Sums {
     stage.comes_to_rest().await;
     stage.live.gather();
     let question = Question { client: Some("app".into()), ..Question::default() };
-    let rows = stage.live.books.ledger.report(question).await.unwrap();
+    let rows = stage.live.usage_ledger.store.report(question).await.unwrap();
     rows.iter().fold(Sums::default(), |sums, row| sums.plus(row.sums))
 }
 
@@ -340,7 +340,7 @@ fn currencies_stand_apart_and_unknown_prices_are_not_zero() {
         assert_eq!(stage.ask(embeddings("embedding", "text")).await.status, 200);
         assert_eq!(stage.last_line().await["cost"], Value::Null);
         let question = Question { by: Columns { model: true, ..Columns::default() }, ..Question::default() };
-        let mut rows = stage.live.books.ledger.report(question).await.unwrap();
+        let mut rows = stage.live.usage_ledger.store.report(question).await.unwrap();
         rows.sort_by_key(|row| row.model.clone());
         let seen: Vec<_> =
             rows.iter().map(|row| (&*row.model, &*row.currency, row.sums.cost, row.sums.unpriced)).collect();
@@ -452,17 +452,17 @@ fn a_quota_that_a_reload_brings_counts_what_was_used_before_it_and_what_was_unde
 async fn counted_and_booked(stage: &Stage) -> Option<(state::Standing, state::Amounts)> {
     stage.comes_to_rest().await;
     stage.live.gather();
-    let purse = stage.live.running().purses.named("app")?.clone();
-    let period = purse.period(base::Clock.wall());
+    let quota = stage.live.running().quotas.named("app")?.clone();
+    let period = quota.period(base::Clock.wall());
     let (from, to) = (Duration::from_secs(period.start), Some(Duration::from_secs(period.end)));
     let question = Question { from, to, client: Some("app".into()), ..Question::default() };
-    let rows = stage.live.books.ledger.report(question).await.unwrap();
-    let own = rows.iter().filter(|row| row.currency == purse.terms.currency);
+    let rows = stage.live.usage_ledger.store.report(question).await.unwrap();
+    let own = rows.iter().filter(|row| row.currency == quota.terms.currency);
     let booked = state::Amounts {
         tokens: rows.iter().map(|row| row.sums.tokens_in + row.sums.tokens_out).sum(),
         cost: own.map(|row| row.sums.cost).sum(),
     };
-    Some((purse.account().standing(period), booked))
+    Some((quota.account().standing(period), booked))
 }
 
 #[test]
@@ -546,8 +546,8 @@ fn in_any_storm_the_quota_has_what_the_ledger_has_and_nothing_stays_put_aside() 
             })
             .await;
         let sums = ledger(&stage).await;
-        let purse = stage.live.running().purses.named("app").unwrap().clone();
-        let standing = purse.account().standing(purse.period(base::Clock.wall()));
+        let quota = stage.live.running().quotas.named("app").unwrap().clone();
+        let standing = quota.account().standing(quota.period(base::Clock.wall()));
         assert_eq!(standing.reserved, state::Amounts::default());
         assert_eq!(standing.spent.tokens, sums.tokens_in + sums.tokens_out);
     });

@@ -535,7 +535,7 @@ fn what_is_too_old_for_a_while_is_found_again_where_the_time_is_longer_again() {
         assert_eq!(a.calls().len(), 1);
         tokio::time::sleep(Duration::from_secs(60 * 60)).await;
         assert_eq!(stage.ask(lookup(AGAIN)).await.status, 404);
-        assert_eq!(stage.live.meanings.count("chat"), Some(0), "what is over is forgotten");
+        assert_eq!(stage.live.questions.count("chat"), Some(0), "what is over is forgotten");
     });
 }
 
@@ -581,10 +581,10 @@ fn questions_that_are_purged_are_matched_no_more() {
             let others = |question: &str| ask(question).key("sk-other");
             stage.ask(ask(ASKED)).await;
             stage.caller().ask(&others(ASKED)).await;
-            assert_eq!(stage.live.meanings.count("chat"), Some(2));
+            assert_eq!(stage.live.questions.count("chat"), Some(2));
             assert!(stage.live.purge(&which).await.is_ok());
             let left = u8::from(which.client.is_some());
-            assert_eq!(stage.live.meanings.count("chat"), Some(left.into()), "{which:?}");
+            assert_eq!(stage.live.questions.count("chat"), Some(left.into()), "{which:?}");
             assert_eq!(caches(&stage, ask(AGAIN)).await, "miss", "{which:?}");
             let other = stage.caller().ask(&others(AGAIN)).await;
             assert_eq!(cache(&other), if left == 1 { "semantic" } else { "miss" }, "{which:?}");
@@ -607,7 +607,7 @@ fn what_was_asked_before_a_purge_is_not_stored_after_it() {
         assert!(stage.live.purge(&Which { route: Some("chat".into()), ..Which::default() }).await.is_ok());
         assert_eq!(caller.answer().await.unwrap().said(), "old");
         a.play(Reply::say(["new"]));
-        assert_eq!(stage.live.meanings.count("chat"), Some(0));
+        assert_eq!(stage.live.questions.count("chat"), Some(0));
         assert_eq!(caches(&stage, ask(ASKED)).await, "miss");
         assert_eq!(caches(&stage, ask(AGAIN)).await, "semantic");
     });
@@ -620,7 +620,7 @@ fn questions_whose_vectors_cannot_be_compared_are_counted_as_lost() {
         e.play(vector(&[0.0, 0.0]));
         stage.ask(ask(ASKED)).await;
         stage.ask(ask(AGAIN)).await;
-        assert_eq!((stage.live.meanings.count("chat"), stage.live.meanings.lost()), (Some(0), 2));
+        assert_eq!((stage.live.questions.count("chat"), stage.live.questions.lost()), (Some(0), 2));
         assert_eq!(stage.metric("mai_cache_questions_lost_total"), 2.0);
     });
 }
@@ -950,7 +950,7 @@ fn callers_who_ask_one_new_question_at_once_have_it_embedded_once() {
             "semantic",
             "each is kept with the vector"
         );
-        assert_eq!(stage.live.loads.count(), 0);
+        assert_eq!(stage.live.input_flights.count(), 0);
     });
 }
 
@@ -966,7 +966,7 @@ fn who_asked_first_and_leaves_takes_nobodys_vector_along() {
             assert_eq!(caller.answer().await.unwrap().status, 200);
         }
         assert_eq!(e.calls().len(), 1);
-        assert_eq!((looked_up(&stage, "error"), stage.live.loads.count()), (0.0, 0));
+        assert_eq!((looked_up(&stage, "error"), stage.live.input_flights.count()), (0.0, 0));
     });
 }
 
@@ -980,7 +980,7 @@ fn a_question_that_nobody_waits_for_any_more_is_embedded_no_further() {
         drop(callers);
         stage.comes_to_rest().await;
         let cancelled = r#"mai_upstream_attempts_total{outcome="cancelled",route="emb",upstream="e/embed"}"#;
-        assert_eq!((stage.metric(cancelled), stage.live.loads.count()), (1.0, 0));
+        assert_eq!((stage.metric(cancelled), stage.live.input_flights.count()), (1.0, 0));
     });
 }
 

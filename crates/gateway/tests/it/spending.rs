@@ -70,7 +70,7 @@ async fn ledger(stage: &Stage) -> Vec<(String, u64, u64, u64, String, u64)> {
     stage.comes_to_rest().await;
     stage.live.gather();
     let by = Columns { upstream: true, ..Columns::default() };
-    let rows = stage.live.books.ledger.report(Question { by, ..Question::default() }).await.unwrap();
+    let rows = stage.live.usage_ledger.store.report(Question { by, ..Question::default() }).await.unwrap();
     let mut rows: Vec<_> = rows
         .iter()
         .map(|row| {
@@ -84,8 +84,8 @@ async fn ledger(stage: &Stage) -> Vec<(String, u64, u64, u64, String, u64)> {
 
 /// What the first client's quota has, once nothing is put aside.
 fn spent(stage: &Stage) -> Amounts {
-    let purse = stage.live.running().purses.named("app").unwrap().clone();
-    let standing = purse.account().standing(purse.period(base::Clock.wall()));
+    let quota = stage.live.running().quotas.named("app").unwrap().clone();
+    let standing = quota.account().standing(quota.period(base::Clock.wall()));
     assert_eq!(standing.reserved, Amounts::default(), "nothing stays put aside");
     standing.spent
 }

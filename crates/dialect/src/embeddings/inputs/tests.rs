@@ -131,11 +131,11 @@ fn vectors_that_are_not_one_texts_own_are_not_keyed() {
 
 #[test]
 fn calls_in_company_agree_in_everything_but_their_inputs() {
-    let company = |input: &str, more: &str| gathered(|sink| company(&with(input, more), sink)).unwrap();
-    assert_eq!(company(r#""a""#, ""), company(r#"["b","c"]"#, r#","encoding_format":"base64""#));
-    assert_ne!(company(r#""a""#, ""), company("[1,2]", ""));
+    let joint_call = |input: &str, more: &str| gathered(|sink| joint_call(&with(input, more), sink)).unwrap();
+    assert_eq!(joint_call(r#""a""#, ""), joint_call(r#"["b","c"]"#, r#","encoding_format":"base64""#));
+    assert_ne!(joint_call(r#""a""#, ""), joint_call("[1,2]", ""));
     // An upstream is told one caller's name only.
-    assert_ne!(company(r#""a""#, r#","user":"x""#), company(r#""a""#, r#","user":"y""#));
+    assert_ne!(joint_call(r#""a""#, r#","user":"x""#), joint_call(r#""a""#, r#","user":"y""#));
 }
 
 proptest! {

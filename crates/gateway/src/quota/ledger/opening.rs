@@ -7,11 +7,11 @@ use base::Period;
 use foldhash::{HashMap, HashMapExt as _};
 use state::{Amounts, Answer, Columns, Coming, Entry, Ledger, Question, Row, Unreadable};
 
-use crate::quota::quotas::{Fund, Owner};
+use crate::quota::quotas::{Owner, QuotaAccount};
 
 pub(super) type Told = Coming<Result<Vec<Row>, Unreadable>>;
 
-/// A question about one period, for every fund that counts from its middle on.
+/// A question about one period, for every quota account that counts from its middle on.
 #[derive(Debug)]
 pub(super) struct Opening {
     /// Tells it from all others.
@@ -34,10 +34,10 @@ enum Progress {
     Refused,
 }
 
-/// A fund that waits for an answer.
+/// A quota account that waits for an answer.
 #[derive(Debug)]
 struct Waiting {
-    fund: Weak<Fund>,
+    quota_account: Weak<QuotaAccount>,
     currency: Arc<str>,
     /// What has been booked of its client since it began to count, and so is in its account.
     booked: Amounts,
@@ -47,9 +47,9 @@ struct Waiting {
 
 impl Opening {
     pub fn new(id: u64, period: Period, of: Vec<Owner>) -> Self {
-        let waiting = |Owner { client, currency, fund }: Owner| {
+        let waiting = |Owner { client, currency, quota_account }: Owner| {
             let (booked, in_answer) = (Amounts::default(), Amounts::default());
-            (client, Waiting { fund: Arc::downgrade(&fund), currency, booked, in_answer })
+            (client, Waiting { quota_account: Arc::downgrade(&quota_account), currency, booked, in_answer })
         };
         Self { id, period, of: of.into_iter().map(waiting).collect(), answer: Progress::Refused, is_logged: false }
     }
@@ -122,8 +122,8 @@ impl Opening {
         }
         for (client, waiting) in &self.of {
             let before = sums.get(&**client).copied().unwrap_or_default().less(waiting.in_answer);
-            if let Some(fund) = waiting.fund.upgrade() {
-                fund.settle(self.period, Amounts::default(), before);
+            if let Some(quota_account) = waiting.quota_account.upgrade() {
+                quota_account.settle(self.period, Amounts::default(), before);
             }
         }
         if self.is_logged {
@@ -133,7 +133,7 @@ impl Opening {
 
     /// Funds that wait for the answer; those that are gone meanwhile are forgotten.
     pub fn waiting(&mut self) -> usize {
-        self.of.retain(|_, waiting| waiting.fund.strong_count() > 0);
+        self.of.retain(|_, waiting| waiting.quota_account.strong_count() > 0);
         self.of.len()
     }
 }

@@ -8,7 +8,7 @@ use state::{Amounts, Answer, Health, Question};
 
 use super::*;
 use crate::live::Live;
-use crate::quota::quotas::KeptPurses;
+use crate::quota::quotas::KeptQuotas;
 use crate::records::access_log::AccessLog;
 
 /// A ledger that refuses to answer so many questions, at once or later.
@@ -47,7 +47,7 @@ impl Ledger for Moody {
 }
 
 fn snapshot(text: &str) -> config::Snapshot {
-    let source = Source::Text { name: "books.yaml".to_owned(), text: text.to_owned() };
+    let source = Source::Text { name: "ledger.yaml".to_owned(), text: text.to_owned() };
     config::load(&source, &|_| None, &base::KeyHasher::new(&[0; 64])).unwrap().snapshot
 }
 
@@ -70,40 +70,41 @@ clients:
   - { name: b, quota: { cost: 1, currency: CNY, timezone: Asia/Shanghai, per: day } }";
 
 /// A ledger with 600 tokens and 40 billionths in it, and quotas that begin to be counted.
-fn opening(ledger: Moody) -> (Arc<Books>, KeptPurses, crate::quota::quotas::Purses) {
+fn opening(ledger: Moody) -> (Arc<UsageLedger>, KeptQuotas, crate::quota::quotas::ClientQuotas) {
     ledger.book(vec![used("a", 600, 30, "USD"), used("b", 5, 40, "CNY"), used("b", 5, 7, "USD")]);
     let snapshot = snapshot(QUOTAS);
-    let mut kept = KeptPurses::default();
-    let books = Arc::new(Books::new(Arc::new(ledger)));
-    let purses = kept.bind(&snapshot);
-    books.open(kept.unknown(&snapshot, Clock.wall()));
-    (books, kept, purses)
+    let mut kept = KeptQuotas::default();
+    let usage_ledger = Arc::new(UsageLedger::new(Arc::new(ledger)));
+    let quotas = kept.bind(&snapshot);
+    usage_ledger.open(kept.unknown(&snapshot, Clock.wall()));
+    (usage_ledger, kept, quotas)
 }
 
 #[tokio::test(start_paused = true)]
 async fn what_was_used_before_is_asked_for_until_it_is_told_and_counted_once() {
     for (refusals, is_late) in [(0, false), (0, true), (1, false), (1, true), (2, true), (7, false), (40, true)] {
         let ledger = Moody { refusals: refusals.into(), is_late, ..Moody::default() };
-        let (books, _kept, purses) = opening(ledger);
+        let (usage_ledger, _kept, quotas) = opening(ledger);
         let keeping = tokio::spawn({
-            let books = books.clone();
-            async move { books.keep_opening().await }
+            let usage_ledger = usage_ledger.clone();
+            async move { usage_ledger.keep_opening().await }
         });
-        let (a, b) = (purses.named("a").unwrap(), purses.named("b").unwrap());
-        let spent = |purse: &crate::quota::quotas::Purse| purse.account().standing(purse.period(Clock.wall())).spent;
+        let (a, b) = (quotas.named("a").unwrap(), quotas.named("b").unwrap());
+        let spent =
+            |quota: &crate::quota::quotas::ClientQuota| quota.account().standing(quota.period(Clock.wall())).spent;
         // Calls end meanwhile, which the process counts itself.
         for step in 1..=30 {
             a.settle(a.period(Clock.wall()), Amounts::default(), Amounts { tokens: 10, cost: 1 });
             b.settle(b.period(Clock.wall()), Amounts::default(), Amounts { tokens: 1, cost: 2 });
-            books.book(vec![used("a", 10, 1, "USD"), used("b", 1, 2, "CNY")]);
+            usage_ledger.book(vec![used("a", 10, 1, "USD"), used("b", 1, 2, "CNY")]);
             assert!(spent(a).tokens >= 10 * step, "what the process knows counts at once");
             tokio::time::sleep(Duration::from_millis(70)).await;
         }
-        assert!(books.opened(Duration::from_secs(600)).await, "{refusals} {is_late}");
+        assert!(usage_ledger.opened(Duration::from_secs(600)).await, "{refusals} {is_late}");
         let case = format!("{refusals} refusals, late: {is_late}");
         assert_eq!(spent(a), Amounts { tokens: 900, cost: 60 }, "{case}");
         assert_eq!(spent(b), Amounts { tokens: 40, cost: 100 }, "{case}: dollars are no yuan");
-        assert_eq!(books.unopened(), 0);
+        assert_eq!(usage_ledger.unopened(), 0);
         keeping.abort();
     }
 }
@@ -111,30 +112,30 @@ async fn what_was_used_before_is_asked_for_until_it_is_told_and_counted_once() {
 #[tokio::test(start_paused = true)]
 async fn quotas_that_wait_for_the_ledger_are_counted_and_forgotten_with_their_clients() {
     let ledger = Moody { refusals: usize::MAX.into(), ..Moody::default() };
-    let (books, mut kept, purses) = opening(ledger);
-    assert_eq!(books.unopened(), 2);
-    assert!(!books.opened(Duration::from_secs(3)).await);
+    let (usage_ledger, mut kept, quotas) = opening(ledger);
+    assert_eq!(usage_ledger.unopened(), 2);
+    assert!(!usage_ledger.opened(Duration::from_secs(3)).await);
     let fewer =
         snapshot("clients: [{ name: b, quota: { cost: 1, currency: CNY, timezone: Asia/Shanghai, per: day } }]");
     let after = kept.bind(&fewer);
-    drop(purses);
-    books.open(kept.unknown(&fewer, Clock.wall()));
-    assert_eq!((books.unopened(), after.named("a").is_none()), (1, true));
+    drop(quotas);
+    usage_ledger.open(kept.unknown(&fewer, Clock.wall()));
+    assert_eq!((usage_ledger.unopened(), after.named("a").is_none()), (1, true));
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_share_that_is_come_to_by_a_late_answer_is_warned_of_once() {
-    let (books, kept, purses) = opening(Moody { refusals: 3.into(), ..Moody::default() });
-    let a = purses.named("a").unwrap();
+    let (usage_ledger, kept, quotas) = opening(Moody { refusals: 3.into(), ..Moody::default() });
+    let a = quotas.named("a").unwrap();
     let told = || kept.alerts().take();
     a.settle(a.period(Clock.wall()), Amounts::default(), Amounts { tokens: 250, cost: 0 });
-    books.book(vec![used("a", 250, 0, "")]);
+    usage_ledger.book(vec![used("a", 250, 0, "")]);
     assert_eq!(told().len(), 0, "a quarter is nothing to tell");
     let keeping = tokio::spawn({
-        let books = books.clone();
-        async move { books.keep_opening().await }
+        let usage_ledger = usage_ledger.clone();
+        async move { usage_ledger.keep_opening().await }
     });
-    assert!(books.opened(Duration::from_secs(60)).await);
+    assert!(usage_ledger.opened(Duration::from_secs(60)).await);
     keeping.abort();
     let share = |(_, alert)| match alert {
         crate::alerts::Alert::Quota { share, .. } => Some(share),
@@ -173,12 +174,12 @@ fn records_are_gathered_while_a_reload_binds_a_large_configuration() {
     let accounts = Arc::new(Slow::default());
     let stores = Stores { accounts: accounts.clone(), ..Stores::default() };
     let live = Live::keeping(snapshot("clients: []"), Dice::loaded(1), AccessLog::default(), stores).unwrap();
-    let seat = live.seat();
+    let per_worker = live.add_worker();
     *accounts.live.lock().unwrap() = Some(live.clone());
     live.put_in_force(snapshot(QUOTAS));
     *accounts.live.lock().unwrap() = None;
     assert!(!accounts.was_held_up.load(Ordering::Relaxed));
-    assert!(live.running().purses.named("a").is_some() && seat.running().purses.named("b").is_some());
+    assert!(live.running().quotas.named("a").is_some() && per_worker.running().quotas.named("b").is_some());
 }
 
 /// A ledger whose file comes to harm.
@@ -218,68 +219,68 @@ impl Ledger for Forgetful {
 
 /// What a start would take for what these two clients have used: tokens of `a`, billionths of `b`.
 fn after_a_restart(ledger: &Arc<Forgetful>) -> (u64, u64) {
-    let (snapshot, mut kept) = (snapshot(QUOTAS), KeptPurses::default());
-    let books = Books::new(ledger.clone());
-    let purses = kept.bind(&snapshot);
-    books.open(kept.unknown(&snapshot, Clock.wall()));
-    let spent = |client: &str| purses.named(client).unwrap().spent(Clock.wall());
+    let (snapshot, mut kept) = (snapshot(QUOTAS), KeptQuotas::default());
+    let usage_ledger = UsageLedger::new(ledger.clone());
+    let quotas = kept.bind(&snapshot);
+    usage_ledger.open(kept.unknown(&snapshot, Clock.wall()));
+    let spent = |client: &str| quotas.named(client).unwrap().spent(Clock.wall());
     (spent("a").tokens, spent("b").cost)
 }
 
 #[tokio::test(start_paused = true)]
 async fn what_the_ledger_has_lost_of_what_quotas_have_counted_is_entered_again_and_once() {
     let ledger = Arc::<Forgetful>::default();
-    let (snapshot, mut kept) = (snapshot(QUOTAS), KeptPurses::default());
-    let books = Books::new(ledger.clone());
-    let purses = kept.bind(&snapshot);
-    books.open(kept.unknown(&snapshot, Clock.wall()));
+    let (snapshot, mut kept) = (snapshot(QUOTAS), KeptQuotas::default());
+    let usage_ledger = UsageLedger::new(ledger.clone());
+    let quotas = kept.bind(&snapshot);
+    usage_ledger.open(kept.unknown(&snapshot, Clock.wall()));
     let call = |client: &str, tokens, cost, currency: &str| {
-        let purse = purses.named(client).unwrap();
+        let quota = quotas.named(client).unwrap();
         let counted = if currency == "CNY" { cost } else { 0 };
-        purse.settle(purse.period(Clock.wall()), Amounts::default(), Amounts { tokens, cost: counted });
-        books.book(vec![used(client, tokens, cost, currency)]);
+        quota.settle(quota.period(Clock.wall()), Amounts::default(), Amounts { tokens, cost: counted });
+        usage_ledger.book(vec![used(client, tokens, cost, currency)]);
     };
     let counted = || kept.counted(Clock.wall());
-    let make_up = async || books.make_up(&counted(), counted(), Clock.wall()).await.unwrap();
+    let reconcile = async || usage_ledger.reconcile(&counted(), counted(), Clock.wall()).await.unwrap();
     call("a", 300, 30, "USD");
     call("b", 5, 40, "CNY");
     call("b", 5, 7, "USD");
-    assert!(!books.is_changed());
+    assert!(!usage_ledger.is_changed());
     ledger.forget(Vec::new());
     call("a", 50, 5, "USD");
-    assert_eq!((books.is_changed(), after_a_restart(&ledger)), (true, (50, 0)));
-    make_up().await;
-    assert_eq!((books.is_changed(), after_a_restart(&ledger)), (false, (350, 40)));
-    make_up().await;
+    assert_eq!((usage_ledger.is_changed(), after_a_restart(&ledger)), (true, (50, 0)));
+    reconcile().await;
+    assert_eq!((usage_ledger.is_changed(), after_a_restart(&ledger)), (false, (350, 40)));
+    reconcile().await;
     call("a", 1, 1, "USD");
     assert_eq!(after_a_restart(&ledger), (351, 40), "nothing is entered twice");
     // Somebody puts an older ledger in its place, and then one that has more.
     ledger.forget(vec![used("a", 100, 0, "USD"), used("b", 1, 2, "CNY")]);
-    make_up().await;
+    reconcile().await;
     assert_eq!(after_a_restart(&ledger), (351, 40));
     ledger.forget(vec![used("a", 900, 0, "USD"), used("b", 20, 80, "CNY")]);
-    make_up().await;
+    reconcile().await;
     assert_eq!(after_a_restart(&ledger), (900, 80));
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_ledger_that_has_lost_nothing_is_given_nothing_while_calls_end() {
     let ledger = Arc::<Forgetful>::default();
-    let (snapshot, mut kept) = (snapshot(QUOTAS), KeptPurses::default());
-    let books = Books::new(ledger.clone());
-    let purses = kept.bind(&snapshot);
-    books.open(kept.unknown(&snapshot, Clock.wall()));
-    let purse = purses.named("a").unwrap();
+    let (snapshot, mut kept) = (snapshot(QUOTAS), KeptQuotas::default());
+    let usage_ledger = UsageLedger::new(ledger.clone());
+    let quotas = kept.bind(&snapshot);
+    usage_ledger.open(kept.unknown(&snapshot, Clock.wall()));
+    let quota = quotas.named("a").unwrap();
     let settle = |tokens| {
-        purse.settle(purse.period(Clock.wall()), Amounts::default(), Amounts { tokens, cost: 0 });
+        quota.settle(quota.period(Clock.wall()), Amounts::default(), Amounts { tokens, cost: 0 });
     };
     settle(300);
-    books.book(vec![used("a", 300, 0, "USD")]);
+    usage_ledger.book(vec![used("a", 300, 0, "USD")]);
     // Somebody has taken up the log of its file: nothing is lost.
     ledger.now().1 += 1;
     let before = kept.counted(Clock.wall());
     settle(50);
-    books.make_up(&before, kept.counted(Clock.wall()), Clock.wall()).await.unwrap();
-    books.book(vec![used("a", 50, 0, "USD")]);
-    assert_eq!((books.is_changed(), after_a_restart(&ledger)), (false, (350, 0)));
+    usage_ledger.reconcile(&before, kept.counted(Clock.wall()), Clock.wall()).await.unwrap();
+    usage_ledger.book(vec![used("a", 50, 0, "USD")]);
+    assert_eq!((usage_ledger.is_changed(), after_a_restart(&ledger)), (false, (350, 0)));
 }

@@ -10,13 +10,13 @@ use super::*;
 /// 2026-09-30T16:00:00Z, when October begins in Shanghai.
 const OCTOBER: u64 = 1_790_784_000;
 
-fn purse(quota: &str) -> Arc<Purse> {
+fn quota(quota: &str) -> Arc<ClientQuota> {
     let text = format!("clients: [{{ name: app, quota: {quota} }}]");
-    let source = Source::Text { name: "purse.yaml".to_owned(), text };
+    let source = Source::Text { name: "quota.yaml".to_owned(), text };
     let loaded = config::load(&source, &|_| None, &base::KeyHasher::new(&[0; 64])).unwrap();
-    let mut kept = KeptPurses::new(Arc::new(InProcessAccounts));
-    let purses = kept.bind(&loaded.snapshot);
-    purses.named("app").unwrap().clone()
+    let mut kept = KeptQuotas::new(Arc::new(InProcessAccounts));
+    let quotas = kept.bind(&loaded.snapshot);
+    quotas.named("app").unwrap().clone()
 }
 
 fn at(seconds: u64) -> Duration {
@@ -24,11 +24,11 @@ fn at(seconds: u64) -> Duration {
 }
 
 /// Puts aside so many tokens, if they are there.
-fn stake(purse: &Arc<Purse>, now: Duration, tokens: u64) -> Option<Stake> {
-    let period = purse.period(now);
+fn stake(quota: &Arc<ClientQuota>, now: Duration, tokens: u64) -> Option<Stake> {
+    let period = quota.period(now);
     let amounts = Amounts { tokens, cost: 0 };
-    match purse.account().reserve(period, Wish { least: amounts, most: amounts }, purse.limits()) {
-        Answer::Ready(reserved) => Some(Stake::new(purse.clone(), period, reserved.ok()?)),
+    match quota.account().reserve(period, Wish { least: amounts, most: amounts }, quota.limits()) {
+        Answer::Ready(reserved) => Some(Stake::new(quota.clone(), period, reserved.ok()?)),
         Answer::Later(_) => None,
     }
 }
@@ -39,45 +39,45 @@ fn used(tokens: u64) -> Usage {
 
 #[test]
 fn a_new_month_begins_at_the_clients_midnight_once() {
-    let purse = purse("{ tokens: 100, timezone: Asia/Shanghai }");
-    stake(&purse, at(OCTOBER - 10), 100).unwrap().settle(used(100), None);
-    assert!(stake(&purse, at(OCTOBER - 1), 1).is_none(), "September is spent to its last second");
-    stake(&purse, at(OCTOBER), 100).unwrap().settle(used(100), None);
-    assert!(stake(&purse, at(OCTOBER + 1), 1).is_none(), "October began, and not a second time");
-    assert!(stake(&purse, at(OCTOBER + 8 * 3600), 1).is_none(), "nor at UTC's midnight");
+    let quota = quota("{ tokens: 100, timezone: Asia/Shanghai }");
+    stake(&quota, at(OCTOBER - 10), 100).unwrap().settle(used(100), None);
+    assert!(stake(&quota, at(OCTOBER - 1), 1).is_none(), "September is spent to its last second");
+    stake(&quota, at(OCTOBER), 100).unwrap().settle(used(100), None);
+    assert!(stake(&quota, at(OCTOBER + 1), 1).is_none(), "October began, and not a second time");
+    assert!(stake(&quota, at(OCTOBER + 8 * 3600), 1).is_none(), "nor at UTC's midnight");
 }
 
 #[test]
 fn a_call_is_charged_to_the_period_in_which_it_arrived() {
-    let purse = purse("{ tokens: 100, timezone: Asia/Shanghai }");
-    let late = stake(&purse, at(OCTOBER - 1), 60).unwrap();
-    stake(&purse, at(OCTOBER), 90).unwrap().settle(used(90), None);
+    let quota = quota("{ tokens: 100, timezone: Asia/Shanghai }");
+    let late = stake(&quota, at(OCTOBER - 1), 60).unwrap();
+    stake(&quota, at(OCTOBER), 90).unwrap().settle(used(90), None);
     late.settle(used(70), None);
-    let shares = |now| purse.shares(at(now))[0].unwrap();
+    let shares = |now| quota.shares(at(now))[0].unwrap();
     assert_eq!((shares(OCTOBER - 1), shares(OCTOBER)), (0.7, 0.9));
 }
 
 #[test]
 fn a_clock_that_is_set_back_and_forth_makes_nobody_richer() {
-    let purse = purse("{ tokens: 100, per: day }");
+    let quota = quota("{ tokens: 100, per: day }");
     let day = 24 * 3600;
     for now in [OCTOBER, OCTOBER + day, OCTOBER, OCTOBER + 2 * day] {
-        drop(stake(&purse, at(now), 1));
+        drop(stake(&quota, at(now), 1));
     }
-    stake(&purse, at(OCTOBER), 100).unwrap().settle(used(100), None);
-    stake(&purse, at(OCTOBER + day), 50).unwrap().settle(used(50), None);
-    assert!(stake(&purse, at(OCTOBER), 1).is_none());
-    assert!(stake(&purse, at(OCTOBER + day), 51).is_none());
-    assert!(stake(&purse, at(OCTOBER + day), 50).is_some());
+    stake(&quota, at(OCTOBER), 100).unwrap().settle(used(100), None);
+    stake(&quota, at(OCTOBER + day), 50).unwrap().settle(used(50), None);
+    assert!(stake(&quota, at(OCTOBER), 1).is_none());
+    assert!(stake(&quota, at(OCTOBER + day), 51).is_none());
+    assert!(stake(&quota, at(OCTOBER + day), 50).is_some());
 }
 
 #[test]
 fn what_is_dropped_is_given_back() {
-    let purse = purse("{ tokens: 100 }");
+    let quota = quota("{ tokens: 100 }");
     for _ in 0..10 {
-        let held = stake(&purse, at(OCTOBER), 100).unwrap();
-        assert!(stake(&purse, at(OCTOBER), 1).is_none());
+        let held = stake(&quota, at(OCTOBER), 100).unwrap();
+        assert!(stake(&quota, at(OCTOBER), 1).is_none());
         drop(held);
     }
-    assert_eq!(purse.used(at(OCTOBER)), 0.0);
+    assert_eq!(quota.used(at(OCTOBER)), 0.0);
 }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use base::Clock;
-use gateway::limits::queue::{Lobby, Waiter};
+use gateway::limits::queue::{BatchQueue, Waiter};
 use rules::limits::{Limit, Rate, Terms, Want};
 use rules::queue::Full;
 use rules::shares::Priority;
@@ -19,7 +19,7 @@ use testkit::story;
 struct Scene {
     gateway: Arc<Meter>,
     route: Arc<Meter>,
-    lobby: Arc<Lobby>,
+    batch_queue: Arc<BatchQueue>,
     lasting: Duration,
 }
 
@@ -32,7 +32,7 @@ impl Scene {
         Self {
             gateway: meter(Scope::Gateway, gateway),
             route: meter(Scope::Route("r".into()), route),
-            lobby: Arc::default(),
+            batch_queue: Arc::default(),
             lasting: Duration::from_millis(millis),
         }
     }
@@ -47,7 +47,7 @@ impl Scene {
         let meters = self.meters(is_on_route);
         let tokens = Settled { aside: TOKENS, used: TOKENS, is_void: false };
         InProcessCounters.give_back(&meters, priority, tokens, Clock.now());
-        self.lobby.has_news(&meters, Clock.now());
+        self.batch_queue.has_news(&meters, Clock.now());
     }
 
     /// An online call, if it is let in at once.
@@ -67,7 +67,7 @@ impl Scene {
         if let Some(denial) = InProcessCounters.take(&meters, want, Clock.now()).await.denial {
             let lane = (format!("c{client}").into(), if is_on_route { "r" } else { "other" }.into());
             let waiter = Waiter::new(lane, Arc::new(InProcessCounters), &meters, (TOKENS, 0));
-            let place = self.lobby.join(waiter, &denial, 100, Clock.now()).ok()?;
+            let place = self.batch_queue.join(waiter, &denial, 100, Clock.now()).ok()?;
             place.turn(Clock.now() + Duration::from_secs(1000)).await?;
         }
         tokio::task::spawn_local(self.clone().run(is_on_route, Priority::Batch));
@@ -174,7 +174,7 @@ fn what_waits_is_bounded_in_bytes_too() {
         let join = |client: &str, mebibytes: usize| {
             let lane = (client.into(), "r".into());
             let waiter = Waiter::new(lane, Arc::new(InProcessCounters), &meters, (0, mebibytes << 20));
-            scene.lobby.join(waiter, &denial, 1000, Clock.now())
+            scene.batch_queue.join(waiter, &denial, 1000, Clock.now())
         };
         let [first, _more] = [join("a", 30), join("a", 34)].map(Result::unwrap);
         assert_eq!(join("a", 1).unwrap_err(), Full::Bytes);

@@ -13,18 +13,18 @@ const PUT_DOWN: Duration = Duration::from_millis(20);
 
 impl Live {
     /// Gives the ledger what it has lost of what quotas have counted, for ever.
-    pub async fn keep_books_whole(&self) {
+    pub async fn keep_ledger_whole(&self) {
         let mut is_told = false;
         loop {
             tokio::time::sleep(SOON).await;
-            if !self.books.is_changed() {
+            if !self.usage_ledger.is_changed() {
                 continue;
             }
             let before = self.counted().0;
             tokio::time::sleep(PUT_DOWN).await;
             self.gather();
             let (counted, now) = self.counted();
-            match self.books.make_up(&before, counted, now).await {
+            match self.usage_ledger.reconcile(&before, counted, now).await {
                 Ok(()) => is_told = false,
                 Err(error) if !std::mem::replace(&mut is_told, true) => {
                     tracing::warn!("the usage ledger may lack what quotas have counted, until it can be read: {error}");
@@ -37,12 +37,12 @@ impl Live {
     /// What quotas have counted, now.
     fn counted(&self) -> (Vec<Counted>, Duration) {
         let now = self.clock.wall();
-        (self.kept.lock().unwrap_or_else(PoisonError::into_inner).purses.counted(now), now)
+        (self.kept.lock().unwrap_or_else(PoisonError::into_inner).quotas.counted(now), now)
     }
 
     /// Waits until that is done, where there is something to do.
-    pub async fn books_are_whole(&self) {
-        while self.books.is_changed() {
+    pub async fn ledger_is_whole(&self) {
+        while self.usage_ledger.is_changed() {
             tokio::time::sleep(SOON / 20).await;
         }
     }
@@ -50,7 +50,7 @@ impl Live {
     /// Brings up to date what metrics tell of the stores.
     pub(super) fn show_stores(&self) {
         self.metrics.show_objects(self.objects.health().is_some());
-        let (ledger, records) = (self.books.ledger.health(), self.records.health());
+        let (ledger, records) = (self.usage_ledger.store.health(), self.records.health());
         self.metrics.show_ledger(ledger.waiting, ledger.lost);
         self.metrics.show_records(&records, self.contents.lost());
         for (store, damage) in [

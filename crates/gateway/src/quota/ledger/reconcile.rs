@@ -1,4 +1,5 @@
-//! What the ledger has lost of what quotas have counted is entered again: a quota never begins anew because a file did.
+//! Reconciling: where the ledger's file has lost entries, what quotas have counted of them is entered again. So a quota
+//! never begins anew because a file did.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -9,29 +10,30 @@ use base::Period;
 use foldhash::HashMap;
 use state::{Amounts, Columns, Entry, Question, Row, Sums, Unreadable};
 
-use super::Books;
+use super::UsageLedger;
 use crate::quota::quotas::Counted;
 
-impl Books {
-    /// Whether the ledger holds something else than what was booked, as far as that is known and not made up yet.
+impl UsageLedger {
+    /// Whether the ledger may hold something else than what was booked, and was not reconciled since.
     #[must_use]
     pub fn is_changed(&self) -> bool {
-        self.ledger.health().changes != self.made_up.load(Ordering::Relaxed)
+        self.store.health().changes != self.reconciled.load(Ordering::Relaxed)
     }
 
-    /// Enters what the ledger lacks of what quotas have counted, on no route. All that `before` counts must have been
-    /// booked before this is called: a ledger that holds all of it lacks nothing. To one that does not, what was
-    /// counted since, up to `at`, is entered once more, since a quota rather ends early than late. One at a time.
+    /// Enters what the ledger lacks of what quotas have counted, on no route. Both lists are sums by client and period:
+    /// `before` is of a moment ago, so that all of it has been booked, and `counted` is of now (`at`). A ledger that
+    /// holds all of `before` lacks nothing. One that does not is given `counted` less what it holds; what was booked
+    /// between the two may then stand in it twice, since a quota should rather end early than late. One at a time.
     ///
     /// # Errors
     /// The ledger does not tell what it has; nothing is entered then.
-    pub(crate) async fn make_up(
+    pub(crate) async fn reconcile(
         &self,
         before: &[Counted],
         counted: Vec<Counted>,
         at: Duration,
     ) -> Result<(), Unreadable> {
-        let changes = self.ledger.health().changes;
+        let changes = self.store.health().changes;
         let before: HashMap<_, _> = before.iter().map(|one| ((&*one.client, one.period), one.spent)).collect();
         let mut periods: BTreeMap<(u64, u64), (Period, Vec<Counted>)> = BTreeMap::new();
         for one in counted {
@@ -42,7 +44,7 @@ impl Books {
         let asked = periods.into_values().map(|(period, counted)| {
             let (from, to) = (Duration::from_secs(period.start), Some(Duration::from_secs(period.end)));
             let by = Columns { client: true, ..Columns::default() };
-            (counted, self.ledger.report(Question { from, to, by, client: None }))
+            (counted, self.store.report(Question { from, to, by, client: None }))
         });
         let asked: Vec<_> = asked.collect();
         let mut lacking = Vec::new();
@@ -53,7 +55,7 @@ impl Books {
                 lacks(&rows, (booked, counted), at)
             }));
         }
-        self.made_up.store(changes, Ordering::Relaxed);
+        self.reconciled.store(changes, Ordering::Relaxed);
         if !lacking.is_empty() {
             tracing::info!(
                 clients = lacking.len(),
@@ -65,7 +67,7 @@ impl Books {
     }
 }
 
-/// What is missing of what a quota has counted, as an entry, where not all is there that was booked.
+/// The entry that brings the ledger up to what a quota has `counted`, if it lacks any of what was `booked`.
 fn lacks(rows: &[Row], (booked, counted): (Amounts, &Counted), at: Duration) -> Option<Entry> {
     let own = rows.iter().filter(|row| row.client == counted.client);
     let known = own.fold(Amounts::default(), |sum, row| {

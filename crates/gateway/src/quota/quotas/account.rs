@@ -13,7 +13,7 @@ use crate::alerts::{Alert, Alerts};
 /// currency, and periods begin and end where they did: under any other terms the sums would mean
 /// something else.
 #[derive(Debug)]
-pub(crate) struct Fund {
+pub(crate) struct QuotaAccount {
     /// Tells it from every other one of this process; never 0.
     pub id: u64,
     client: Arc<str>,
@@ -49,7 +49,7 @@ impl Watch {
     }
 }
 
-impl Fund {
+impl QuotaAccount {
     pub fn new(id: u64, client: Arc<str>, terms: Arc<Terms>, account: Arc<dyn Account>, alerts: Arc<Alerts>) -> Self {
         Self { id, client, account, watch: Mutex::new(Watch { terms, told: Vec::new() }), alerts }
     }
