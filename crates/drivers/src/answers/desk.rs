@@ -11,6 +11,7 @@ use state::{InProcessAnswers, Trouble, Unreadable};
 use tokio::sync::oneshot;
 
 use super::index::Index;
+use super::removals::{Moment, Removals};
 use super::unwritten::Unwritten;
 
 /// Things that wait to be written at most, and their bytes; most of them are in memory besides.
@@ -32,34 +33,18 @@ pub(super) enum Order {
     Remove {
         key: Key,
         was_in_memory: bool,
-        pending: u64,
+        pending: Moment,
         reply: Reply<bool>,
     },
     /// `in_memory` are those that memory had, of which the file may have none.
     Purge {
         which: Which,
         in_memory: Vec<u64>,
-        pending: u64,
+        pending: Moment,
         reply: Reply<u64>,
     },
     /// A row that was found damaged.
     Forget(u64),
-}
-
-/// What is to be removed, and must not be given back meanwhile.
-#[derive(Debug)]
-pub(super) enum Pending {
-    Key(Key),
-    Which(Which),
-}
-
-impl Pending {
-    fn has(&self, key: &Key, stored: &Stored) -> bool {
-        match self {
-            Self::Key(removed) => removed == key,
-            Self::Which(which) => which.has(stored),
-        }
-    }
 }
 
 /// Sums by kind and route: things, and their bytes.
@@ -99,9 +84,7 @@ pub(super) struct Desk {
     queue: Mutex<Queue>,
     changed: Condvar,
     bounds: (AtomicU64, AtomicU64),
-    /// How often something was begun or done with removals.
-    removals: AtomicU64,
-    pending: Mutex<Vec<(u64, Pending)>>,
+    pub removals: Removals,
     /// Which of the files that followed one another is read and written.
     epoch: AtomicU64,
     /// What the reader has found damaged: the epoch, and why.
@@ -134,8 +117,7 @@ impl Desk {
             queue: Mutex::default(),
             changed: Condvar::new(),
             bounds: (AtomicU64::new(bounds.memory), AtomicU64::new(bounds.disk)),
-            removals: AtomicU64::new(0),
-            pending: Mutex::default(),
+            removals: Removals::default(),
             epoch: AtomicU64::new(0),
             damage: Mutex::default(),
             trouble: Mutex::default(),
@@ -214,7 +196,7 @@ impl Desk {
         if queue.orders.len() - queue.puts >= MOST_REMOVALS {
             drop(queue);
             if let Order::Remove { pending, .. } | Order::Purge { pending, .. } = order {
-                self.end_removal(pending);
+                self.removals.end(pending);
             }
             return Err(Unreadable("too many removals wait for the disk already".to_owned()));
         }
@@ -281,34 +263,17 @@ impl Desk {
         self.counts.refused.fetch_add(count, Relaxed);
     }
 
-    /// Something is to be removed: from now on it is not given back from the file.
-    pub fn begin_removal(&self, pending: Pending) -> u64 {
-        let id = self.removals.fetch_add(1, SeqCst);
-        self.pending.lock().unwrap_or_else(PoisonError::into_inner).push((id, pending));
-        id
-    }
-
-    /// It has been removed, from memory too.
-    pub fn end_removal(&self, id: u64) {
-        self.removals.fetch_add(1, SeqCst);
-        self.pending.lock().unwrap_or_else(PoisonError::into_inner).retain(|(pending, _)| *pending != id);
-    }
-
-    pub fn removals(&self) -> u64 {
-        self.removals.load(SeqCst)
-    }
-
-    /// What was read from the file joins what is in memory, and is given back, unless it is being removed, or
-    /// something was removed or put in its place since the look-up began.
-    pub fn admit(&self, key: Key, stored: Stored, removals: u64) -> Option<Arc<Stored>> {
-        let is_pending = |pending: &[(u64, Pending)]| pending.iter().any(|(_, pending)| pending.has(&key, &stored));
-        if is_pending(&self.pending.lock().unwrap_or_else(PoisonError::into_inner)) {
+    /// What was read from the file joins what is in memory, and is given back, unless it is being removed, or was
+    /// removed, or something put in its place, since the look-up began.
+    pub fn admit(&self, key: Key, stored: Stored, since: Moment) -> Option<Arc<Stored>> {
+        if self.removals.concern(&key, &stored, since) {
             return None;
         }
         let read = Arc::new(stored);
         let kept = self.memory.keep_unless_there(key, read.clone());
-        if self.removals() != removals {
-            self.memory.take(&key);
+        // A removal may have begun since, and looked into memory before this was there.
+        if self.removals.concern(&key, &read, since) {
+            self.memory.take_this(&key, &read);
             return None;
         }
         if Arc::ptr_eq(&kept, &read) && self.unwritten.is_overtaken() {

@@ -17,6 +17,7 @@ mod desk;
 mod file;
 mod index;
 mod reader;
+mod removals;
 mod row;
 mod tend;
 #[cfg(test)]
@@ -35,8 +36,9 @@ use state::answers::{Bounds, Holding, Key, Kind, Page, Stats, Stored, Which};
 use state::{Answer, Answers, InProcessAnswers, Unreadable};
 use tokio::sync::oneshot;
 
-use desk::{Desk, Order, Pending};
+use desk::{Desk, Order};
 use reader::Lookup;
+use removals::Pending;
 
 use crate::thread::Thread;
 
@@ -117,8 +119,8 @@ impl TieredAnswers {
             return None;
         }
         let (reply, answer) = oneshot::channel();
-        let removals = self.desk.removals();
-        self.lookups.try_send(Lookup::Keys { keys, found: Vec::new(), removals, reply }).ok()?;
+        let since = self.desk.removals.now();
+        self.lookups.try_send(Lookup::Keys { keys, found: Vec::new(), since, reply }).ok()?;
         Some(answer)
     }
 
@@ -186,11 +188,11 @@ impl Answers for TieredAnswers {
     }
 
     fn remove(&self, key: &Key) -> Answer<Result<bool, Unreadable>> {
-        let pending = self.desk.begin_removal(Pending::Key(*key));
+        let pending = self.desk.removals.begin(Pending::Key(*key));
         let was_in_memory = self.memory().take(key).is_some();
         self.desk.unwritten.forget(key);
         if !self.desk.is_on() {
-            self.desk.end_removal(pending);
+            self.desk.removals.end(pending);
             return Answer::Ready(Ok(was_in_memory));
         }
         let (reply, answer) = oneshot::channel();
@@ -198,11 +200,11 @@ impl Answers for TieredAnswers {
     }
 
     fn purge(&self, which: &Which) -> Answer<Result<u64, Unreadable>> {
-        let pending = self.desk.begin_removal(Pending::Which(which.clone()));
+        let pending = self.desk.removals.begin(Pending::Which(which.clone()));
         let in_memory = self.memory().take_all(which);
         self.desk.unwritten.forget_all(which);
         if !self.desk.is_on() {
-            self.desk.end_removal(pending);
+            self.desk.removals.end(pending);
             return Answer::Ready(Ok(in_memory.len() as u64));
         }
         let (reply, answer) = oneshot::channel();

@@ -14,6 +14,7 @@ use tokio::sync::oneshot;
 
 use super::desk::{Desk, Order};
 use super::file::{self, Failure};
+use super::removals::Moment;
 use super::row::{self, Found, READ};
 
 /// Look-ups that may wait; who comes later gets a miss.
@@ -36,8 +37,8 @@ pub(super) enum Lookup {
         keys: Vec<Key>,
         /// What has been found for the first of them.
         found: Vec<Option<Arc<Stored>>>,
-        /// How often something had been removed when it began.
-        removals: u64,
+        /// When it began, in the order of removals.
+        since: Moment,
         reply: oneshot::Sender<Vec<Option<Arc<Stored>>>>,
     },
     /// Everything of a kind, page by page.
@@ -195,10 +196,10 @@ impl Reader<'_> {
                 return Ok(None);
             }
             match &mut lookup {
-                Lookup::Keys { keys, found, removals, .. } => {
+                Lookup::Keys { keys, found, since, .. } => {
                     if let Some(key) = keys.get(found.len()) {
                         self.desk.is_reading(true);
-                        found.push(self.find(select, key, *removals)?);
+                        found.push(self.find(select, key, *since)?);
                     }
                     if found.len() == keys.len() {
                         break;
@@ -229,7 +230,7 @@ impl Reader<'_> {
         Ok(None)
     }
 
-    fn find(&self, select: &mut Statement<'_>, key: &Key, removals: u64) -> Result<Option<Arc<Stored>>, Failure> {
+    fn find(&self, select: &mut Statement<'_>, key: &Key, since: Moment) -> Result<Option<Arc<Stored>>, Failure> {
         let sought = self.desk.unwritten.seek(key);
         #[cfg(test)]
         self.desk.trial.be_slow();
@@ -242,7 +243,7 @@ impl Reader<'_> {
         match found {
             Found::Stored(stored) if Clock.wall() >= stored.keep_until => Ok(None),
             Found::Stored(stored) => {
-                let stored = self.desk.admit(*key, stored, removals);
+                let stored = self.desk.admit(*key, stored, since);
                 if stored.is_some() {
                     self.desk.index.hit(key.print());
                 }

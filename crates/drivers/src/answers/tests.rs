@@ -71,12 +71,12 @@ fn close(answers: TieredAnswers) {
     drop(answers);
 }
 
-fn key(number: u64) -> Key {
+pub(super) fn key(number: u64) -> Key {
     Key(*blake3::hash(&number.to_le_bytes()).as_bytes())
 }
 
 /// Something of `bytes` bytes that no other number has.
-fn stored(number: u64, bytes: usize) -> Arc<Stored> {
+pub(super) fn stored(number: u64, bytes: usize) -> Arc<Stored> {
     let now = base::Clock.wall();
     let mut body = vec![0; bytes];
     blake3::Hasher::new().update(&number.to_le_bytes()).finalize_xof().fill(&mut body);
@@ -576,6 +576,21 @@ async fn what_is_too_large_for_the_disk_is_in_memory_alone() {
     assert!(matches!(answers.get(&key(1)), Answer::Ready(Some(_))));
     assert!(answers.flush(PATIENCE));
     assert_eq!((disk(&answers).refused, disk(&answers).entries), (1, 0));
+}
+
+#[tokio::test]
+async fn a_lookup_under_way_finds_its_own_while_others_are_removed() {
+    let folder = Folder::new();
+    let answers = open(&folder.at("cache.db"), bounds(1, 64));
+    (0..10).for_each(|number| answers.put(key(number), stored(number, 100)));
+    close(answers);
+    let answers = open(&folder.at("cache.db"), bounds(1, 64));
+    answers.desk.trial.slow.store(40, Relaxed);
+    let under_way = answers.get(&key(1));
+    for number in 2..10 {
+        assert_eq!(answers.remove(&key(number)).await, Ok(true));
+    }
+    assert!(under_way.await.is_some());
 }
 
 #[tokio::test]

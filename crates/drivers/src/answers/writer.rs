@@ -232,7 +232,7 @@ impl Writer<'_> {
                 if let Some(Order::Remove { key, was_in_memory, pending, reply }) = self.held.pop_front() {
                     // A look-up may have brought it back before the row was gone.
                     self.desk.memory.take(&key);
-                    self.desk.end_removal(pending);
+                    self.desk.removals.end(pending);
                     let _ = reply.send(Ok(was_in_memory || was_on_disk));
                 }
                 Ok(())
@@ -244,7 +244,7 @@ impl Writer<'_> {
                 let purged = self.purge(&which)?;
                 if let Some(Order::Purge { which, pending, reply, .. }) = self.held.pop_front() {
                     self.desk.memory.take_all(&which);
-                    self.desk.end_removal(pending);
+                    self.desk.removals.end(pending);
                     let _ = reply.send(Ok(purged + in_memory_alone));
                 }
                 Ok(())

@@ -185,17 +185,43 @@ impl File {
         })
     }
 
-    /// Removes a few of the oldest blocks, as long as they are `such`, by their last arrival; says how many went.
-    pub fn remove_oldest(&mut self, most: u32, such: impl Fn(Duration) -> bool) -> Result<usize, Failure> {
+    /// Removes a few of the oldest blocks; says how many went.
+    pub fn remove_oldest(&mut self, most: u32) -> Result<usize, Failure> {
+        self.remove(most, |_, _| Ok(true))
+    }
+
+    /// Removes a few of the blocks whose last request came before a time; says how many went. One that claims to be of
+    /// the future was written while the clock was ahead: it is older than what was written after it.
+    pub fn remove_old(&mut self, since: Duration, now: Duration) -> Result<usize, Failure> {
+        let mut newest_old = None;
+        self.remove(u32::MAX, |transaction, (id, last)| {
+            if last < since || last <= now {
+                return Ok(last < since);
+            }
+            if newest_old.is_none() {
+                let select = "SELECT max(id) FROM blocks WHERE last < ?1";
+                newest_old = Some(transaction.query_row(select, [micros(since)], |row| row.get::<_, Option<i64>>(0))?);
+            }
+            Ok(newest_old.flatten().is_some_and(|old| id < old))
+        })
+    }
+
+    /// Removes the oldest blocks, a few at most, as long as they are `such` by id and last arrival.
+    fn remove(
+        &mut self,
+        most: u32,
+        mut such: impl FnMut(&Transaction<'_>, (i64, Duration)) -> Result<bool, Failure>,
+    ) -> Result<usize, Failure> {
         self.act(|transaction| {
             let mut select = transaction.prepare("SELECT id, last FROM blocks ORDER BY id LIMIT ?1")?;
             let mut rows = select.query([most.min(FEW)])?;
             let mut old: Vec<i64> = Vec::new();
             while let Some(row) = rows.next()? {
-                if !such(time(row.get(1)?)) {
+                let id = row.get(0)?;
+                if !such(transaction, (id, time(row.get(1)?)))? {
                     break;
                 }
-                old.push(row.get(0)?);
+                old.push(id);
             }
             for one in &old {
                 for table in ["blocks", "prints", "bodies"] {

@@ -165,6 +165,20 @@ async fn the_oldest_records_go_first_and_the_file_stays_within_its_bound() {
 }
 
 #[tokio::test]
+async fn what_was_noted_while_the_clock_was_ahead_goes_with_what_was_noted_after_it() {
+    let folder = Folder::new();
+    let requests = folder.open();
+    for (id, time) in [("ahead", Clock.wall() + 365 * DAY), ("old", Clock.wall() - 2 * DAY), ("new", Clock.wall())] {
+        requests.note(&[Record { time, ..record(id) }]);
+        assert!(requests.flush(PATIENCE));
+    }
+    assert!(requests.flush(PATIENCE));
+    assert_eq!(find(&requests, "ahead").await, None);
+    assert_eq!(find(&requests, "old").await, None);
+    assert!(find(&requests, "new").await.is_some());
+}
+
+#[tokio::test]
 async fn what_is_past_its_time_goes() {
     let folder = Folder::new();
     let requests = folder.open();

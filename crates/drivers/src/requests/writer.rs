@@ -237,7 +237,7 @@ impl Keeper<'_> {
             Err(Failure::Full(why)) if packed.len() == 1 => why,
             done => return done,
         };
-        if file.remove_oldest(u32::MAX, |_| true)? == 0 {
+        if file.remove_oldest(u32::MAX)? == 0 {
             let (all, free) = file.pages()?;
             if all.saturating_sub(free) + wanted > room.pages {
                 // It is larger than the file may be, which holds nothing else.
@@ -263,7 +263,7 @@ impl Keeper<'_> {
                 return Ok(());
             }
             // A few at a time: no more than has to go.
-            if file.remove_oldest(4, |_| true)? == 0 {
+            if file.remove_oldest(4)? == 0 {
                 return Ok(());
             }
         }
@@ -271,8 +271,8 @@ impl Keeper<'_> {
 
     fn drop_old(&mut self, keep: Duration) -> Result<(), Failure> {
         let Some(file) = &mut self.file else { return Ok(()) };
-        let since = Clock.wall().saturating_sub(keep);
-        while file.remove_oldest(u32::MAX, |last| last < since)? > 0 {}
+        let now = Clock.wall();
+        while file.remove_old(now.saturating_sub(keep), now)? > 0 {}
         Ok(())
     }
 

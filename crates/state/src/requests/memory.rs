@@ -41,11 +41,14 @@ impl Shelf {
         self.hold_within(most, Duration::ZERO);
     }
 
-    /// Drops the oldest that are too many, or of requests before a time.
+    /// Drops the oldest that are too many, or of requests before a time. What was noted while the clock was ahead goes
+    /// with what was noted after it.
     fn hold_within(&mut self, most: usize, since: Duration) {
-        while let Some(oldest) = self.sealed.front().filter(|block| self.bytes > most || block.last < since) {
+        let mut old = self.sealed.iter().rposition(|block| block.last < since).map_or(0, |last| last + 1);
+        while let Some(oldest) = self.sealed.front().filter(|_| self.bytes > most || old > 0) {
             self.bytes -= oldest.size();
             self.sealed.pop_front();
+            old = old.saturating_sub(1);
         }
     }
 
