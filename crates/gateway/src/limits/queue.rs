@@ -152,12 +152,15 @@ fn is_far(lack: Lack) -> bool {
 
 /// Where a call waits on that stood at `stands`. It stays where it lacks something, and also where it lacks nothing
 /// of a limit that is shared if all else is near: it would lose its turn there. Otherwise it goes to what it lacks
-/// for longest, of things that are far if any is.
+/// for longest, of things that are far if any is; and so it does where a reload has taken from its lane what that stood
+/// at.
 fn goal<'a>(waiter: &'a Waiter, lacks: &Lacks<'a>, stands: &Scope) -> Option<&'a Arc<Meter>> {
     let is_any_far = lacks.iter().any(|(_, lack)| is_far(*lack));
     let may_be = || lacks.iter().filter(|(_, lack)| is_far(*lack) || !is_any_far);
-    if may_be().any(|(meter, _)| meter.scope == *stands) || (stands.is_shared() && !is_any_far) {
-        return waiter.meters.iter().find(|meter| meter.scope == *stands);
+    let is_there = may_be().any(|(meter, _)| meter.scope == *stands) || (stands.is_shared() && !is_any_far);
+    let there = waiter.meters.iter().find(|meter| is_there && meter.scope == *stands);
+    if there.is_some() {
+        return there;
     }
     may_be().max_by_key(|(_, lack)| lack.wait).map(|(meter, _)| *meter)
 }
@@ -257,7 +260,10 @@ impl BatchQueue {
         let waiter = &place.waiter;
         let mut state = self.state();
         let Some(scope) = state.stands.get(&waiter.lane).cloned() else { return };
-        let (Some(ring), Some(denied)) = (state.rings.get_mut(&scope), waiter.meters.get(denial.at)) else { return };
+        let Some(ring) = state.rings.get_mut(&scope) else { return };
+        // Whatever becomes of it, it does not ask again and again at once.
+        ring.wake = now + PATROL;
+        let Some(denied) = waiter.meters.get(denial.at) else { return };
         let mut lacks = waiter.lacks(now);
         if !lacks.iter().any(|(meter, _)| Arc::ptr_eq(meter, denied)) {
             // It lacks nothing there but a claim, which makes it keep what is due: none of others' places.

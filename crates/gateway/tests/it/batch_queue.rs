@@ -4,11 +4,12 @@
 use std::cell::Cell;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::time::Duration;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::time::{Duration, Instant};
 
 use base::Clock;
-use gateway::limits::queue::{BatchQueue, Waiter};
-use rules::limits::{Limit, Rate, Terms, Want};
+use gateway::limits::queue::{BatchQueue, Place, Waiter};
+use rules::limits::{Decision, Kind, Limit, Rate, Terms, Want};
 use rules::queue::Full;
 use rules::shares::Priority;
 use state::{Counters, InProcessCounters, Meter, Scope, Settled};
@@ -182,4 +183,68 @@ fn what_waits_is_bounded_in_bytes_too() {
         let _again = [join("a", 30), join("b", 64), join("c", 64), join("d", 64)].map(Result::unwrap);
         assert_eq!(join("e", 1).unwrap_err(), Full::Bytes, "all queues together are bounded too");
     });
+}
+
+/// Counters that bear no more than a hundred questions.
+#[derive(Debug, Default)]
+struct Patient(AtomicUsize);
+
+impl Counters for Patient {
+    fn take(&self, meters: &[&Arc<Meter>], want: Want, now: Instant) -> state::Answer<Decision> {
+        assert!(self.0.fetch_add(1, Relaxed) < 100, "who waits asks again and again at once");
+        InProcessCounters.take(meters, want, now)
+    }
+
+    fn give_back(&self, meters: &[&Arc<Meter>], priority: Priority, tokens: Settled, now: Instant) {
+        InProcessCounters.give_back(meters, priority, tokens, now);
+    }
+
+    fn spare(&self, meters: &[&Arc<Meter>], priority: Priority, tokens: (u64, u64), now: Instant) {
+        InProcessCounters.spare(meters, priority, tokens, now);
+    }
+
+    fn peek(&self, meter: &Meter, now: Instant) -> Option<(Kind, Duration)> {
+        InProcessCounters.peek(meter, now)
+    }
+}
+
+#[test]
+fn who_stands_behind_a_limit_that_a_reload_has_removed_goes_where_its_own_are_short() {
+    for is_gateways in [true, false] {
+        story(tokio::task::LocalSet::new().run_until(async move {
+            let (gateway, route) = if is_gateways { (qps(1.0), places(10)) } else { (places(10), qps(1.0)) };
+            let Scene { gateway, route, queue, .. } = Scene::set(gateway, route, 0);
+            let all = [&gateway, &route];
+            let (gone, kept) = if is_gateways { (&gateway, &route) } else { (&route, &gateway) };
+            let want = |priority| Want { tokens: TOKENS, priority, is_turn: false };
+            let took = async |meters: &[&Arc<Meter>], priority| {
+                InProcessCounters.take(meters, want(priority), Clock.now()).await.denial
+            };
+            assert!(took(&[gone], Priority::Online).await.is_none());
+            for _ in 0..10 {
+                assert!(took(&[kept], Priority::Online).await.is_none());
+            }
+            let counters = Arc::new(Patient::default());
+            let join = async |meters: &[&Arc<Meter>]| {
+                let denial = took(meters, Priority::Batch).await.expect("a limit is used up");
+                let waiter = Waiter::new(("c".into(), "r".into()), counters.clone(), meters, (TOKENS, 0));
+                queue.join(waiter, &denial, 100, Clock.now()).unwrap()
+            };
+            let wait = |place: Place| tokio::task::spawn_local(place.turn(Clock.now() + Duration::from_secs(1000)));
+            // The first one finds room again in what it stood for, and lacks a place that is due to it: it stays.
+            let first = wait(join(&all).await);
+            tokio::time::sleep(Duration::from_secs(3)).await;
+            let second = wait(join(&[kept]).await);
+            first.abort();
+            tokio::time::sleep(Duration::from_secs(3)).await;
+            assert!(!second.is_finished(), "no place is free, and it does not ask all the time");
+            // It claims the next place, which is due to it: no online call takes that before it.
+            InProcessCounters.give_back(&[kept], Priority::Online, Settled::default(), Clock.now());
+            assert!(took(&[kept], Priority::Online).await.is_some());
+            queue.has_news(&[kept], Clock.now());
+            let let_in = tokio::time::timeout(Duration::from_millis(10), second).await;
+            assert!(let_in.expect("at once").unwrap().is_some());
+            assert!(queue.depths().is_empty());
+        }));
+    }
 }
