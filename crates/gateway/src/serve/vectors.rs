@@ -311,7 +311,7 @@ impl Gathering<'_> {
         };
         let sent = part.as_ref().unwrap_or(self.shaped);
         let (began, purges) = (self.worker.live.clock.now(), self.worker.live.purges.count());
-        let won = match self.bring_with_others(sent, trail).await {
+        let mut won = match self.bring_with_others(sent, trail).await {
             Ok(won) => won,
             Err(refusal) => {
                 own.refused(refusal.clone());
@@ -319,7 +319,16 @@ impl Gathering<'_> {
             }
         };
         let Landed::Whole(answer, _) = &won.landed else { return Ok(Some(won)) };
-        let used = sent.ask.used(answer, &won.upstream.sent);
+        if !std::mem::replace(&mut won.is_counted, true) {
+            // The upstream is paid, whether or not the caller stays until its answer has been read.
+            let used = sent.ask.used(answer, &won.upstream.sent);
+            if part.is_some() {
+                trail.tries.spend(&won.upstream, used);
+            } else {
+                trail.answered_by(&won.upstream);
+                trail.used(used);
+            }
+        }
         let vectors = self.read(&sent.ask, (answer.clone(), won.upstream.clone(), began)).await;
         let shelf = Shelf {
             live: &self.worker.live,
@@ -341,9 +350,6 @@ impl Gathering<'_> {
             trail.record.cache = Some(if is_read { basket.cached() } else { basket.missed() });
             trail.cache_id = trail.cache_id.filter(|_| is_read);
             return Ok(Some(won));
-        }
-        if !won.is_counted {
-            trail.tries.spend(&won.upstream, used);
         }
         trail.tries.end(AttemptOutcome::Ok, Some(200));
         let unread = || Refusal::new(Code::UpstreamBadResponse, "a vector holds numbers that no 32 bits can");

@@ -762,3 +762,49 @@ fn vectors_that_were_asked_for_before_a_purge_are_not_stored_after_it() {
         assert_eq!(cache(&stage.ask(ask("one")).await), "hit");
     });
 }
+
+/// A story in which one thing at a time is done beside the worker.
+fn held_story<T>(story: impl Future<Output = T>) -> T {
+    let mut runtime = tokio::runtime::Builder::new_current_thread();
+    let runtime = runtime.enable_time().start_paused(true).max_blocking_threads(1).build();
+    runtime.unwrap().block_on(story)
+}
+
+#[test]
+fn an_answer_is_paid_though_its_caller_leaves_while_it_is_read() {
+    for is_part in [false, true] {
+        held_story(async move {
+            let stage = stage();
+            let numbers = vec![0.123_456_789; 1 << 17];
+            let usage = json!({"prompt_tokens": 5, "total_tokens": 5});
+            let data = json!([{"object": "embedding", "index": 0, "embedding": numbers}]);
+            let reply = Reply::json(json!({"object": "list", "model": "m", "data": data, "usage": usage}));
+            let a = stage.host("a", Script::always(reply));
+            let input = if is_part {
+                assert_eq!(stage.ask(ask(json!(["one"]))).await.status, 200);
+                json!(["one", "two"])
+            } else {
+                json!(["two"])
+            };
+            stage.comes_to_rest().await;
+            let before = stage.log().len();
+            let (release, held) = std::sync::mpsc::sync_channel::<()>(0);
+            tokio::task::spawn_blocking(move || held.recv());
+            let caller = begun(&stage, ask(input)).await;
+            a.ending_of(1 + usize::from(is_part)).await;
+            for _ in 0..1000 {
+                tokio::task::yield_now().await;
+            }
+            assert_eq!(stage.log().len(), before, "its answer is being read");
+            drop(caller);
+            for _ in 0..1000 {
+                tokio::task::yield_now().await;
+            }
+            drop(release);
+            let line = stage.last_line().await;
+            assert_eq!((&line["outcome"], &line["tokens_in"]), (&json!("caller_gone"), &json!(5)), "{line}");
+            let paid = r#"mai_tokens_total{client="app",kind="prompt",route="embedding"}"#;
+            assert_eq!(stage.metric(paid), 5.0 * (1.0 + f64::from(u8::from(is_part))), "{}", stage.metrics());
+        });
+    }
+}
