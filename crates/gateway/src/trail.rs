@@ -6,7 +6,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::time::{Duration, Instant};
 
-use base::{AttemptOutcome, CALLER_GONE, Cached, Cost, Decision, Outcome, Record, Spent, Trace, Usage};
+use base::{
+    Attempt, AttemptOutcome, CALLER_GONE, Cached, Cost, Decision, Outcome, Record, Spending, Spent, Trace, Usage,
+};
 use config::Upstream;
 use http::{HeaderMap, HeaderValue, header};
 use rules::limits::Allowance;
@@ -14,6 +16,7 @@ use rules::prices::Price;
 use rules::shares::Priority;
 use rules::tokens::Amounts;
 use state::answers::Key;
+use tokio::sync::oneshot;
 
 use crate::caller::headers::{self, AnswerHead};
 use crate::live::Live;
@@ -54,6 +57,8 @@ pub struct Trail {
     pub age: Option<Duration>,
     /// Of a call that leads a flight: its caller has left, and the flight goes on for others.
     pub departed: Option<Arc<AtomicBool>>,
+    /// Who finds out what it has yet to pay, when it has ended: of a call that goes on for others.
+    pub owed: Option<oneshot::Sender<Rest>>,
     /// The question that the caller names does not stand in its last user message.
     pub is_query_elsewhere: bool,
     /// What hears its texts, where they are kept.
@@ -116,6 +121,7 @@ impl Trail {
             cache_id: None,
             age: None,
             departed: None,
+            owed: None,
             is_query_elsewhere: false,
             content: None,
             record,
@@ -319,44 +325,90 @@ impl Trail {
             self.live.metrics.queue_wait(self.priority.as_str(), self.record.queued);
         }
         if !self.tries.spending.is_empty() {
-            self.add_spending();
+            add_spending(&mut self.record, std::mem::take(&mut self.tries.spending));
         }
         self.overhead_until(now);
         self.record.took = now.duration_since(self.began);
         if let Some(count) = self.running.take() {
             count.fetch_sub(1, Ordering::Relaxed);
         }
-        if let Some(mut permit) = self.permit.take() {
-            let is_refused = matches!(outcome, Outcome::PolicyQuota | Outcome::PolicyDenied | Outcome::CallerInvalid);
-            if is_refused && self.record.attempts.is_empty() {
-                permit.void();
-            }
-            if let Some(usage) = self.record.usage {
-                permit.used(usage);
-            }
-            permit.end(now);
+        let (permit, stake) = (self.permit.take(), self.stake.take());
+        if let Some(owed) = self.owed.take() {
+            let record = std::mem::replace(&mut self.record, blank());
+            let (live, per_worker) = (self.live.clone(), self.per_worker.clone());
+            // Dropped where nobody finds out any more: then this is all that it pays.
+            drop(owed.send(Rest { live, per_worker, record, permit, stake }));
+            return;
         }
-        if let Some(stake) = self.stake.take() {
-            self.record.settled_in = stake.account();
-            if let Some(usage) = self.record.usage {
-                stake.settle(usage, self.record.costs());
-            }
-        }
+        settle(&mut self.record, permit, stake, now);
         self.live.put_down(&self.per_worker.pending, std::mem::replace(&mut self.record, blank()));
     }
 }
 
-impl Trail {
-    /// Adds what was spent beside the answer to what the answer used.
-    fn add_spending(&mut self) {
-        let mut all = std::mem::take(&mut self.tries.spending);
-        if let Some(usage) = self.record.usage {
-            let (upstream, model) = (self.record.upstream.clone(), self.record.model.clone());
-            all.add(Spent { upstream, model, usage, cost: self.record.cost.take() });
+/// Gives back what a request has taken and not used, now that its record is complete.
+fn settle(record: &mut Record, permit: Option<Permit>, stake: Option<Stake>, now: Instant) {
+    if let Some(mut permit) = permit {
+        let is_refused =
+            matches!(record.outcome, Outcome::PolicyQuota | Outcome::PolicyDenied | Outcome::CallerInvalid);
+        if is_refused && record.attempts.is_empty() {
+            permit.void();
         }
-        (self.record.usage, self.record.cost) = (all.usage(), all.cost());
-        self.record.spending = all;
+        if let Some(usage) = record.usage {
+            permit.used(usage);
+        }
+        permit.end(now);
     }
+    if let Some(stake) = stake {
+        record.settled_in = stake.account();
+        if let Some(usage) = record.usage {
+            stake.settle(usage, record.costs());
+        }
+    }
+}
+
+/// A request that has ended for its caller, while it is not known yet what it pays. Dropped, it is written down.
+#[derive(Debug)]
+pub struct Rest {
+    live: Arc<Live>,
+    per_worker: Arc<PerWorker>,
+    record: Record,
+    permit: Option<Permit>,
+    stake: Option<Stake>,
+}
+
+impl Rest {
+    /// These tries were made for it too, by another call.
+    pub fn tried(&mut self, attempts: &[Attempt]) {
+        self.record.attempts.extend(tries::shared(attempts));
+    }
+
+    /// It has used so much of what this upstream has answered.
+    pub fn used(&mut self, upstream: &Upstream, usage: Usage) {
+        let mut used = Spending::default();
+        used.add(tries::spent(upstream, usage));
+        add_spending(&mut self.record, used);
+        self.record.upstream.get_or_insert_with(|| upstream.label.clone());
+        self.record.model.get_or_insert_with(|| upstream.sent.clone());
+    }
+}
+
+impl Drop for Rest {
+    fn drop(&mut self) {
+        settle(&mut self.record, self.permit.take(), self.stake.take(), self.live.clock.now());
+        self.live.put_down(&self.per_worker.pending, std::mem::replace(&mut self.record, blank()));
+    }
+}
+
+/// Adds what was spent beside the answer to what the answer used.
+fn add_spending(record: &mut Record, mut all: Spending) {
+    let before = std::mem::take(&mut record.spending);
+    if let Some(usage) = record.usage.filter(|_| before.is_empty()) {
+        let (upstream, model) = (record.upstream.clone(), record.model.clone());
+        all.add(Spent { upstream, model, usage, cost: record.cost.take() });
+    }
+    all.add_all(before);
+    (record.usage, record.cost) = (all.usage(), all.cost());
+    record.spending = all;
 }
 
 /// The place that a record leaves.

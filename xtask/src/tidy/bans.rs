@@ -53,6 +53,10 @@ const BANS: [Ban; 4] = [
                 "the task of an embeddings call: ends with its answer, or when nobody waits for any vector of it",
             ),
             (
+                "crates/gateway/src/serve/joining.rs",
+                "what a call owes whose time is over: ends with the joint call that it went with",
+            ),
+            (
                 "crates/gateway/src/consult/vector.rs",
                 "the call for a question's vector: ends with its deadline, or when nobody waits for it",
             ),

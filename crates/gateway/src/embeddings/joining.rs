@@ -100,6 +100,12 @@ impl Joined {
         Self { merged, answer, shares, upstream, shown, attempts }
     }
 
+    /// What one member has used of it.
+    #[must_use]
+    pub fn used(&self, member: usize) -> Option<Usage> {
+        self.shares.get(member).map(|(_, usage)| *usage)
+    }
+
     /// What is one member's, in the encoding that it asked for.
     #[must_use]
     pub fn piece(&self, member: usize, ask: &Ask) -> Option<Answer> {

@@ -5,13 +5,13 @@
 
 use std::slice::from_ref;
 use std::sync::Arc;
-use std::time::Instant;
 
 use base::{AttemptOutcome, Refusal};
 use dialect::{Ask, View, embeddings};
 use rules::cache_key::KeyBuilder;
 use rules::pursuit::{LEAST, deadline_exceeded};
 use state::answers::Key;
+use tokio::sync::oneshot;
 
 use super::vectors::Gathering;
 use super::{ask_upstream, internal, seek_upstream};
@@ -21,7 +21,8 @@ use crate::cache::shared_call::Pledge;
 use crate::embeddings::joining::{Follower, Joined, Lead, Member, Place, SMALL, Word};
 use crate::pursue::Won;
 use crate::shape::Shaped;
-use crate::trail::Trail;
+use crate::trail::{Rest, Trail};
+use crate::worker::set_off;
 use crate::{batch, recall, stake};
 
 /// Inputs of one call where nobody knows how many an upstream takes.
@@ -119,7 +120,7 @@ impl Gathering<'_> {
     ) -> Result<Won, Refusal> {
         let leader = follower.leader.clone();
         trail.tries.pause();
-        let word = self.word(follower, self.caller.2).await;
+        let word = self.word(follower, trail).await;
         trail.tries.wait_ends();
         match word? {
             Some(Word::Answered(joined, at)) => {
@@ -145,13 +146,13 @@ impl Gathering<'_> {
     }
 
     /// What the joint call has come to; nothing where its leader is gone.
-    async fn word(&self, follower: Follower, deadline: Instant) -> Result<Option<Word>, Refusal> {
+    async fn word(&self, follower: Follower, trail: &mut Trail) -> Result<Option<Word>, Refusal> {
         let Follower { word, seat, .. } = follower;
         // What has been asked for is paid for, also by a caller who leaves: as long as others wait for the answer.
         let _pledge = Pledge::make(self.shared_call);
         let mut seat = seat;
-        let mut word = std::pin::pin!(word);
-        let mut over = std::pin::pin!(tokio::time::sleep_until(deadline.into()));
+        let mut word = word;
+        let mut over = std::pin::pin!(tokio::time::sleep_until(self.caller.2.into()));
         loop {
             tokio::select! {
                 biased;
@@ -162,9 +163,31 @@ impl Gathering<'_> {
                     return if goes_alone && self.shared_call.is_unwanted() { Err(deadline_exceeded()) } else { Ok(word) };
                 }
                 () = self.shared_call.unwanted(), if seat.is_some() => seat = None,
-                () = &mut over => return Err(deadline_exceeded()),
+                () = &mut over => {
+                    let (owed, rest) = oneshot::channel();
+                    trail.owed = Some(owed);
+                    set_off(pays(word, rest));
+                    return Err(deadline_exceeded());
+                }
             }
         }
+    }
+}
+
+/// Waits for what comes of a joint call that goes on for others: whose time is over pays its share of the answer too.
+/// No longer than that call's own deadline.
+async fn pays(word: oneshot::Receiver<Word>, rest: oneshot::Receiver<Rest>) {
+    let word = word.await;
+    let Ok(mut rest) = rest.await else { return };
+    match word {
+        Ok(Word::Answered(joined, at)) => {
+            rest.tried(&joined.attempts);
+            if let Some(used) = joined.used(at) {
+                rest.used(&joined.upstream, used);
+            }
+        }
+        Ok(Word::Refused(_, attempts) | Word::Apart(attempts)) => rest.tried(&attempts),
+        Err(_) => {}
     }
 }
 

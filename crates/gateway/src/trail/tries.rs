@@ -220,17 +220,12 @@ impl Tries {
 
     /// Tries that another call has made, for this one too; they begin when that call says.
     pub fn share(&mut self, others: &[Attempt]) {
-        self.done.extend(others.iter().cloned().map(|attempt| Attempt { is_anothers: true, ..attempt }));
+        self.done.extend(shared(others));
     }
 
     /// An upstream has used so much, whatever becomes of its answer.
     pub fn spend(&mut self, upstream: &Upstream, usage: Usage) {
-        self.spending.add(Spent {
-            upstream: Some(upstream.label.clone()),
-            model: Some(upstream.sent.clone()),
-            usage,
-            cost: upstream.price.as_ref().and_then(|price| price.of(usage)),
-        });
+        self.spending.add(spent(upstream, usage));
     }
 
     /// How many, the running one included.
@@ -265,6 +260,21 @@ impl Tries {
         // They ran side by side.
         decisions.sort_by_key(|noted| (matches!(noted.decision, Decision::More(_)), noted.at));
         decisions.into_iter().for_each(|noted| self.add(noted));
+    }
+}
+
+/// Tries that another call has made.
+pub(super) fn shared(others: &[Attempt]) -> impl Iterator<Item = Attempt> {
+    others.iter().cloned().map(|attempt| Attempt { is_anothers: true, ..attempt })
+}
+
+/// What an upstream has used.
+pub(super) fn spent(upstream: &Upstream, usage: Usage) -> Spent {
+    Spent {
+        upstream: Some(upstream.label.clone()),
+        model: Some(upstream.sent.clone()),
+        usage,
+        cost: upstream.price.as_ref().and_then(|price| price.of(usage)),
     }
 }
 

@@ -213,7 +213,7 @@ fn who_stands_behind_a_limit_that_a_reload_has_removed_goes_where_its_own_are_sh
     for is_gateways in [true, false] {
         story(tokio::task::LocalSet::new().run_until(async move {
             let (gateway, route) = if is_gateways { (qps(1.0), places(10)) } else { (places(10), qps(1.0)) };
-            let Scene { gateway, route, queue, .. } = Scene::set(gateway, route, 0);
+            let Scene { gateway, route, batch_queue: queue, .. } = Scene::set(gateway, route, 0);
             let all = [&gateway, &route];
             let (gone, kept) = if is_gateways { (&gateway, &route) } else { (&route, &gateway) };
             let want = |priority| Want { tokens: TOKENS, priority, is_turn: false };

@@ -281,6 +281,60 @@ fn each_has_its_own_deadline() {
 }
 
 #[test]
+fn whose_time_is_over_before_the_others_pays_its_share_where_the_answer_still_comes() {
+    story(async {
+        let stage = stage();
+        let a = stage.host("a", Script::by(|request: &Request| own(request).after(Duration::from_secs(1))));
+        let leads = begun(&stage, ask("sk-app", "one")).await;
+        let mut hasty = begun(&stage, ask("sk-poor", "sixteen tokens..").header("x-mai-timeout-ms", "300")).await;
+        assert_eq!(hasty.answer().await.unwrap().status, 504);
+        assert_eq!(stage.metric(r#"mai_inflight_requests{route="embedding"}"#), 1.0, "it has its answer");
+        assert_eq!(answers(vec![leads]).await[0].status, 200);
+        let refused = stage.caller().ask(&ask("sk-poor", "twelve token")).await;
+        assert_eq!(refused.code().as_deref(), Some("insufficient_quota"), "{}", refused.text());
+        assert_eq!(a.calls().len(), 1);
+        rests(&stage, &a).await;
+        let log = stage.log();
+        let used = |client: &str| log.iter().find(|line| line["client"] == client).unwrap();
+        let tokens = |line: &Value| line["tokens_in"].as_u64().unwrap();
+        let late = used("poor");
+        assert!(tokens(late) >= 15, "{late}");
+        assert_eq!(tokens(used("app")) + tokens(late), 19, "the upstream's count, shared out");
+        assert_eq!((&late["outcome"], &late["status"]), (&json!("upstream_timeout"), &json!(504)), "{late}");
+        assert_eq!((&late["upstream"], &late["attempts"][0]["outcome"]), (&json!("a/embed"), &json!("ok")), "{late}");
+        assert!(late["ms"].as_f64().unwrap() < 310.0, "it took as long as its caller has waited: {late}");
+        stage.live.gather();
+        let question = state::Question { client: Some("poor".into()), ..state::Question::default() };
+        let rows = stage.live.usage_ledger.store.report(question).await.unwrap();
+        assert_eq!(
+            rows.iter().map(|row| (row.sums.requests, row.sums.tokens_in)).collect::<Vec<_>>(),
+            [(1, tokens(late))]
+        );
+        let tries = r#"mai_upstream_attempts_total{outcome="ok",route="embedding",upstream="a/embed"}"#;
+        assert_eq!(stage.metric(tries), 1.0, "counted once");
+    });
+}
+
+#[test]
+fn whose_time_is_over_pays_nothing_where_no_answer_comes() {
+    story(async {
+        let stage = stage();
+        let a = stage.host("a", Reply::status(500).after(Duration::from_secs(1)));
+        let leads = begun(&stage, ask("sk-app", "one")).await;
+        let mut hasty = begun(&stage, ask("sk-poor", "twelve token").header("x-mai-timeout-ms", "300")).await;
+        assert_eq!(hasty.answer().await.unwrap().status, 504);
+        assert_eq!(answers(vec![leads]).await[0].status, 502);
+        rests(&stage, &a).await;
+        let log = stage.log();
+        let late = log.iter().find(|line| line["client"] == "poor").unwrap();
+        assert_eq!((&late["outcome"], &late["tokens_in"]), (&json!("upstream_timeout"), &Value::Null), "{late}");
+        assert_eq!(late["attempts"][0]["outcome"], "status", "{late}");
+        a.play(Script::by(own));
+        assert_eq!(stage.caller().ask(&ask("sk-poor", "twelve token")).await.status, 200, "its quota is whole");
+    });
+}
+
+#[test]
 fn a_failure_is_that_of_all_and_counted_once() {
     story(async {
         let stage = stage();

@@ -80,7 +80,7 @@ impl Stage {
 
     /// Copies of calls under way.
     pub fn copies(&self) -> usize {
-        let running = self.worker.seat.running();
+        let running = self.worker.per_worker.running();
         let routes = running.snapshot.routes.iter().filter_map(|route| running.state(route));
         routes.map(|state| state.counts.copies.load(std::sync::atomic::Ordering::Relaxed)).sum()
     }
