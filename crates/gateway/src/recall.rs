@@ -238,7 +238,7 @@ pub async fn recall(
 ) -> Result<(Recalled, Option<Arc<Stored>>), Refusal> {
     let mut stale = None;
     for turn in 0..MOST_FLIGHTS {
-        if let Some(found) = replay(live, wish).await? {
+        if let Some(found) = replay(live, wish, true).await? {
             // The answer to another call, perhaps, or to this one when it was known by another name.
             trail.cache_id = found.key.or(trail.cache_id);
             return Ok((Recalled::Found(found), stale));
@@ -267,15 +267,19 @@ pub async fn recall(
         match live.flights.board(&wish.names, &wish.passenger, is_fresh) {
             Boarded::Alone => return Ok((Recalled::Alone, stale)),
             Boarded::Conflict => return Err(conflict()),
-            Boarded::Leads(rider) => match late(live, wish) {
-                None => return Ok((Recalled::Leads(rider), stale)),
-                Some(found) => {
-                    // Who has boarded in between finds it too.
-                    rider.flight.land(End::PassedOn);
-                    live.flights.close(&rider.flight);
+            Boarded::Leads(rider) => {
+                let late = late(live, wish).await;
+                if matches!(late, Ok(None)) {
+                    return Ok((Recalled::Leads(rider), stale));
+                }
+                // Who has boarded in between finds it too.
+                rider.flight.land(End::PassedOn);
+                live.flights.close(&rider.flight);
+                if let Some(found) = late? {
+                    trail.cache_id = found.key.or(trail.cache_id);
                     return Ok((Recalled::Found(found), stale));
                 }
-            },
+            }
             Boarded::Late(mut rider) => {
                 // What has landed by then is stored.
                 if tokio::time::timeout_at(deadline.into(), rider.over()).await.is_err() {
@@ -325,18 +329,25 @@ pub async fn lookup(live: &Live, wish: &Wish, by_meaning: Option<ByMeaning<'_>>,
     meant(by_meaning?, wish, trail).await
 }
 
-/// What has been stored by a flight that landed between the look-up and the boarding.
-fn late(live: &Live, wish: &Wish) -> Option<Found> {
-    let key = wish.names.answer.as_ref().filter(|_| wish.may_look)?;
-    let state::Answer::Ready(Some(stored)) = live.answers.get(key) else { return None };
-    found(stored, wish, live.steady_wall(), Cached::Hit)
+/// What has been stored by a flight that landed between the look-up and the boarding. Waits for nothing, as others may
+/// wait for who leads.
+async fn late(live: &Live, wish: &Wish) -> Result<Option<Found>, Refusal> {
+    if let Some(found) = replay(live, wish, false).await? {
+        return Ok(Some(found));
+    }
+    let Some(key) = wish.names.answer.as_ref().filter(|_| wish.may_look) else { return Ok(None) };
+    let state::Answer::Ready(Some(stored)) = live.answers.get(key) else { return Ok(None) };
+    Ok(found(stored, wish, live.steady_wall(), Cached::Hit))
 }
 
-/// The first answer to the same idempotency key.
-async fn replay(live: &Live, wish: &Wish) -> Result<Option<Found>, Refusal> {
+/// The first answer to the same idempotency key; where it may not be waited for, what is at hand.
+async fn replay(live: &Live, wish: &Wish, may_wait: bool) -> Result<Option<Found>, Refusal> {
     let Some(promise) = &wish.names.replay else { return Ok(None) };
     let look = async |key: &Key| {
-        let found = within(LOOK_FOR_REPLAY, live.answers.get_patiently(key)).await;
+        let found = match may_wait {
+            true => within(LOOK_FOR_REPLAY, live.answers.get_patiently(key)).await,
+            false => live.answers.peek(key),
+        };
         found.filter(|stored| stored.is_fresh(live.steady_wall()))
     };
     let Some(stored) = look(&promise.key).await else { return Ok(None) };

@@ -1,10 +1,13 @@
 //! Idempotency keys: a repeat gets the first answer, also while that is on its way.
 
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use gateway::books::Stores;
 use rules::cache_key::KeyBuilder;
 use serde_json::json;
-use state::answers::Key;
+use state::Unreadable;
+use state::answers::{Answers, Bounds, Holding, InProcessAnswers, Key, Kind, Page, Stats, Stored, Which};
 use testkit::{Answer, Ask, Reply, chat, embeddings, rerank, story};
 
 use crate::chunks::{choices, delta, hello};
@@ -370,4 +373,105 @@ fn a_key_whose_copy_is_gone_makes_its_call_again() {
         let again = stage.ask(with_key(1)).await;
         assert_eq!((again.status, cache(&again), a.calls().len()), (200, Some("miss"), 2));
     });
+}
+
+/// Answers in memory, of which the first look-up for an idempotency key finds what there was when it began, and says so
+/// when it is told to.
+#[derive(Debug)]
+struct HeldUp {
+    answers: InProcessAnswers,
+    until: Mutex<Option<tokio::sync::oneshot::Receiver<()>>>,
+}
+
+impl Answers for HeldUp {
+    fn get(&self, key: &Key) -> state::Answer<Option<Arc<Stored>>> {
+        self.answers.get(key)
+    }
+
+    fn get_patiently(&self, key: &Key) -> state::Answer<Option<Arc<Stored>>> {
+        let found = self.answers.get_patiently(key);
+        match self.until.lock().unwrap().take() {
+            None => found,
+            Some(until) => state::Answer::Later(Box::pin(async move {
+                let _ = until.await;
+                found.await
+            })),
+        }
+    }
+
+    fn peek(&self, key: &Key) -> Option<Arc<Stored>> {
+        self.answers.peek(key)
+    }
+
+    fn get_many(&self, keys: &[Key]) -> state::Answer<Vec<Option<Arc<Stored>>>> {
+        self.answers.get_many(keys)
+    }
+
+    fn put(&self, key: Key, stored: Arc<Stored>) {
+        self.answers.put(key, stored);
+    }
+
+    fn remove(&self, key: &Key) -> state::Answer<Result<bool, Unreadable>> {
+        self.answers.remove(key)
+    }
+
+    fn purge(&self, which: &Which) -> state::Answer<Result<u64, Unreadable>> {
+        self.answers.purge(which)
+    }
+
+    fn count(&self, which: &Which) -> state::Answer<Result<u64, Unreadable>> {
+        self.answers.count(which)
+    }
+
+    fn scan(&self, kind: Kind, from: Option<u64>) -> state::Answer<Option<Page>> {
+        self.answers.scan(kind, from)
+    }
+
+    fn stats(&self) -> Stats {
+        self.answers.stats()
+    }
+
+    fn holdings(&self) -> Vec<Holding> {
+        self.answers.holdings()
+    }
+
+    fn bound(&self, bounds: Bounds) {
+        self.answers.bound(bounds);
+    }
+
+    fn flush(&self, patience: Duration) -> bool {
+        self.answers.flush(patience)
+    }
+}
+
+#[test]
+fn a_repeat_whose_look_up_is_slow_finds_what_has_been_kept_meanwhile() {
+    let cached = usual_but("- name: chat\n", "- name: chat\n    cache: { mode: exact }\n");
+    for config in [USUAL, &cached] {
+        for is_same in [true, false] {
+            story(async move {
+                let (release, until) = tokio::sync::oneshot::channel();
+                let answers = InProcessAnswers::within(64 << 20);
+                let answers = Arc::new(HeldUp { answers, until: Mutex::new(Some(until)) });
+                let stage = Stage::keeping(config, Stores { answers, ..Stores::default() });
+                let a = stage.host("a", pleasant());
+                // One that has side effects finds nothing but by its key.
+                let ask = || ask().header("x-mai-side-effects", "true");
+                let mut slow = begun_by(&stage, ask().key(KEY)).await;
+                tokio::time::sleep(Duration::from_millis(5)).await;
+                let first = stage.ask(if is_same { ask() } else { ask().user("more") }).await;
+                assert_eq!((first.status, a.calls().len()), (200, 1));
+                release.send(()).unwrap();
+                let slow = slow.answer().await.unwrap();
+                if is_same {
+                    assert_eq!((cache(&slow), slow.text()), (Some("replay"), first.text()));
+                } else {
+                    assert_eq!(slow.code().as_deref(), Some("idempotency_conflict"), "{}", slow.text());
+                }
+                assert_eq!(a.calls().len(), 1, "it is not asked twice");
+                stage.comes_to_rest().await;
+                assert_eq!(stage.live.flights.count(), 0);
+            });
+        }
+    }
 }
