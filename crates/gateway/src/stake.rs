@@ -35,7 +35,12 @@ pub async fn stake(
     match quota.account().reserve(period, wish, quota.limits()).await {
         Ok(reserved) => {
             trail.note(Decision::Staked(reserved.tokens));
-            trail.stake = Some(Stake::new(quota.clone(), period, reserved));
+            let more = Stake::new(quota.clone(), period, reserved);
+            // A call may ask more than once, for what others did not bring it. What it has used already counts on.
+            trail.stake = Some(match trail.stake.take() {
+                Some(stake) => stake.and(more),
+                None => more,
+            });
             Ok(())
         }
         Err(standing) => {

@@ -109,6 +109,15 @@ impl Stake {
         self.quota.id()
     }
 
+    /// Both as one, of the same call.
+    #[must_use]
+    pub fn and(mut self, mut more: Self) -> Self {
+        if let (Some(reserved), Some(also)) = (&mut self.reserved, more.reserved.take()) {
+            *reserved = reserved.plus(also);
+        }
+        self
+    }
+
     /// The call has ended, and this is what it used.
     pub fn settle<'a>(mut self, usage: Usage, costs: impl IntoIterator<Item = &'a Cost>) {
         if let Some(reserved) = self.reserved.take() {

@@ -808,3 +808,49 @@ fn an_answer_is_paid_though_its_caller_leaves_while_it_is_read() {
         });
     }
 }
+
+#[test]
+fn a_call_that_asks_again_for_what_another_did_not_bring_holds_all_that_it_uses_of_its_quota() {
+    story(async {
+        let texts = ["one", "two", "three", "four"].map(|name| format!("{name:8}").repeat(50));
+        let [one, two, three, four] = &texts;
+        let of_one = base::estimate(one.as_bytes());
+        // Room for two of them, and half of a third one.
+        let quota =
+            format!("{{ name: app, keys: [sk-app], routes: [\"*\"], quota: {{ tokens: {} }} }}", of_one * 5 / 2);
+        let config = config("", "").replace("{ name: app, keys: [sk-app], routes: [\"*\"] }", &quota);
+        let stage = Stage::set(&config.replace("mode: exact", "mode: exact, scope: route"));
+        stage.host("b", Reply::status(500));
+        let a = stage.host(
+            "a",
+            Script::by(move |request: &Request| {
+                let input = request.field("input").unwrap().to_string();
+                let usage = json!({"prompt_tokens": of_one, "total_tokens": of_one});
+                let data = json!([{"object": "embedding", "index": 0, "embedding": [0.5, 0.25]}]);
+                let brought = Reply::json(json!({"object": "list", "model": "m", "data": data, "usage": usage}));
+                match () {
+                    () if input.contains("bad") => Reply::status(500).after(Duration::from_millis(100)),
+                    () if input.contains("two") => brought.after(Duration::from_secs(1)),
+                    () => brought,
+                }
+            }),
+        );
+        let mut fails = crate::stage::begun_by(&stage, ask(json!([two, "bad"])).key("sk-other")).await;
+        a.has_calls(1).await;
+        let mut asks_again = begun(&stage, ask(json!([one, two]))).await;
+        assert_eq!(fails.answer().await.unwrap().status, 502);
+        a.has_calls(3).await;
+        millis(100).await;
+        let refused = stage.ask(ask(json!([three]))).await;
+        assert_eq!(refused.code().as_deref(), Some("insufficient_quota"), "{}", refused.text());
+        assert_eq!(asks_again.answer().await.unwrap().status, 200);
+        assert_eq!(inputs(&a), [json!([two, "bad"]), json!([one]), json!([two])]);
+        rests(&stage, &a).await;
+        assert_eq!(stage.metric(r#"mai_quota_used_ratio{client="app",kind="tokens"}"#), {
+            let limit = of_one * 5 / 2;
+            (of_one * 2) as f64 / limit as f64
+        });
+        assert_eq!(stage.ask(ask(json!([four]))).await.code().as_deref(), Some("insufficient_quota"));
+        assert_eq!(stage.ask(ask("4")).await.status, 200, "what was put aside and not used is there again");
+    });
+}
