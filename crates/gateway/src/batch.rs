@@ -99,7 +99,9 @@ async fn pursue_all(call: &Call<'_>, parts: &[Ask], tries: &mut [Tries]) -> Resu
         let all = parts.iter().zip(&mut *tries).collect();
         match side_by_side(call, all, &is_of_it).await {
             // What is the caller's fault is so in every space.
-            Err(refusal) if refusal.status() >= 500 && spaces.peek().is_some() => {}
+            Err(refusal) if refusal.status() >= 500 && spaces.peek().is_some() => {
+                tries.iter_mut().for_each(|part| part.end(AttemptOutcome::Cancelled, None));
+            }
             won => return won,
         }
     }

@@ -377,6 +377,34 @@ fn parts_that_two_spaces_answered_come_from_one_in_the_end() {
 }
 
 #[test]
+fn the_parts_of_a_space_that_has_failed_are_told_as_cancelled() {
+    story(async {
+        let config = config("", "vector_space: any\n    batch: { max_inputs: 2 }")
+            .replace("provider: b, model: embed", "provider: b, model: other");
+        let stage = Stage::set(&config);
+        stage.host("b", pleasant());
+        let a = stage.host(
+            "a",
+            Script::by(move |request| {
+                let is_failing = String::from_utf8_lossy(&request.body).contains("three");
+                if is_failing { Reply::status(500).after(Duration::from_millis(100)) } else { Reply::hang() }
+            }),
+        );
+        let answer = stage.ask(ask(json!(["one", "two", "three", "four", "five", "six"]))).await;
+        assert_eq!((answer.status, answer.header("x-mai-attempts")), (200, Some("6")), "{}", answer.text());
+        assert_eq!(a.calls().len(), 3);
+        let line = stage.last_line().await;
+        let count = |outcome: &str| {
+            let attempts = line["attempts"].as_array().unwrap().iter();
+            attempts.filter(|attempt| attempt["outcome"] == outcome).count()
+        };
+        assert_eq!([count("status"), count("cancelled"), count("ok")], [1, 2, 3], "{line}");
+        let tries = r#"mai_upstream_attempts_total{outcome="cancelled",route="embedding",upstream="a/embed"}"#;
+        assert_eq!(stage.metric(tries), 2.0);
+    });
+}
+
+#[test]
 fn a_route_of_several_spaces_stores_nothing() {
     story(async {
         let config = config("", "vector_space: any").replace("provider: b, model: embed", "provider: b, model: other");
