@@ -81,11 +81,12 @@ impl Rider {
         .await
     }
 
-    /// Waits for the end, whatever it is.
+    /// Waits for the end, whatever it is; of an answer that is longer than is held for nothing more, as those who read
+    /// it would wait for who does not.
     pub async fn over(&mut self) {
         poll_fn(|cx| {
             let mut state = self.flight.lock();
-            if state.end.is_some() {
+            if state.end.is_some() || state.is_too_long() {
                 return Poll::Ready(());
             }
             self.wait(&mut state, cx);

@@ -130,3 +130,20 @@ fn a_flight_whose_keys_are_being_kept_takes_no_more_of_them() {
     tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(late.over());
     assert!(matches!(flights.board(&with, &passenger(Form::Whole), false), Boarded::Leads(_)));
 }
+
+#[test]
+fn who_waits_for_the_end_of_a_flight_that_grows_too_long_waits_no_more() {
+    let flights = Flights::default();
+    let stream = passenger(Form::Stream { shows_usage: false });
+    let Boarded::Leads(leader) = flights.board(&names(1), &stream, false) else { panic!() };
+    let Boarded::Follows(mut late) = flights.board(&names(1), &stream, false) else { panic!() };
+    let mut cx = std::task::Context::from_waker(std::task::Waker::noop());
+    let mut over = Box::pin(late.over());
+    for _ in 0..LONGEST >> 20 {
+        leader.flight.push(&[b'x'; 1 << 20]);
+        assert!(over.as_mut().poll(&mut cx).is_pending());
+    }
+    leader.flight.push(b"x");
+    // It takes nothing, so the others would wait for it, and it for them.
+    assert!(over.as_mut().poll(&mut cx).is_ready());
+}
