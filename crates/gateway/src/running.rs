@@ -165,10 +165,6 @@ impl AsRef<Snapshot> for Running {
 }
 
 impl Running {
-    pub(crate) fn has_route(&self, name: &Arc<str>) -> bool {
-        self.routes.contains_key(name)
-    }
-
     /// The state of one of its routes.
     #[must_use]
     pub fn state(&self, route: &Route) -> Option<&RouteState> {

@@ -68,12 +68,12 @@ impl PerWorker {
 
     /// Adds this worker's running requests to `sums`, and forgets routes that are gone and idle.
     pub(crate) fn add_inflight(&self, sums: &mut HashMap<Arc<str>, i64>) {
-        let running = self.running.load();
         let mut routes = self.routes.lock().unwrap_or_else(PoisonError::into_inner);
         routes.retain(|route, counts| {
             let count = counts.inflight.load(Relaxed);
             *sums.entry(route.clone()).or_default() += count;
-            count != 0 || counts.copies.load(Relaxed) != 0 || running.has_route(route)
+            // A configuration that has it may be bound, and not in force yet.
+            count != 0 || counts.copies.load(Relaxed) != 0 || Arc::strong_count(&counts.inflight) > 1
         });
     }
 }

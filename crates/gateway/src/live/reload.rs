@@ -121,6 +121,30 @@ routes:
     }
 
     #[test]
+    fn a_route_is_counted_that_a_scrape_has_not_found_in_force_yet() {
+        let live = Live::new(snapshot("sk-one"), Dice::loaded(7), AccessLog::default()).unwrap();
+        let seat = live.seat();
+        let mut kept = live.kept.lock().unwrap();
+        let text = TEXT.replace("name: other", "name: new");
+        let source = Source::Text { name: "reload.yaml".to_owned(), text };
+        let snapshot = config::load(&source, &|_| None, &KeyHasher::new(&[0; 64])).unwrap().snapshot;
+        let bound = live.bind(&mut kept, snapshot);
+        let inflight = |route: &str| {
+            let mut sums = std::collections::HashMap::new();
+            seat.add_inflight(&mut sums);
+            sums.get(route).copied()
+        };
+        inflight("new");
+        live.take_force(&mut kept, bound);
+        let running = seat.running();
+        let route = running.snapshot.routes.iter().find(|route| &*route.name == "new").unwrap();
+        running.state(route).unwrap().counts.inflight.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+        assert_eq!(inflight("new"), Some(1));
+        inflight("other");
+        assert_eq!(inflight("other"), None, "what is gone and idle is forgotten");
+    }
+
+    #[test]
     fn of_several_levers_the_last_one_holds() {
         let levers = |live: &Live| {
             live.close_breakers(ALL);
