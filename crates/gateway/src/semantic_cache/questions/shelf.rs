@@ -70,6 +70,9 @@ pub struct Shelf {
     index: Index,
     /// Locked for as long as looking up a few entries takes, or writing one.
     desk: Mutex<Desk>,
+    /// Held by who writes a question and its vector, or takes both out: one at a time, so that neither is left without
+    /// the other. Who only looks does not wait for it, as a vector may take long to write.
+    writing: Mutex<()>,
     /// What all of it may take, in bytes.
     most: AtomicU64,
     /// How look-ups fare, up to the vector of what is asked.
@@ -92,6 +95,7 @@ impl Default for Shelf {
             // It is this module that keeps the bounds: what goes must go here too.
             index: Index::new(Bounds { entries: u64::MAX, bytes: u64::MAX }),
             desk: Mutex::default(),
+            writing: Mutex::default(),
             most: AtomicU64::new(0),
             rest: Rest::default(),
             verifier: Rest::default(),
@@ -102,6 +106,10 @@ impl Default for Shelf {
 impl Shelf {
     fn desk(&self) -> MutexGuard<'_, Desk> {
         self.desk.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn writing(&self) -> MutexGuard<'_, ()> {
+        self.writing.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Another bound holds from the next question on.
@@ -147,6 +155,7 @@ impl Shelf {
     /// # Errors
     /// A vector that cannot be compared with the others.
     pub(super) fn insert(&self, place: Place, vector: &[f32], entry: Entry) -> Result<(), NotStored> {
+        let _writing = self.writing();
         self.index.insert(&place.partition, place.id, vector)?;
         self.desk().put(place, entry);
         while let Some(place) = self.surplus() {
@@ -179,6 +188,7 @@ impl Shelf {
 
     /// Removes a question with this answer, and says whether there was one.
     pub(super) fn remove(&self, place: Place, answer: &Key) -> bool {
+        let _writing = self.writing();
         let mut desk = self.desk();
         if desk.entries.get(&place).is_none_or(|(entry, _)| entry.answer != *answer) {
             return false;
@@ -296,6 +306,27 @@ mod tests {
         assert_eq!((shelf.known(place(1)), shelf.count()), (None, 2));
         shelf.purge(None);
         assert_eq!((shelf.count(), shelf.bytes()), (0, 0));
+    }
+
+    #[test]
+    fn what_is_answered_anew_while_its_old_answer_is_removed_is_found() {
+        let shelf = Shelf::default();
+        shelf.hold_within(u64::MAX);
+        let barrier = std::sync::Barrier::new(2);
+        let answered = |answer: u8| Entry { answer: Key([answer; 32]), ..entry("one") };
+        let found = || shelf.nearest(&Partition([1; 32]), &[1.0], 0.5, (Duration::MAX, Duration::ZERO)).len();
+        for _ in 0..5_000 {
+            shelf.insert(place(1), &[1.0], answered(1)).unwrap();
+            std::thread::scope(|scope| {
+                scope.spawn(|| {
+                    barrier.wait();
+                    shelf.remove(place(1), &Key([1; 32]))
+                });
+                barrier.wait();
+                shelf.insert(place(1), &[1.0], answered(2)).unwrap();
+            });
+            assert_eq!((shelf.count(), found()), (1, 1), "the question and its vector");
+        }
     }
 
     #[test]
