@@ -237,7 +237,9 @@ fn enter(
         Some(slots) => {
             let model = &upstream.label;
             let held = held.filter(|slot| slot.is_at(slots)).map(|slot| slot.anew(model, now));
-            Some(held.or_else(|| slots.take(priority, model, now)).ok_or(Shut::Full)?)
+            let slot = held.or_else(|| slots.take(priority, model, now)).ok_or(Shut::Full)?;
+            // It may have waited for it, or have begun, before the provider moved: it goes where that was.
+            Some(slot.after(known.moves))
         }
     };
     // Others may have found out since the plan was made.

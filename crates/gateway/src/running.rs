@@ -85,6 +85,8 @@ pub struct UpstreamState {
     pub turn: AtomicUsize,
     /// Its provider's places, where they are bounded.
     pub slots: Option<Arc<ProviderSlots>>,
+    /// How often that had been begun anew when the configuration was bound: calls go where that says.
+    pub moves: u32,
     /// Its label as a header shows it.
     pub shown: HeaderValue,
     /// What every call's head holds: one for each key, or one without.
@@ -363,13 +365,15 @@ impl Kept {
         let made = || crate::running::heads(&upstream.provider).into();
         let is_measured = matches!(route.strategy, Strategy::LeastBusy | Strategy::Fastest);
         let space = (route.name.clone(), space(upstream).to_owned());
+        let slots = self.slots_by_provider.get(&upstream.provider.name).cloned();
         UpstreamState {
             gate: Arc::new(Gate::new(standing.clone(), is_measured)),
             learned: learned.clone(),
             dimension: self.dimensions.entry(space).or_default().clone(),
             keys: self.keyrings.entry(upstream.provider.name.clone()).or_default().clone(),
             turn: AtomicUsize::new(0),
-            slots: self.slots_by_provider.get(&upstream.provider.name).cloned(),
+            moves: slots.as_ref().map_or(0, |slots| slots.moves()),
+            slots,
             shown: headers::named(&upstream.label),
             heads: heads.entry(upstream.provider.name.clone()).or_insert_with(made).clone(),
         }

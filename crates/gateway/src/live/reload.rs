@@ -123,7 +123,7 @@ routes:
     #[test]
     fn a_route_is_counted_that_a_scrape_has_not_found_in_force_yet() {
         let live = Live::new(snapshot("sk-one"), Dice::loaded(7), AccessLog::default()).unwrap();
-        let seat = live.seat();
+        let worker = live.add_worker();
         let mut kept = live.kept.lock().unwrap();
         let text = TEXT.replace("name: other", "name: new");
         let source = Source::Text { name: "reload.yaml".to_owned(), text };
@@ -131,12 +131,12 @@ routes:
         let bound = live.bind(&mut kept, snapshot);
         let inflight = |route: &str| {
             let mut sums = std::collections::HashMap::new();
-            seat.add_inflight(&mut sums);
+            worker.add_inflight(&mut sums);
             sums.get(route).copied()
         };
         inflight("new");
         live.take_force(&mut kept, bound);
-        let running = seat.running();
+        let running = worker.running();
         let route = running.snapshot.routes.iter().find(|route| &*route.name == "new").unwrap();
         running.state(route).unwrap().counts.inflight.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
         assert_eq!(inflight("new"), Some(1));

@@ -63,7 +63,7 @@ pub struct Slot {
     /// No further call could have begun beside it.
     was_full: bool,
     is_answered: bool,
-    /// Of the slots, when it was taken.
+    /// Of the slots, when it was taken, or when the configuration was bound that the call has.
     moves: u32,
 }
 
@@ -146,6 +146,11 @@ impl ProviderSlots {
         state.knee = state.terms.adaptive.then(|| Knee::new(state.terms, now));
         state.moves = state.moves.wrapping_add(1);
         state.give(now);
+    }
+
+    /// How often what was found out has been begun anew.
+    pub(crate) fn moves(&self) -> u32 {
+        self.state().moves
     }
 
     /// A place for a call of the upstream with this label, if one is free and nobody waits for it.
@@ -250,6 +255,13 @@ impl Slot {
             self.slots.state().slots.moves(&self.model, model, now);
             self.model = model.clone();
         }
+        self
+    }
+
+    /// The same place, for a call whose configuration was bound after so many moves.
+    #[must_use]
+    pub(crate) const fn after(mut self, moves: u32) -> Self {
+        self.moves = moves;
         self
     }
 

@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use gateway::books::Stores;
+use gateway::quota::ledger::Stores;
 use rules::cache_key::KeyBuilder;
 use serde_json::json;
 use state::Unreadable;

@@ -444,6 +444,37 @@ fn calls_that_were_under_way_to_where_a_provider_was_say_nothing_of_where_it_is(
 }
 
 #[test]
+fn nor_do_calls_that_waited_in_line_to_go_where_a_provider_was() {
+    story(async {
+        let config = alone("concurrency: { max: 64, adaptive: true }, queue: { max_wait: 60s }");
+        let stage = Stage::set(&config);
+        let limit = || stage.metric("mai_upstream_concurrency{kind=\"limit\",provider=\"a\"}");
+        let begins_with = limit();
+        let a = stage.host("a", slow(2_000));
+        stage.host("c", pleasant());
+        let mut running = Vec::new();
+        while in_use(&stage, "a") < begins_with {
+            running.push(begin(&stage, ask("runs", DAY)).await);
+        }
+        let mut waits = Vec::new();
+        for _ in 0..3 {
+            waits.push(begin(&stage, ask("waits", DAY).header("x-mai-timeout-ms", "4000")).await);
+        }
+        assert_eq!(stage.metric("mai_queue_depth{priority=\"online\",route=\"chat\"}"), 3.0);
+        stage.reload(&config.replace("http://a/v1", "http://c/v1"));
+        a.play(Reply::status(429).after(Duration::from_millis(100)));
+        for caller in &mut waits {
+            assert_eq!(caller.answer().await.unwrap().status, 429);
+        }
+        assert_eq!(limit(), begins_with, "what throttled them is not there any more");
+        for caller in &mut running {
+            assert_eq!(caller.answer().await.unwrap().status, 200);
+        }
+        stage.comes_to_rest().await;
+    });
+}
+
+#[test]
 fn who_waits_at_a_provider_that_a_reload_has_removed_is_counted_among_those_who_wait() {
     story(async {
         let config = alone("concurrency: { max: 1 }, queue: { max_wait: 60s }");
