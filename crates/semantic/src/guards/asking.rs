@@ -7,7 +7,7 @@ use super::settle::CONTACTS;
 use super::term::{Class, Term};
 use super::token::{Script, Token};
 
-impl Reader<'_> {
+impl<'a> Reader<'a> {
     /// What is asked; in English also whether the one who does it follows.
     pub(super) fn ask(&mut self, kind: Kind, at: usize, taken: usize) {
         // «How do I» is one word to the lists, and says who does it all the same.
@@ -47,7 +47,7 @@ impl Reader<'_> {
 
     /// The word that opens the question; behind a clause that says when, or in which case, that is an auxiliary with its
     /// subject: after surgery can I drive.
-    pub(super) fn opener(&self) -> String {
+    pub(super) fn opener(&self) -> &'a str {
         let first = self.tokens.iter().position(|token| token.script != Script::Stop).unwrap_or(0);
         let is_led = matches!(
             self.text(first),
@@ -64,7 +64,7 @@ impl Reader<'_> {
                 | "following"
         );
         let inverted = (first..self.tokens.len()).find(|at| is_led && self.inverts(*at));
-        self.text(inverted.unwrap_or(first)).to_owned()
+        self.text(inverted.unwrap_or(first))
     }
 
     /// Whether the passive of a verb stands here: «is paid», «will be paid».
@@ -73,8 +73,8 @@ impl Reader<'_> {
             .take_while(|at| VOICES.contains(&self.text(*at)) || INVERTED.contains(&self.text(*at)))
             .count();
         let verb = at + auxiliaries;
-        let is_participle = self.tokens.get(verb).zip(self.canonical.get(verb)).is_some_and(|(token, lemma)| {
-            token.text != **lemma && !token.text.ends_with('s') && !token.text.ends_with("ing")
+        let is_participle = self.tokens.get(verb).is_some_and(|token| {
+            token.text != self.lexicon.canonical(token) && !token.text.ends_with('s') && !token.text.ends_with("ing")
         });
         (at..verb).any(|at| VOICES.contains(&self.text(at))) && is_participle && !self.is_closed(verb)
     }
@@ -146,7 +146,7 @@ impl Reader<'_> {
     fn is_conjunction(&self, at: usize, taken: usize) -> bool {
         let opens = at == 0 || self.tokens.get(at - 1).is_some_and(|token| token.script == Script::Stop);
         let inverted = INVERTED.contains(&self.text(at + taken));
-        let is_led = !opens || INVERTED.contains(&self.opener().as_str());
+        let is_led = !opens || INVERTED.contains(&self.opener());
         is_led
             && !inverted
             && self.asking != Some(at)

@@ -28,6 +28,9 @@ fn preposed(one: &Question, two: &Question, matched: &Matched) -> bool {
         let (Some((here, host)), Some((there, other))) = (a.frame.preposition, b.frame.preposition) else {
             return false;
         };
+        if here == there {
+            return false;
+        }
         let hosts = host.zip(other).filter(|hosts| matched.contains(hosts));
         let is_done = |verbs: &[&str]| one.terms.iter().any(|term| term.frame.leads && term.is_one_of(verbs));
         if (is_done(FETCHES) && (comes_from(here, there) || comes_from(there, here)))
@@ -37,7 +40,7 @@ fn preposed(one: &Question, two: &Question, matched: &Matched) -> bool {
         }
         hosts
             .and_then(|hosts| terms(one, two, &hosts))
-            .is_some_and(|(host, _)| here != there && !alike(here, there, host, a) && !alike(there, here, host, a))
+            .is_some_and(|(host, _)| !alike(here, there, host, a) && !alike(there, here, host, a))
     })
 }
 

@@ -300,9 +300,9 @@ fn contained(question: &Question, term: &Term, other: &Question) -> bool {
 
 /// What kind of difference the terms make that have no like.
 fn unlike(one: &Question, left: &[usize], two: &Question, right: &[usize]) -> Guard {
-    let of = |question: &Question, places: &[usize]| -> Vec<Term> {
-        places.iter().filter_map(|at| question.terms.get(*at)).cloned().collect()
-    };
+    fn of<'q>(question: &'q Question, places: &[usize]) -> SmallVec<[&'q Term; 8]> {
+        places.iter().filter_map(|at| question.terms.get(*at)).collect()
+    }
     let (left, right) = (of(one, left), of(two, right));
     if left.iter().any(|term| right.iter().any(|other| term.opposes(other)))
         || left.iter().chain(&right).any(|term| term.not)

@@ -10,7 +10,7 @@ use smallvec::SmallVec;
 
 use super::closed::{self, Part};
 use super::time;
-use super::token::{Script, Token, is_han};
+use super::token::{Lemmas, Script, Token, is_han};
 
 /// Everything that is known of words.
 pub struct Lexicon {
@@ -20,6 +20,8 @@ pub struct Lexicon {
     closed: Words<Box<str>, SmallVec<[Part; 2]>>,
     /// Phrases that mean the same as others of their group.
     groups: Words<Box<str>, SmallVec<[u16; 2]>>,
+    /// By the first word of a phrase, or its first Chinese character: how long such phrases may be.
+    reaches: Words<Box<str>, Reach>,
     /// Chinese verbs of one character, with those that they may stand for.
     shorts: Words<&'static str, SmallVec<[&'static str; 4]>>,
     /// Words with a hyphen that stand in one of the lists.
@@ -27,6 +29,24 @@ pub struct Lexicon {
     irregular: Words<Box<str>, SmallVec<[Box<str>; 1]>>,
     /// By lemma: parts of speech, senses, verbs that it is derived from, opposites, divided by tabs.
     wordnet: Words<&'static str, &'static str>,
+}
+
+/// The bytes of the longest phrase.
+#[derive(Debug, Clone, Copy, Default)]
+struct Reach {
+    closed: usize,
+    groups: usize,
+}
+
+/// The longest phrases of the lists that some words begin with, in words; 0 where there is none.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Longest<'a> {
+    /// The phrase of a closed class.
+    pub closed: usize,
+    /// What that contributes.
+    pub parts: &'a [Part],
+    /// The phrase that means the same as others, with or without a 的 inside it.
+    pub listed: usize,
 }
 
 type Words<K, V> = HashMap<K, V, foldhash::fast::FixedState>;
@@ -66,6 +86,7 @@ impl Lexicon {
             simplified: pairs(include_str!("../../data/simplified.txt")),
             closed: Words::default(),
             groups: Words::default(),
+            reaches: Words::default(),
             shorts: lines(include_str!("../../data/short-zh.txt"))
                 .filter_map(|line| line.split_once(' ').map(|(short, long)| (short, long.split(' ').collect())))
                 .collect(),
@@ -97,6 +118,8 @@ impl Lexicon {
             for phrase in phrases.split(", ") {
                 self.teach(phrase, MARKED);
                 let key = self.key_of(phrase);
+                let reach = self.reaches.entry(head(&key).into()).or_default();
+                reach.closed = reach.closed.max(key.len());
                 self.closed.entry(key.into()).or_default().push(part);
             }
         }
@@ -105,6 +128,8 @@ impl Lexicon {
     fn learn_group(&mut self, phrase: &str, group: u16) {
         self.teach(phrase, None);
         let key = self.key_of(phrase);
+        let reach = self.reaches.entry(head(&key).into()).or_default();
+        reach.groups = reach.groups.max(key.len());
         self.groups.entry(key.into()).or_default().push(group);
     }
 
@@ -126,7 +151,7 @@ impl Lexicon {
     /// A phrase as it is looked up: the canonical form of each of its words.
     fn key_of(&self, phrase: &str) -> String {
         let phrase = phrase.to_lowercase();
-        let mut words: Vec<Box<str>> = Vec::new();
+        let mut words: Vec<String> = Vec::new();
         for part in phrase.split(' ') {
             let part = part.strip_suffix("'s").unwrap_or(part);
             for run in part.split_inclusive(is_han).flat_map(|run| {
@@ -137,16 +162,19 @@ impl Lexicon {
                 match run.chars().next() {
                     None => {}
                     Some(sign) if is_han(sign) => words.push(run.into()),
-                    Some(_) => words.push(self.canonical_word(run)),
+                    Some(_) => {
+                        let Lemmas { all, listed } = self.lemmas_of(run);
+                        words.push(listed.and_then(|at| all.get(at)).map_or(run, |lemma| lemma).to_owned());
+                    }
                 }
             }
         }
-        join(&words)
+        join(words.iter().map(String::as_str))
     }
 
     /// The simplified form of a character.
     pub fn simplified(&self, sign: char) -> char {
-        self.simplified.get(&sign).copied().unwrap_or(sign)
+        if sign.is_ascii() { sign } else { self.simplified.get(&sign).copied().unwrap_or(sign) }
     }
 
     /// Whether `'s` behind this word is a verb.
@@ -200,6 +228,41 @@ impl Lexicon {
         self.groups.get(phrase).map(SmallVec::as_slice)
     }
 
+    /// The longest phrases that these canonical words begin with.
+    pub fn longest<'w>(&self, words: impl Iterator<Item = &'w str>) -> Longest<'_> {
+        let mut found = Longest::default();
+        let mut words = words.take(LONGEST_PHRASE).peekable();
+        let Some(reach) = words.peek().and_then(|first| self.reaches.get(head(first))) else { return found };
+        let most = reach.closed.max(reach.groups);
+        let mut phrase = Phrase { text: String::with_capacity(most), was_latin: false };
+        let mut ends: SmallVec<[usize; LONGEST_PHRASE]> = SmallVec::new();
+        let mut links = 0;
+        for word in words {
+            phrase.push(word);
+            links += word.matches(LINK).count() * LINK.len_utf8();
+            if phrase.text.len() > most + links {
+                break;
+            }
+            ends.push(phrase.text.len());
+        }
+        for (at, end) in ends.iter().enumerate().rev() {
+            let phrase = phrase.text.get(..*end).unwrap_or_default();
+            if found.closed == 0
+                && phrase.len() <= reach.closed
+                && let Some(parts) = self.closed(phrase)
+            {
+                (found.closed, found.parts) = (at + 1, parts);
+            }
+            let is_listed = |phrase: &str| phrase.len() <= reach.groups && self.groups.contains_key(phrase);
+            if found.listed == 0
+                && (is_listed(phrase) || links > 0 && unlinked(phrase).is_some_and(|phrase| is_listed(&phrase)))
+            {
+                found.listed = at + 1;
+            }
+        }
+        found
+    }
+
     /// What WordNet has of a lemma, whose words are joined by `_`.
     pub fn entry(&self, lemma: &str) -> Option<Entry> {
         let mut cells = self.wordnet.get(lemma)?.split('\t');
@@ -207,12 +270,17 @@ impl Lexicon {
         Some(Entry { parts: next(), senses: next(), bases: next(), opposites: next() })
     }
 
+    /// Whether a lemma is of one of these parts of speech: letters of n, v, a, r.
+    pub fn is(&self, lemma: &str, parts: &str) -> bool {
+        let known = self.wordnet.get(lemma).map_or("", |entry| entry);
+        known.bytes().take_while(|sign| *sign != b'\t').any(|part| parts.as_bytes().contains(&part))
+    }
+
     /// The lemmas that a written English word may be of; the word itself where nothing is known of it.
     pub fn lemmas(&self, word: &str) -> SmallVec<[Box<str>; 2]> {
         let mut found: SmallVec<[Box<str>; 2]> = SmallVec::new();
         let mut add = |lemma: &str, needs: &str| {
-            let known = self.entry(lemma).is_some_and(|entry| entry.parts.chars().any(|part| needs.contains(part)));
-            if known && !found.iter().any(|other| **other == *lemma) {
+            if self.is(lemma, needs) && !found.iter().any(|other| **other == *lemma) {
                 found.push(lemma.into());
             }
         };
@@ -224,9 +292,13 @@ impl Lexicon {
             if let Some(stem) = word.strip_suffix(ending)
                 && stem.chars().count() > 1
             {
-                add(&format!("{stem}{instead}"), needs);
-                let doubled = stem.chars().rev().take(2).collect::<Vec<_>>();
-                if instead.is_empty() && needs == "v" && doubled.first() == doubled.last() {
+                if !instead.is_empty() {
+                    add(&[stem, instead].concat(), needs);
+                    continue;
+                }
+                add(stem, needs);
+                let mut last = stem.chars().rev();
+                if needs == "v" && last.next() == last.next() {
                     add(stem.strip_suffix(|_: char| true).unwrap_or(stem), needs);
                 }
             }
@@ -241,20 +313,24 @@ impl Lexicon {
         found
     }
 
-    /// The one form under which a token stands in the lists.
-    pub fn canonical(&self, token: &Token) -> Box<str> {
-        if token.script == Script::Latin { self.canonical_word(&token.text) } else { token.text.as_str().into() }
+    /// The lemmas that a token may be of, looked up once.
+    pub fn lemmas_in<'t>(&self, token: &'t Token) -> &'t [Box<str>] {
+        &token.lemmas.get_or_init(|| self.lemmas_of(&token.text)).all
     }
 
-    fn canonical_word(&self, word: &str) -> Box<str> {
-        if WHOLE.contains(&word) {
-            return word.into();
+    /// The one form under which a token stands in the lists.
+    pub fn canonical<'t>(&self, token: &'t Token) -> &'t str {
+        if token.script != Script::Latin {
+            return &token.text;
         }
-        let lemmas = self.lemmas(word);
-        lemmas
-            .into_iter()
-            .min_by(|one, other| one.len().cmp(&other.len()).then_with(|| one.cmp(other)))
-            .unwrap_or_default()
+        let Lemmas { all, listed } = token.lemmas.get_or_init(|| self.lemmas_of(&token.text));
+        listed.and_then(|at| all.get(at)).map_or(token.text.as_str(), |lemma| lemma)
+    }
+
+    fn lemmas_of(&self, word: &str) -> Lemmas {
+        let all = self.lemmas(word);
+        let shortest = all.iter().enumerate().min_by_key(|(_, lemma)| (lemma.len(), *lemma)).map(|(at, _)| at);
+        Lemmas { listed: shortest.filter(|_| !WHOLE.contains(&word)), all }
     }
 }
 
@@ -288,25 +364,54 @@ const ENDINGS: [(&str, &str, &str); 16] = [
 ];
 
 /// Words joined to a phrase: English with spaces, Chinese without.
-pub fn join(words: &[Box<str>]) -> String {
-    let mut phrase = String::new();
-    let mut was_latin = false;
-    for word in words {
+pub fn join<'w>(words: impl Iterator<Item = &'w str>) -> String {
+    let mut phrase = Phrase::default();
+    words.for_each(|word| phrase.push(word));
+    phrase.text
+}
+
+/// A phrase to which words are joined.
+#[derive(Debug, Default)]
+struct Phrase {
+    text: String,
+    was_latin: bool,
+}
+
+impl Phrase {
+    fn push(&mut self, word: &str) {
         let is_latin = !word.chars().next().is_some_and(is_han);
-        if is_latin && was_latin {
-            phrase.push(' ');
+        if is_latin && self.was_latin {
+            self.text.push(' ');
         }
-        phrase.push_str(word);
-        was_latin = is_latin;
+        self.text.push_str(word);
+        self.was_latin = is_latin;
     }
-    phrase
+}
+
+/// The first word of a phrase, or its first Chinese character.
+fn head(phrase: &str) -> &str {
+    let mut signs = phrase.char_indices();
+    let end = match signs.next() {
+        Some((_, first)) if is_han(first) => first.len_utf8(),
+        _ => signs.find(|(_, sign)| *sign == ' ' || is_han(*sign)).map_or(phrase.len(), |(at, _)| at),
+    };
+    phrase.get(..end).unwrap_or_default()
+}
+
+/// What may stand inside a Chinese phrase.
+const LINK: char = '的';
+
+/// A Chinese phrase without the 的 inside it: 公积金的缴存基数.
+pub fn unlinked(phrase: &str) -> Option<String> {
+    let is_inside = phrase.contains(LINK) && !phrase.starts_with(LINK) && !phrase.ends_with(LINK);
+    is_inside.then(|| phrase.replace(LINK, ""))
 }
 
 fn segment(jieba: &Jieba, run: &str, found: &mut Vec<Token>) {
     for tagged in jieba.tag(run, false) {
         // The tags live as long as the dictionary; the words as long as the text.
         let tag = TAGS.iter().find(|tag| **tag == tagged.tag).copied().unwrap_or("");
-        found.push(Token { text: tagged.word.to_owned(), script: Script::Han, tag, upper: false, capital: false });
+        found.push(Token { tag, ..Token::of(tagged.word.to_owned(), Script::Han) });
     }
 }
 

@@ -1,5 +1,10 @@
 //! Quantities as they are written: digits and words, Arabic and Chinese, with their units and currencies.
 
+use std::collections::HashMap;
+use std::sync::LazyLock;
+
+use foldhash::fast::FixedState;
+
 use super::quantity::{Class, Quantity, chinese_number, is_numeral};
 use super::time;
 use super::token::{Script, Token};
@@ -263,14 +268,29 @@ pub fn unit(word: &str) -> Option<(Class, &'static str, f64)> {
         return Some((Class::Amount, currency, 1.0));
     }
     let singular = word.strip_suffix('s').filter(|stem| stem.chars().count() > 2 && word.is_ascii()).unwrap_or(word);
-    let found = UNITS.iter().find(|(names, ..)| names.split(' ').any(|name| name == word || name == singular));
-    found.map(|(_, class, name, factor)| (*class, *name, *factor))
+    let at = [word, singular].iter().filter_map(|name| UNIT_ROWS.get(name)).min()?;
+    UNITS.get(*at).map(|(_, class, name, factor)| (*class, *name, *factor))
 }
+
+/// Words by their text.
+type Words<V> = HashMap<&'static str, V, FixedState>;
+
+/// The rows of names, of which the first counts.
+fn rows(lists: impl Iterator<Item = &'static str>) -> Words<usize> {
+    let mut rows = Words::default();
+    for (at, names) in lists.enumerate() {
+        names.split(' ').for_each(|name| _ = rows.entry(name).or_insert(at));
+    }
+    rows
+}
+
+static UNIT_ROWS: LazyLock<Words<usize>> = LazyLock::new(|| rows(UNITS.iter().map(|row| row.0)));
+static CURRENCY_ROWS: LazyLock<Words<usize>> = LazyLock::new(|| rows(CURRENCIES.iter().map(|row| row.0)));
 
 fn currency(word: &str) -> Option<&'static str> {
     let singular = word.strip_suffix('s').filter(|_| word.is_ascii()).unwrap_or(word);
-    let found = CURRENCIES.iter().find(|(names, _)| names.split(' ').any(|name| name == word || name == singular));
-    found.map(|(_, name)| *name)
+    let at = [word, singular].iter().filter_map(|name| CURRENCY_ROWS.get(name)).min()?;
+    CURRENCIES.get(*at).map(|(_, name)| *name)
 }
 
 const CURRENCIES: [(&str, &str); 8] = [

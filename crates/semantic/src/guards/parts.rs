@@ -11,6 +11,12 @@ use super::term::Class;
 
 /// Whether the same persons are spoken of, in the same parts.
 pub fn persons(one: &Question, two: &Question) -> Result<(), Guard> {
+    fn parts(question: &Question) -> impl Iterator<Item = (Person, Case, Option<Role>)> {
+        question.persons.iter().map(|(person, case, role, _)| (*person, *case, *role))
+    }
+    if parts(one).eq(parts(two)) {
+        return Ok(());
+    }
     let has = |question: &Question, person: Person| question.persons.iter().any(|(found, ..)| *found == person);
     if has(one, Person::Third) != has(two, Person::Third) {
         return Err(Guard::Entity);

@@ -21,7 +21,7 @@ impl Sides {
         if let Some(sign) = word
             .chars()
             .next()
-            .filter(|sign| PIVOTS.iter().any(|signs| signs.contains(*sign)) && word.len() == sign.len_utf8())
+            .filter(|sign| word.len() == sign.len_utf8() && PIVOTS.iter().any(|signs| signs.contains(*sign)))
             && !self.pivots.contains(&(sign, at))
         {
             self.pivots.push((sign, at));

@@ -72,7 +72,8 @@ fn count_ones(tokens: &mut Vec<Token>) {
         found.is_some_and(|(_, found)| found.iter().any(|quantity| quantity.class == Class::Number))
     };
     let is_han = |token: &Token| token.script == Script::Han;
-    if !tokens.iter().any(is_han) || !(0..tokens.len()).any(counted) {
+    let is_one = |token: &Token| matches!(token.text.as_str(), "一" | "一个");
+    if !tokens.iter().any(is_one) || !tokens.iter().any(is_han) || !(0..tokens.len()).any(counted) {
         return;
     }
     let mut at = 0;

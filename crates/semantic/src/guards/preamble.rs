@@ -6,10 +6,10 @@ use super::lexicon::{Lexicon, lexicon};
 use super::place;
 use super::quantity::Class as Counted;
 use super::question::Question;
-use super::reader::read;
+use super::reader::{Reading, read};
 use super::signs;
 use super::term::Class;
-use super::token::{Script, Token};
+use super::token::{Script, Token, is_among};
 
 impl Question {
     /// Takes a question apart. What is longer than [`LONGEST`] characters is never the same as another.
@@ -23,9 +23,9 @@ impl Question {
         let mut tokens = fold::tokens(&folded, lexicon);
         place::read(&mut tokens);
         rejoin(&mut tokens, lexicon);
-        let mut question = read(&tokens, lexicon).question;
+        let Reading { mut question, asking } = read(&tokens, lexicon);
         question.signs = signs::read(&folded);
-        question.core = core(&tokens, lexicon).map(Box::new);
+        question.core = core(&tokens, asking, lexicon).map(Box::new);
         question
     }
 }
@@ -43,15 +43,15 @@ fn rejoin(tokens: &mut Vec<Token>, lexicon: &Lexicon) {
             let text = tokens.get(at).map(|verb| format!("{}{end}", verb.text)).unwrap_or_default();
             tokens.splice(at..at + 2, [Token { tag: "v", ..Token::new(&text, Script::Han) }]);
         } else if let [verb, not, result, ..] = tokens.get(at..).unwrap_or_default() {
-            let whole = format!("{}{}", verb.text, result.text);
+            let whole = || format!("{}{}", verb.text, result.text);
             let is_verb = |token: &Token| token.script == Script::Han && token.text.chars().count() == 1;
             if not.text == "不"
                 && verb.text != result.text
                 && is_verb(verb)
                 && is_verb(result)
-                && lexicon.is_verb(&whole)
+                && lexicon.is_verb(&whole())
             {
-                let joined = [("不能", verb.tag), (whole.as_str(), "v")]
+                let joined = [("不能", verb.tag), (whole().as_str(), "v")]
                     .map(|(text, tag)| Token { tag, ..Token::new(text, Script::Han) });
                 tokens.splice(at..at + 3, joined);
             }
@@ -86,28 +86,30 @@ fn particle(tokens: &[Token], at: usize, lexicon: &Lexicon) -> Option<usize> {
         || (matches!(particle.text.as_str(), "on" | "in") && pronoun && place == at + 2);
     let verb = tokens.get(at)?;
     let is_phrasal = |lemma: &str| {
-        lexicon.entry(&format!("{lemma}_{}", particle.text)).is_some_and(|entry| entry.parts.contains('v'))
+        lexicon.is(&format!("{lemma}_{}", particle.text), "v")
             || lexicon.groups(&format!("{lemma} {}", particle.text)).is_some()
     };
     (is_particle
         && lexicon.closed(&verb.text).is_none()
-        && lexicon.lemmas(&verb.text).iter().any(|lemma| is_phrasal(lemma)))
+        && lexicon.lemmas_in(verb).iter().any(|lemma| is_phrasal(lemma)))
     .then_some(place)
 }
 
 /// The question without the story before it, where there is one that decides nothing: it tells what happened or
 /// what somebody is about to do, not who they are, what they have, where, how many, or in which case.
-fn core(tokens: &[Token], lexicon: &'static Lexicon) -> Option<Question> {
+fn core(tokens: &[Token], asking: Option<usize>, lexicon: &'static Lexicon) -> Option<Question> {
     let ends = |token: &Token| matches!(token.text.as_str(), "," | "." | ";" | "!" | "?" | "。" | ":");
     let clauses = tokens.iter().enumerate().filter(|(_, token)| token.script == Script::Stop && ends(token));
     let mut places: Vec<usize> = clauses.map(|(at, _)| at + 1).collect();
-    if let Some(asking) = read(tokens, lexicon).asking {
-        places.push(asking);
-    }
+    places.extend(asking);
     places.extend(wish(tokens));
+    places.retain(|at| *at < tokens.len());
     places.sort_unstable();
-    let found = places.into_iter().rev().filter(|at| *at < tokens.len()).find_map(|at| {
-        let (story, rest) = tokens.split_at_checked(at)?;
+    places.dedup();
+    // Where no story can end before some place, none that ends earlier needs to be looked for.
+    let earliest = places.iter().position(|at| tokens.get(..*at).is_some_and(may_be_told))?;
+    let found = places.into_iter().skip(earliest).rev().find_map(|at| {
+        let (story, rest) = tokens.split_at_checked(at).filter(|(_, rest)| !rest.iter().any(points_back))?;
         let question = read(rest, lexicon).question;
         stands_alone(&question, rest).then_some((story, question))
     });
@@ -126,33 +128,35 @@ fn wish(tokens: &[Token]) -> Option<usize> {
 /// How a question ends that asks how to do what was said before it.
 const REMEDIES: [&str; 7] = ["怎么办", "咋办", "咋弄", "怎么弄", "咋整", "怎么操作", "咋操作"];
 
+/// Whether a word stands for what was spoken of before.
+fn points_back(token: &Token) -> bool {
+    matches!(
+        token.text.as_str(),
+        "it" | "this"
+            | "that"
+            | "these"
+            | "those"
+            | "them"
+            | "they"
+            | "one"
+            | "there"
+            | "它"
+            | "这"
+            | "那"
+            | "这个"
+            | "那个"
+            | "其"
+            | "该"
+            | "此"
+            | "这种"
+            | "这样"
+            | "这里"
+            | "那里"
+    )
+}
+
 /// Whether it asks something about something that it names.
 fn stands_alone(question: &Question, tokens: &[Token]) -> bool {
-    let points_back = |token: &Token| {
-        matches!(
-            token.text.as_str(),
-            "it" | "this"
-                | "that"
-                | "these"
-                | "those"
-                | "them"
-                | "they"
-                | "one"
-                | "there"
-                | "它"
-                | "这"
-                | "那"
-                | "这个"
-                | "那个"
-                | "其"
-                | "该"
-                | "此"
-                | "这种"
-                | "这样"
-                | "这里"
-                | "那里"
-        )
-    };
     let named = question.terms.iter().filter(|term| !term.optional).count() + usize::from(question.named);
     // What somebody wants to be done is a whole, be it one word: 想缓考.
     let wished = tokens.first().is_some_and(|token| matches!(token.text.as_str(), "想" | "想要" | "打算"))
@@ -160,23 +164,30 @@ fn stands_alone(question: &Question, tokens: &[Token]) -> bool {
     question.kinds != 0
         && (named > 1 || (named == 1 && wished))
         && (wished || question.named || question.terms.iter().any(|term| term.class == Class::Noun))
-        && !tokens.iter().any(points_back)
+}
+
+/// Whether these words may tell a story that decides nothing, as far as can be seen without reading them as a question.
+fn may_be_told(tokens: &[Token]) -> bool {
+    let has = |words: &[&str]| tokens.iter().any(|token| is_among(&token.text, words));
+    !has(DECIDES)
+        && !tokens.iter().any(|token| token.upper)
+        && (!tokens.iter().any(|token| token.script == Script::Han) || has(TOLD_IN_CHINESE))
 }
 
 /// Whether a story tells what happened, or what somebody is about to do, and nothing else.
 fn decides_nothing(story: &Question, tokens: &[Token]) -> bool {
-    let has = |words: &[&str]| tokens.iter().any(|token| words.contains(&token.text.as_str()));
-    let is_told = story.chinese && has(&["了", "过", "刚", "刚刚", "想", "要", "打算", "来", "去", "有事"])
-        || !story.chinese && (story.past || has(TOLD) || tokens.iter().any(|token| token.text.ends_with("ed")));
+    let tells = |token: &Token| is_among(&token.text, TOLD) || token.text.ends_with("ed");
     let is_time =
         |class: Counted| matches!(class, Counted::Relative | Counted::DayPart | Counted::Clock | Counted::Weekday);
-    is_told
+    may_be_told(tokens)
+        && (story.chinese || story.past || tokens.iter().any(tells))
         && story.kinds == 0
         && story.quantities.iter().all(|quantity| is_time(quantity.class))
         && story.marks.iter().all(|mark| mark.is_time() || *mark == Mark::Some)
-        && !has(DECIDES)
-        && !tokens.iter().any(|token| token.upper)
 }
+
+/// Chinese words by which a story is told.
+const TOLD_IN_CHINESE: &[&str] = &["了", "过", "刚", "刚刚", "想", "要", "打算", "来", "去", "有事"];
 
 /// English verbs that tell a story.
 const TOLD: &[&str] = &[

@@ -4,7 +4,7 @@ use smallvec::SmallVec;
 
 use super::closed::{Kind, Mark, Part, Role};
 use super::frame::Frame;
-use super::lexicon::{LONGEST_PHRASE, Lexicon, join};
+use super::lexicon::{Lexicon, Longest, join, unlinked};
 use super::measure;
 use super::quantity::Quantity;
 use super::question::{Question, bit};
@@ -17,16 +17,24 @@ use super::turns;
 
 /// Reads these tokens as a question.
 pub(super) fn read(tokens: &[Token], lexicon: &'static Lexicon) -> Reading {
-    let words = tokens.iter().filter(|token| token.script != Script::Stop);
-    let words = words.map(|token| if token.upper { token.text.to_uppercase() } else { token.text.clone() });
+    let mut words = String::new();
+    for token in tokens.iter().filter(|token| token.script != Script::Stop) {
+        if !words.is_empty() {
+            words.push(' ');
+        }
+        if token.upper {
+            words.push_str(&token.text.to_uppercase());
+        } else {
+            words.push_str(&token.text);
+        }
+    }
     let mut reader = Reader {
-        canonical: tokens.iter().map(|token| lexicon.canonical(token)).collect(),
         tokens,
         lexicon,
         next: Next::default(),
         names: SmallVec::new(),
         asking: None,
-        question: Question { words: words.collect::<Vec<_>>().join(" ").into(), ..Question::default() },
+        question: Question { words: words.into(), ..Question::default() },
     };
     reader.question.chinese = tokens.iter().any(|token| token.script == Script::Han);
     reader.read();
@@ -55,9 +63,7 @@ pub(super) struct Next {
 
 pub(super) struct Reader<'a> {
     pub(super) tokens: &'a [Token],
-    /// The canonical form of each token.
-    pub(super) canonical: Vec<Box<str>>,
-    lexicon: &'static Lexicon,
+    pub(super) lexicon: &'static Lexicon,
     pub(super) next: Next,
     /// Nouns that may only name what is asked, with where among the terms they would stand.
     names: Names,
@@ -66,7 +72,7 @@ pub(super) struct Reader<'a> {
     pub(super) question: Question,
 }
 
-impl Reader<'_> {
+impl<'a> Reader<'a> {
     fn read(&mut self) {
         let mut at = 0;
         while at < self.tokens.len() {
@@ -82,10 +88,10 @@ impl Reader<'_> {
         if self.question.chinese {
             self.question.turns = turns::read(self.tokens, self.lexicon);
         }
-        settle(&mut self.question, &self.names, &opener, self.lexicon);
+        settle(&mut self.question, &self.names, opener, self.lexicon);
     }
 
-    pub(super) fn text(&self, at: usize) -> &str {
+    pub(super) fn text(&self, at: usize) -> &'a str {
         self.tokens.get(at).map_or("", |token| token.text.as_str())
     }
 
@@ -109,11 +115,8 @@ impl Reader<'_> {
             return 1;
         }
         let measured = measure::read(tokens);
-        let (closed, parts) =
-            self.longest(at, |lexicon, phrase| lexicon.closed(phrase).map(SmallVec::<[Part; 2]>::from_slice));
-        let (listed, _) = self.longest(at, |lexicon, phrase| {
-            lexicon.groups(phrase).or_else(|| lexicon.groups(&unlinked(phrase)?)).map(|_| ())
-        });
+        let clause = tokens.iter().take_while(|token| token.script != Script::Stop);
+        let Longest { closed, parts, listed } = self.lexicon.longest(clause.map(|token| self.lexicon.canonical(token)));
         let measured_length = measured.as_ref().map_or(0, |(taken, _)| *taken);
         let is_name = (first.upper || self.is_letter(at)) && closed == 1;
         // What the lists have as one word is no number: 2FA.
@@ -128,8 +131,8 @@ impl Reader<'_> {
             return taken;
         }
         if closed > 0 && closed >= listed && !is_name && !(closed == 1 && self.is_fragment(at)) && !self.is_told(at) {
-            for part in parts.unwrap_or_default() {
-                self.contribute(part, at, closed);
+            for part in parts {
+                self.contribute(*part, at, closed);
             }
             return closed;
         }
@@ -163,43 +166,24 @@ impl Reader<'_> {
         }
     }
 
-    /// The longest phrase from here on that a list has, in tokens.
-    fn longest<T>(&self, at: usize, find: impl Fn(&Lexicon, &str) -> Option<T>) -> (usize, Option<T>) {
-        let rest = self.canonical.get(at..).unwrap_or_default();
-        let words = self.tokens.get(at..).unwrap_or_default();
-        let most = words.iter().take(LONGEST_PHRASE).take_while(|token| token.script != Script::Stop).count();
-        for length in (1..=most).rev() {
-            let phrase = join(rest.get(..length).unwrap_or_default());
-            if let Some(found) = find(self.lexicon, &phrase) {
-                return (length, Some(found));
-            }
-        }
-        (0, None)
-    }
-
     /// A verb with its particle, where WordNet has them as one: two tokens, else one.
     fn phrasal(&self, at: usize) -> usize {
         let is_particle =
             matches!(self.text(at + 1), "up" | "off" | "out" | "down" | "on" | "in" | "over" | "back" | "away");
-        let is_verb = self.tokens.get(at).is_some_and(|token| token.script == Script::Latin);
-        if is_particle && is_verb {
-            let lemmas = self.lexicon.lemmas(self.text(at));
-            if lemmas.iter().any(|lemma| {
-                self.lexicon
-                    .entry(&format!("{lemma}_{}", self.text(at + 1)))
-                    .is_some_and(|entry| entry.parts.contains('v'))
-            }) {
-                return 2;
-            }
-        }
-        1
+        let verb = self.tokens.get(at).filter(|token| is_particle && token.script == Script::Latin);
+        let lemmas = verb.map_or(&[][..], |verb| self.lexicon.lemmas_in(verb));
+        let is_phrasal = |lemma: &str| self.lexicon.is(&format!("{lemma}_{}", self.text(at + 1)), "v");
+        if lemmas.iter().any(|lemma| is_phrasal(lemma)) { 2 } else { 1 }
     }
 
     fn term(&mut self, at: usize, taken: usize) {
         let tokens = self.tokens.get(at..at + taken).unwrap_or_default();
-        let phrase = join(self.canonical.get(at..at + taken).unwrap_or_default());
-        let phrase =
-            unlinked(&phrase).filter(|_| taken > 1 && self.lexicon.groups(&phrase).is_none()).unwrap_or(phrase);
+        let phrase = join(tokens.iter().map(|token| self.lexicon.canonical(token)));
+        let phrase = if taken > 1 && self.lexicon.groups(&phrase).is_none() {
+            unlinked(&phrase).unwrap_or(phrase)
+        } else {
+            phrase
+        };
         let mut term = Term::new(tokens, &phrase, self.lexicon);
         let mut goal_behind = false;
         if term.groups.is_empty() && term.class == Class::Verb {
@@ -271,8 +255,8 @@ impl Reader<'_> {
         if before == "to" && at.checked_sub(2).is_some_and(|earlier| !self.is_closed(earlier)) {
             return false;
         }
-        let is_inflected = self.tokens.get(at).zip(self.canonical.get(at)).is_some_and(|(token, lemma)| {
-            token.text != **lemma && !token.text.ends_with('s') && !token.text.ends_with("ing")
+        let is_inflected = self.tokens.get(at).is_some_and(|token| {
+            token.text != self.lexicon.canonical(token) && !token.text.ends_with('s') && !token.text.ends_with("ing")
         });
         if is_inflected && matches!(before, "is" | "are" | "was" | "were" | "be" | "been" | "being" | "get" | "gets") {
             self.question.passive = true;
@@ -313,7 +297,7 @@ impl Reader<'_> {
     }
 
     pub(super) fn is_closed(&self, at: usize) -> bool {
-        self.canonical.get(at).is_some_and(|word| self.lexicon.closed(word).is_some())
+        self.tokens.get(at).is_some_and(|token| self.lexicon.closed(self.lexicon.canonical(token)).is_some())
     }
 
     /// A clause that says when may stand before what happens, or behind it: its terms are known by the word for that,
@@ -343,9 +327,9 @@ impl Reader<'_> {
     }
 
     fn contribute(&mut self, part: Part, at: usize, taken: usize) {
-        let phrase = self.text(at).to_owned();
+        let phrase = self.text(at);
         if self.question.chinese {
-            self.question.sides.note(part, &phrase, at, taken);
+            self.question.sides.note(part, phrase, at, taken);
         }
         self.leave_clause(part, at);
         let question = &mut self.question;
@@ -354,7 +338,7 @@ impl Reader<'_> {
             Part::Neutral => {}
             Part::Asking => self.asking = Some(at + taken),
             Part::Not => self.negate(at, taken),
-            Part::Twice | Part::Must => self.oblige(&phrase, at, taken),
+            Part::Twice | Part::Must => self.oblige(phrase, at, taken),
             Part::Asks(kind) => self.ask(kind, at, taken),
             Part::WhyNot => {
                 question.kinds |= bit(Kind::Why);
@@ -365,9 +349,9 @@ impl Reader<'_> {
                 self.term(at, taken);
                 self.names.push((kind, place));
             }
-            Part::Mark(mark) => self.mark(mark, &phrase),
+            Part::Mark(mark) => self.mark(mark, phrase),
             // The lists have «did» under its lemma, with «do».
-            Part::Past => question.past |= !matches!(phrase.as_str(), "do" | "does" | "have" | "has"),
+            Part::Past => question.past |= !matches!(phrase, "do" | "does" | "have" | "has"),
             Part::Future => question.future = true,
             Part::May => {
                 question.may = true;
@@ -444,12 +428,6 @@ impl Reader<'_> {
             _ => {}
         }
     }
-}
-
-/// A Chinese phrase without the 的 inside it: 公积金的缴存基数.
-fn unlinked(phrase: &str) -> Option<String> {
-    let is_inside = phrase.contains('的') && !phrase.starts_with('的') && !phrase.ends_with('的');
-    is_inside.then(|| phrase.replace('的', ""))
 }
 
 /// Obligations that «not» takes away, and does not turn into what must not be.

@@ -1,5 +1,7 @@
 //! On which side of a preposition something stands: merge develop into main, merge main into develop.
 
+use smallvec::SmallVec;
+
 use super::closed::{Case, Kind, Person, Role};
 use super::guard::Guard;
 use super::question::{Question, Spoken, bit};
@@ -45,12 +47,12 @@ fn is_way(role: Option<Role>) -> bool {
 /// Whether two questions are word for word the same but for two that have changed places, with more than «and» between
 /// them: no dictionary needs to know what they are.
 pub fn exchanged(one: &str, two: &str) -> bool {
-    let (mut here, mut there): (Vec<&str>, Vec<&str>) = (one.split(' ').collect(), two.split(' ').collect());
+    let same = one.split(' ').zip(two.split(' ')).take_while(|(a, b)| a == b).count();
+    let mut here: SmallVec<[&str; 24]> = one.split(' ').skip(same).collect();
+    let mut there: SmallVec<[&str; 24]> = two.split(' ').skip(same).collect();
     if here.len() != there.len() {
         return false;
     }
-    let same = here.iter().zip(&there).take_while(|(a, b)| a == b).count();
-    (here, there) = (here.split_off(same), there.split_off(same));
     let same = here.iter().rev().zip(there.iter().rev()).take_while(|(a, b)| a == b).count();
     here.truncate(here.len() - same);
     there.truncate(there.len() - same);
@@ -80,7 +82,7 @@ pub fn owners(one: &Question, two: &Question, matched: &[(usize, usize)]) -> Res
     let stands = |question: &Question, words: &[&str], verb: usize| {
         let does = |(at, term): (usize, &Term)| {
             let leads = !question.passive && at < verb && term.role.is_none() && !term.of;
-            term.is_one_of(words) && (leads || term.role == Some(Role::By))
+            (leads || term.role == Some(Role::By)) && term.is_one_of(words)
         };
         question.terms.iter().enumerate().any(does)
     };
@@ -89,7 +91,7 @@ pub fn owners(one: &Question, two: &Question, matched: &[(usize, usize)]) -> Res
             *person == Person::First && *case != Case::Owner && role.is_none() && *place <= verb
         };
         // «We» may be either.
-        !question.passive && question.words.split(' ').any(|word| word == "i") && question.persons.iter().any(is_before)
+        !question.passive && question.persons.iter().any(is_before) && question.words.split(' ').any(|word| word == "i")
     };
     let company = |question: &Question, verb: usize| stands(question, COMPANY, verb);
     let staff = |question: &Question, verb: usize| stands(question, STAFF, verb) || asks(question, verb);

@@ -49,6 +49,15 @@ fn is_flag(before: char, after: char) -> bool {
 fn is_prefixed(signs: &[char], place: usize) -> bool {
     let is_letter = |sign: &&char| sign.is_ascii_alphabetic();
     let Some((before, rest)) = signs.split_at_checked(place) else { return false };
+    let last = before.last().copied().unwrap_or(' ');
+    let may_be = match rest.first() {
+        Some('m' | 'M') => !last.is_ascii_alphabetic(),
+        Some('b') => last.is_ascii_uppercase(),
+        _ => false,
+    };
+    if !may_be {
+        return false;
+    }
     let earlier = before.iter().rev().take_while(is_letter).count();
     let unit: String = before.iter().skip(before.len() - earlier).chain(rest.iter().take_while(is_letter)).collect();
     let mut number = before.iter().rev().skip(earlier).skip_while(|sign| **sign == ' ');

@@ -79,13 +79,12 @@ fn perfect(tokens: &[Token], at: usize, lexicon: &Lexicon) -> bool {
 /// Whether it is a form of a verb for what is done: closed, gone.
 fn is_past(token: &Token, lexicon: &Lexicon) -> bool {
     let word = token.text.as_str();
-    let is_verb = |lemma: &str| lexicon.entry(lemma).is_some_and(|entry| entry.parts.contains('v'));
     word == "been"
         || (token.script == Script::Latin
             && !word.ends_with('s')
             && !word.ends_with("ing")
             && !AUXILIARIES.contains(&word)
-            && lexicon.lemmas(word).iter().any(|lemma| **lemma != *word && is_verb(lemma)))
+            && lexicon.lemmas_in(token).iter().any(|lemma| **lemma != *word && lexicon.is(lemma, "v")))
 }
 
 /// Words behind which «have» tells no time.

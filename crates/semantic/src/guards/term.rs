@@ -5,7 +5,7 @@ use smallvec::SmallVec;
 use super::closed::Role;
 use super::frame::Frame;
 use super::lexicon::{Entry, Lexicon, lexicon};
-use super::token::{Script, Token};
+use super::token::{Script, Token, is_among};
 
 /// What kind of word a term is, as far as the order of words is concerned.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -105,7 +105,7 @@ impl Term {
             return term;
         }
         if let [token] = tokens {
-            term.forms = lexicon.lemmas(&token.text);
+            term.forms = lexicon.lemmas_in(token).iter().cloned().collect();
             // What in its plural is another thing: customs.
             if PLURALS.contains(&token.text.as_str()) {
                 term.forms = SmallVec::from_iter([token.text.as_str().into()]);
@@ -133,8 +133,7 @@ impl Term {
             // What is refundable can be refunded.
             if let Some(stem) = form.strip_suffix("able") {
                 let verbs = [stem.to_owned(), format!("{stem}e")].into_iter();
-                let known = |verb: &String| lexicon.entry(verb).is_some_and(|entry| entry.parts.contains('v'));
-                self.bases.extend(verbs.filter(known).map(Box::from));
+                self.bases.extend(verbs.filter(|verb| lexicon.is(verb, "v")).map(Box::from));
             }
             let found = if form.contains(' ') { lexicon.entry(&form.replace(' ', "_")) } else { lexicon.entry(form) };
             // «Apply for» is what «apply» is.
@@ -176,8 +175,7 @@ impl Term {
             (self.class, self.is_action) = (Class::Verb, true);
         } else if let Some(stem) = form.strip_suffix("er").or_else(|| form.strip_suffix("or")) {
             let verbs = [format!("{stem}e"), stem.to_owned()];
-            let verb =
-                verbs.into_iter().find(|verb| lexicon.entry(verb).is_some_and(|entry| entry.parts.contains('v')));
+            let verb = verbs.into_iter().find(|verb| lexicon.is(verb, "v"));
             self.bases.extend(verb.map(Box::from));
         }
     }
@@ -197,11 +195,18 @@ impl Term {
 
     /// Whether both mean the same, as far as is known.
     pub fn same(&self, other: &Self) -> bool {
-        if DISTINCT.iter().any(|(one, two)| {
+        self.seems(other) && !self.is_distinct(other)
+    }
+
+    /// Whether they are alike in form or sense, and yet kept apart.
+    fn is_distinct(&self, other: &Self) -> bool {
+        DISTINCT.iter().any(|(one, two)| {
             (self.is_one_of(&[one]) && other.is_one_of(&[two])) || (self.is_one_of(&[two]) && other.is_one_of(&[one]))
-        }) {
-            return false;
-        }
+        })
+    }
+
+    /// Whether both have a form, a group or a sense in common.
+    fn seems(&self, other: &Self) -> bool {
         self.forms.iter().any(|form| other.forms.contains(form))
             || self.groups.iter().any(|group| other.groups.contains(group))
             || self.derived(other)
@@ -267,12 +272,15 @@ impl Term {
 
     /// Whether one of its forms ends like one of these.
     pub fn ends_with(&self, endings: &[&str]) -> bool {
-        self.forms.iter().any(|form| endings.iter().any(|ending| form.ends_with(ending)))
+        self.forms.iter().any(|form| {
+            let last = form.as_bytes().last();
+            endings.iter().any(|ending| ending.as_bytes().last() == last && form.ends_with(ending))
+        })
     }
 
     /// Whether one of its forms is among these words.
     pub fn is_one_of(&self, words: &[&str]) -> bool {
-        self.forms.iter().any(|form| words.contains(&&**form))
+        self.forms.iter().any(|form| is_among(form, words))
     }
 }
 

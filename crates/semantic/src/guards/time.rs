@@ -1,7 +1,15 @@
 //! Dates and times in one form: calendar days, weekdays, hours, and times named from now.
 
+use std::collections::HashMap;
+use std::sync::LazyLock;
+
+use foldhash::fast::FixedState;
+
 use super::quantity::{Class, Quantity, chinese_number};
 use super::token::{Script, Token};
+
+/// Words by their text.
+type Words<V> = HashMap<&'static str, V, FixedState>;
 
 /// Units of time in Chinese, with their one name.
 const UNITS: [(&str, &str); 12] = [
@@ -107,6 +115,10 @@ const DAY_PARTS: [(&[&str], f64); 5] = [
     (&["晚上", "傍晚", "夜间", "夜里", "夜晚", "evening", "night", "nighttime"], 4.0),
     (&["午夜", "半夜", "midnight"], 5.0),
 ];
+
+static RELATIVE_BY_NAME: LazyLock<Words<(&str, i8)>> = LazyLock::new(|| RELATIVE.into_iter().collect());
+static DAY_PARTS_BY_NAME: LazyLock<Words<f64>> =
+    LazyLock::new(|| DAY_PARTS.iter().flat_map(|(names, part)| names.iter().map(|name| (*name, *part))).collect());
 
 /// So much a day; 单周 and 单月 are the odd ones, and no rates.
 const SINGLE_DAY: &str = "单日";
@@ -360,7 +372,7 @@ fn ordinal(at: usize) -> f64 {
 }
 
 fn relative(word: &str) -> Option<Quantity> {
-    let (_, (unit, step)) = RELATIVE.iter().find(|(name, _)| *name == word)?;
+    let (unit, step) = RELATIVE_BY_NAME.get(word)?;
     Some(Quantity::new(Class::Relative, unit, f64::from(*step)))
 }
 
@@ -371,8 +383,7 @@ fn weekday(word: &str) -> Option<f64> {
 }
 
 fn day_part(word: &str) -> Option<f64> {
-    let found = DAY_PARTS.iter().find(|(names, _)| names.contains(&word));
-    found.map(|(_, part)| *part)
+    DAY_PARTS_BY_NAME.get(word).copied()
 }
 
 fn unit(word: &str) -> Option<&'static str> {

@@ -1,5 +1,9 @@
 //! The words of a text, and what each is made of.
 
+use std::cell::OnceCell;
+
+use smallvec::SmallVec;
+
 /// What a token is made of.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Script {
@@ -28,13 +32,35 @@ pub struct Token {
     pub upper: bool,
     /// Written with a first capital, and not first.
     pub capital: bool,
+    /// What it may be a form of, once that was looked up.
+    pub lemmas: OnceCell<Lemmas>,
+}
+
+/// What a written English word may be a form of.
+#[derive(Debug, Clone)]
+pub struct Lemmas {
+    /// All of them.
+    pub all: SmallVec<[Box<str>; 2]>,
+    /// The place of the one under which it stands in the lists; none where it stands there as it is written.
+    pub listed: Option<usize>,
 }
 
 impl Token {
     /// Of a text that is written so.
     pub fn new(text: &str, script: Script) -> Self {
-        Self { text: text.to_lowercase(), script, tag: "", upper: false, capital: false }
+        Self::of(text.to_lowercase(), script)
     }
+
+    /// Of a text that has no capitals.
+    pub fn of(text: String, script: Script) -> Self {
+        Self { text, script, tag: "", upper: false, capital: false, lemmas: OnceCell::new() }
+    }
+}
+
+/// Whether a word is one of these. Most differ in their length or their last byte, which no call is needed to see.
+pub fn is_among(word: &str, words: &[&str]) -> bool {
+    let last = word.as_bytes().last();
+    words.iter().any(|other| other.len() == word.len() && other.as_bytes().last() == last && *other == word)
 }
 
 /// Whether a character is Chinese.

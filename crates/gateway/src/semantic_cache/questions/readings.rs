@@ -1,6 +1,6 @@
 //! Questions as their words were read lately.
 //!
-//! To read one takes some 10 µs, to compare two that are read a few tenths of one. A question that is stored is compared with many,
+//! To read one takes 10 to 20 µs, to compare two that are read one or two. A question that is stored is compared with many,
 //! and what callers ask is asked again, so what was read is kept: a memory of a pure function, bounded by itself.
 
 use std::hash::BuildHasher as _;
