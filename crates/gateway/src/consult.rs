@@ -13,10 +13,10 @@ use std::time::{Duration, Instant};
 
 use base::{AttemptOutcome, Code, Endpoint, Outcome, Refusal, SpanContext};
 use config::{Client, Route, Semantic, Upstream, Verify};
-use dialect::{Answer, Ask};
+use dialect::json::quoted;
+use dialect::{Answer, Ask, embeddings};
 use http::HeaderValue;
 use rules::params::Policy;
-use serde_json::{Value, json};
 use state::answers::Stored;
 
 use crate::attempt::{Errand, Landed};
@@ -374,13 +374,21 @@ impl Drop for Account<'_> {
 /// # Errors
 /// What the route's own parameter policy refuses.
 pub fn put(route: &Route, text: &str) -> Result<Ask, Refusal> {
-    let body = json!({ "model": route.model, "input": text, "encoding_format": "base64" });
-    shaped(route, Endpoint::Embeddings, &body)
+    let (model, input) = (quoted(&route.model), quoted(text));
+    let body = format!(r#"{{"model":{model},"input":{input},"encoding_format":"base64"}}"#);
+    shaped(route, Endpoint::Embeddings, body)
+}
+
+/// What decides a vector beside the question, where an embeddings route is asked for it; `None` where it may be asked for none.
+pub fn manner(route: &Route) -> Option<Box<[u8]>> {
+    let mut deciding = Vec::new();
+    embeddings::deciding(&put(route, "").ok()?, &mut |piece| deciding.extend_from_slice(piece)).ok()?;
+    Some(deciding.into())
 }
 
 /// What goes out, within the route's own parameters.
-fn shaped(route: &Route, endpoint: Endpoint, body: &Value) -> Result<Ask, Refusal> {
-    let ask = Ask::read(endpoint, None, body.to_string().into())?;
+fn shaped(route: &Route, endpoint: Endpoint, body: String) -> Result<Ask, Refusal> {
+    let ask = Ask::read(endpoint, None, body.into())?;
     params::apply(ask, (&route.params, &Policy::default()), &mut |_| {})
 }
 

@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicUsize};
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 use std::time::Duration;
 
 use base::{Clock, Endpoint};
@@ -59,6 +59,8 @@ pub struct RouteState {
     pub budget: Arc<RetryBudget>,
     /// Parallel to `Route::upstreams`.
     pub upstreams: Vec<UpstreamState>,
+    /// What decides a vector that it is asked for beside the question, once somebody has compared by it.
+    pub manner: OnceLock<Option<Box<[u8]>>>,
 }
 
 /// What of a route is under way on one worker, whatever configuration it began with.
@@ -266,6 +268,7 @@ impl Kept {
                 shown: headers::named(&route.name),
                 budget: budget.or_insert_with(|| Arc::new(RetryBudget::new(Clock.now()))).clone(),
                 upstreams,
+                manner: OnceLock::new(),
             };
             routes.insert(route.name.clone(), state);
         }

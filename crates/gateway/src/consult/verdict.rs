@@ -84,7 +84,7 @@ impl Consult<'_> {
     async fn verified(&self, verify: &Verify, (asked, known): (&str, &str), until: Instant) -> Result<bool, Refusal> {
         let route = self.route(&verify.route)?;
         let endpoint = if route.endpoints.contains(&Endpoint::Rerank) { Endpoint::Rerank } else { Endpoint::Chat };
-        let ask = shaped(route, endpoint, &put(endpoint, &route.model, (asked, known)))?;
+        let ask = shaped(route, endpoint, put(endpoint, &route.model, (asked, known)).to_string())?;
         let (answer, _) = self.send(route, &ask, until).await?;
         let said = said(endpoint, &answer.body).ok_or_else(unfit)?;
         Ok(said.is_same(verify.min_score))

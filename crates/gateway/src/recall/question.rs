@@ -1,7 +1,9 @@
 //! What a call asks, where another call may have asked the same in other words.
 
+use std::convert::Infallible;
+
 use base::{Decision, Endpoint, Refusal};
-use config::{MultiTurn, Route, Semantic, Snapshot};
+use config::{MultiTurn, Route, Semantic};
 use dialect::{Ask, chat};
 use http::HeaderMap;
 use semantic::index::Partition;
@@ -9,6 +11,7 @@ use semantic::index::Partition;
 use super::{Wish, surroundings};
 use crate::caller::headers;
 use crate::consult;
+use crate::running::Running;
 use crate::semantic_cache::questions::Asked;
 use crate::trail::Trail;
 
@@ -18,7 +21,7 @@ use crate::trail::Trail;
 /// # Errors
 /// `invalid_request` for a header that cannot be read.
 pub fn asked(
-    (snapshot, route): (&Snapshot, &Route),
+    (running, route): (&Running, &Route),
     headers: &HeaderMap,
     (ask, first): (&Ask, Option<usize>),
     wish: &Wish,
@@ -40,7 +43,7 @@ pub fn asked(
     if is_turned_down || is_free {
         return Ok(None);
     }
-    let partition = partition((snapshot, route, terms), (ask, first), &question, wish);
+    let partition = partition((running, route, terms), (ask, first), &question, wish);
     Ok(partition.map(|partition| Asked::new(partition, &question.text)))
 }
 
@@ -62,23 +65,27 @@ pub fn is_query_in_message(route: &Route, ask: &Ask) -> Option<bool> {
 
 /// All that decides the answer beside the question, and by what questions are compared.
 fn partition(
-    (snapshot, route, terms): (&Snapshot, &Route, &Semantic),
+    (running, route, terms): (&Running, &Route, &Semantic),
     (ask, first): (&Ask, Option<usize>),
     question: &chat::Question,
     wish: &Wish,
 ) -> Option<Partition> {
+    let snapshot = &running.snapshot;
     let embedding = snapshot.route_named(&terms.route)?;
     let models: smallvec::SmallVec<[&[u8]; 4]> =
         embedding.upstreams.iter().map(|upstream| upstream.label.as_bytes()).collect();
     // Vectors of two spaces are not to be compared, nor those of questions that are put in two ways: what the route
     // makes of a question (`dimensions`, `input_type`) is in here too.
     let space = embedding.vector_space()?;
-    let put = consult::put(embedding, "").ok()?;
+    let manner = running.state(embedding)?.manner.get_or_init(|| consult::manner(embedding)).as_deref()?;
     surroundings("question", snapshot.general.environment.as_bytes(), route, wish, first)
         .part(embedding.name.as_bytes())
         .part(space.as_bytes())
         .list(models.into_iter())
-        .content(|sink| dialect::embeddings::deciding(&put, sink))
+        .content(|sink| {
+            sink(manner);
+            Ok::<_, Infallible>(())
+        })
         .ok()?
         .content(|sink| ask.around_question(question, sink))
         .ok()

@@ -62,7 +62,7 @@ impl Cacheable {
     /// `invalid_request` for a header that cannot be read.
     pub fn read_question(&mut self, headers: &HeaderMap, trail: &mut Trail) -> Result<(), Refusal> {
         let asked = (&self.shaped.ask, self.errands.first);
-        self.asked = recall::asked((&self.running.snapshot, &self.route), headers, asked, &self.wish, trail)?;
+        self.asked = recall::asked((&self.running, &self.route), headers, asked, &self.wish, trail)?;
         Ok(())
     }
 
