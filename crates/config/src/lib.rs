@@ -29,6 +29,7 @@ mod problem;
 mod reference;
 mod scalar;
 mod schema;
+mod secrets;
 mod shape;
 mod shown;
 mod snapshot;

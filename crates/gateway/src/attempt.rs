@@ -29,8 +29,6 @@ const LARGEST_REFUSAL: usize = 4 << 20;
 const LARGEST_OPENING: usize = 4 << 20;
 /// What a compressed stream may unfold to in one piece.
 const LARGEST_PIECE: usize = 16 << 20;
-/// A configured header's value shorter than this is no credential.
-const SHORTEST_SECRET: usize = 12;
 
 /// What goes into every try of one call.
 #[derive(Clone, Copy, Debug)]
@@ -369,10 +367,7 @@ impl Exchange<'_> {
 /// An upstream's words may repeat its key or its address: neither leaves the gateway.
 #[must_use]
 pub fn scrubbed(provider: &Provider, mut fault: Fault) -> Fault {
-    let mut secrets: smallvec::SmallVec<[&str; 4]> = provider.keys.iter().map(|key| key.secret.expose()).collect();
-    // A configured header may be a credential too; a short one, such as a team's name, is a word.
-    let headers = provider.headers.iter().filter_map(|(_, value)| value.to_str().ok());
-    secrets.extend(headers.filter(|value| value.len() >= SHORTEST_SECRET));
+    let secrets: smallvec::SmallVec<[&str; 4]> = provider.secrets().collect();
     let authority = provider.origin.authority();
     let proxy = provider.proxy.as_ref().map(|proxy| proxy.origin.authority()).unwrap_or_default();
     let hosts = [authority.as_str(), provider.origin.host.as_str(), proxy.as_str()];

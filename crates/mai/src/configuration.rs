@@ -18,7 +18,7 @@ use tokio::task::JoinError;
 use crate::check;
 use crate::holdings::{Holdings, news, places};
 use crate::logging::{Level, Mask};
-use crate::shared::{Shared, secrets};
+use crate::shared::Shared;
 use crate::watched::Watched;
 
 /// A share of it.
@@ -312,7 +312,7 @@ impl Configuration {
         let this = self.clone();
         aside(move || {
             let Parts { mask, live, shared, .. } = &this.0.parts;
-            mask.set(secrets(&snapshot));
+            mask.set(snapshot.secrets());
             shared.places.come_under(&snapshot.providers);
             live.put_in_force(snapshot);
             *this.0.shown.lock().unwrap_or_else(PoisonError::into_inner) = shown;

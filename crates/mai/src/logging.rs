@@ -20,8 +20,8 @@ pub struct Mask(Arc<RwLock<Vec<Secret>>>);
 impl Mask {
     /// Replaces the set: what a configuration holds of keys, tokens and credentials in plain text.
     /// Callers' keys are not among them: only their hashes are kept.
-    pub fn set(&self, secrets: Vec<Secret>) {
-        *self.0.write().unwrap_or_else(PoisonError::into_inner) = secrets;
+    pub fn set<'a>(&self, secrets: impl Iterator<Item = &'a str>) {
+        *self.0.write().unwrap_or_else(PoisonError::into_inner) = secrets.map(Secret::new).collect();
     }
 
     /// The text without them.
@@ -104,7 +104,7 @@ mod tests {
     #[test]
     fn known_secrets_and_bearer_tokens_are_blotted_out() {
         let mask = Mask::default();
-        mask.set(vec![Secret::new("sk-provider-1")]);
+        mask.set(["sk-provider-1"].into_iter());
         let text = mask.apply("key sk-provider-1 and Authorization: Bearer abc.def, done");
         assert!(!text.contains("sk-provider-1") && !text.contains("abc.def"), "{text}");
         assert!(text.ends_with("done"));

@@ -27,7 +27,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use crate::configuration::{self, Configuration, Origin, Parts};
 use crate::descriptors::{self, Shares};
 use crate::logging::{self, Mask};
-use crate::shared::{Shared, secrets};
+use crate::shared::Shared;
 use crate::watched::Watched;
 use crate::{BAD_CONFIG, CLEAN, check, complain, listen, zero};
 use mai::args::ServeFlags;
@@ -114,7 +114,7 @@ async fn start(flags: ServeFlags, descriptors: Option<u64>) -> Result<Gateway, S
     let loaded = &compiled.loaded;
     is_file_or_missing(&loaded.snapshot.general.database)?;
     let mask = Mask::default();
-    mask.set(secrets(&loaded.snapshot));
+    mask.set(loaded.snapshot.secrets());
     let level = logging::start(&loaded.snapshot.general.log_level, mask.clone());
     let count = flags.workers.map_or_else(cores, usize::from);
     let shares = Shares::of(descriptors, count);

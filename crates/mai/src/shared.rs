@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use base::{Clock, Secret};
+use base::Clock;
 use config::Snapshot;
 use gateway::caller::delayed_writes::DelayedWrites;
 use gateway::net::{Dialer, Places, Resolver, Roots, Transport, server_config};
@@ -65,81 +65,5 @@ impl Shared {
     pub fn forget(&self, refresh: Duration) {
         self.roots.reset();
         self.resolver.reset(refresh);
-    }
-}
-
-/// Everything in a configuration that must not be printed.
-pub fn secrets(snapshot: &Snapshot) -> Vec<Secret> {
-    /// A header's value shorter than this is a word, such as a team's name.
-    const SHORTEST: usize = 12;
-    let tokens = snapshot.general.admin_tokens.iter();
-    let mut secrets: Vec<Secret> = tokens.filter_map(|token| token.plain.clone()).collect();
-    for provider in &snapshot.providers {
-        secrets.extend(provider.keys.iter().map(|key| key.secret.clone()));
-        let headers = provider.headers.iter().map(|(_, value)| value);
-        let proxy = provider.proxy.as_ref().and_then(|proxy| proxy.authorization.as_ref());
-        let values = headers.chain(proxy).filter_map(|value| value.to_str().ok());
-        secrets.extend(values.filter(|value| value.len() >= SHORTEST).map(Secret::new));
-    }
-    if let Some(telemetry) = &snapshot.general.telemetry {
-        let collector = &telemetry.traces.provider;
-        let proxy = collector.proxy.as_ref().and_then(|proxy| proxy.authorization.as_ref());
-        let values = collector.headers.iter().map(|(_, value)| value).chain(proxy);
-        let values = values.filter_map(|value| value.to_str().ok());
-        secrets.extend(values.filter(|value| value.len() >= SHORTEST).map(Secret::new));
-    }
-    for hook in &snapshot.webhooks {
-        secrets.push(hook.secret.clone());
-        // Whoever knows the whole path may be able to write there.
-        let path = Some(hook.to.path.as_str()).filter(|path| path.len() >= SHORTEST);
-        secrets.extend(path.map(Secret::new));
-        let reach = &hook.to.provider;
-        let proxy = reach.proxy.as_ref().and_then(|proxy| proxy.authorization.as_ref());
-        let values = reach.headers.iter().map(|(_, value)| value).chain(proxy);
-        secrets.extend(values.filter_map(|value| value.to_str().ok()).map(Secret::new));
-    }
-    secrets
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn keys_tokens_and_credentials_are_secrets_and_hashes_and_words_are_not() {
-        let text = r#"
-admin:
-  tokens:
-    - { name: ops, role: operator, token: adm-in-plain-text }
-    - { name: hashed, role: viewer, token: "sha256:2cf24dba5fb0a30e26e83b2ac5b9e29e1b161e5c1fa7425e73043362938b9824" }
-providers:
-  - name: a
-    protocol: openai
-    base_url: "http://a/v1"
-    api_keys: [sk-one, sk-two]
-    headers: { x-team: rag, x-token: "a-long-credential" }
-    proxy: "http://user:word@proxy:3128"
-routes: [{ name: chat, match: { path: /v1/chat/completions }, upstreams: [{ provider: a, model: m }] }]
-clients: [{ name: app, keys: [sk-app], routes: ["*"] }]
-telemetry: { otlp: "http://c:4318", headers: { authorization: "Bearer for-the-collector", x-tenant: rag } }
-webhooks: [{ url: "https://hooks.example.com/T000/B000/a-token", secret: hook-secret }, { url: "http://u:p@h/in", secret: other }]
-"#;
-        let source = config::Source::Text { name: "secrets.yaml".to_owned(), text: text.to_owned() };
-        let loaded = config::load(&source, &|_| None, &base::KeyHasher::new(&[0; 64])).unwrap();
-        let secrets = secrets(&loaded.snapshot);
-        let mut shown: Vec<&str> = secrets.iter().map(Secret::expose).collect();
-        shown.sort_unstable();
-        let of_hooks = ["/T000/B000/a-token", "Basic dTpw", "hook-secret", "other"];
-        let of_others = [
-            "Basic dXNlcjp3b3Jk",
-            "Bearer for-the-collector",
-            "a-long-credential",
-            "adm-in-plain-text",
-            "sk-one",
-            "sk-two",
-        ];
-        let mut all = [&of_hooks[..], &of_others[..]].concat();
-        all.sort_unstable();
-        assert_eq!(shown, all);
     }
 }

@@ -66,3 +66,33 @@ fn a_bad_admin_token_of_the_environment_is_not_repeated() {
     let errors = load(&source, &env, &super::hasher()).unwrap_err().to_string();
     assert_eq!(errors, "environment or flags: MAI_ADMIN_TOKEN: holds characters that nobody can send in a header");
 }
+
+#[test]
+fn keys_tokens_and_credentials_are_secrets_and_hashes_and_words_are_not() {
+    let text = r#"
+admin:
+  tokens:
+    - { name: ops, role: operator, token: adm-in-plain-text }
+    - { name: hashed, role: viewer, token: "sha256:2cf24dba5fb0a30e26e83b2ac5b9e29e1b161e5c1fa7425e73043362938b9824" }
+providers:
+  - name: a
+    protocol: openai
+    base_url: "http://a/v1"
+    api_keys: [sk-one, sk-two]
+    headers: { x-team: rag, x-token: "a-long-credential" }
+    proxy: "http://a:b@proxy:3128"
+routes: [{ name: chat, match: { path: /v1/chat/completions }, upstreams: [{ provider: a, model: m }] }]
+clients: [{ name: app, keys: [sk-app], routes: ["*"] }]
+telemetry: { otlp: "http://c:4318", headers: { authorization: "Bearer c", x-tenant: rag } }
+webhooks: [{ url: "https://hooks.example.com/T000/B000/a-token", secret: hook-secret }, { url: "http://u:p@h/in", secret: other }]
+"#;
+    let snapshot = load_text(text, &[]).unwrap().snapshot;
+    let of_the_provider = ["sk-one", "sk-two", "a-long-credential", "Basic YTpi"];
+    assert_eq!(snapshot.providers[0].secrets().collect::<Vec<_>>(), of_the_provider);
+    let of_the_rest = ["adm-in-plain-text", "Bearer c", "/T000/B000/a-token", "hook-secret", "Basic dTpw", "other"];
+    let mut all = [&of_the_provider[..], &of_the_rest[..]].concat();
+    all.sort_unstable();
+    let mut found: Vec<&str> = snapshot.secrets().collect();
+    found.sort_unstable();
+    assert_eq!(found, all);
+}

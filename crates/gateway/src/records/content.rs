@@ -209,7 +209,7 @@ fn content(raw: &Raw) -> Content {
     let snapshot = &raw.running.snapshot;
     let mut blank = |text: Text| {
         let shown = raw.shown.iter().map(Secret::expose);
-        let blanked = snapshot.general.records.mask.blank(text.text, shown.chain(secrets(snapshot)));
+        let blanked = snapshot.general.records.mask.blank(text.text, shown.chain(snapshot.secrets()));
         let fits = blanked.floor_char_boundary(MOST);
         is_cut |= fits < blanked.len();
         Box::<str>::from(blanked.get(..fits).unwrap_or_default())
@@ -249,18 +249,6 @@ fn others(snapshot: &Snapshot, text: &mut Text) {
     for key in keys {
         text.text = text.text.replace(&key, texts::BLANK);
     }
-}
-
-/// A header's value shorter than this is a word, such as a team's name.
-const SHORTEST: usize = 12;
-
-/// What the gateway shows to providers, and is shown by operators.
-fn secrets(snapshot: &Snapshot) -> impl Iterator<Item = &str> {
-    let keys = snapshot.providers.iter().flat_map(|provider| provider.keys.iter().map(|key| key.secret.expose()));
-    let values = snapshot.providers.iter().flat_map(|provider| provider.headers.iter().map(|(_, value)| value));
-    let values = values.filter_map(|value| value.to_str().ok()).filter(|value| value.len() >= SHORTEST);
-    let tokens = snapshot.general.admin_tokens.iter().filter_map(|token| token.plain.as_ref()).map(Secret::expose);
-    keys.chain(values).chain(tokens)
 }
 
 /// What is kept of one call's texts. Once nobody has it any more, what it has heard is kept: also of a call whose caller left.

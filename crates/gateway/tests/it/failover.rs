@@ -156,6 +156,17 @@ fn a_refusal_of_content_is_the_callers_affair() {
 }
 
 #[test]
+fn what_a_proxy_is_shown_reaches_no_caller() {
+    story(async {
+        let config = alone("openai", "http://a/v1").replace("api_key:", "proxy: 'http://u:p@proxy:80', api_key:");
+        let stage = Stage::set(&config);
+        stage.host("a", error(400, json!({"message": "no tunnel for Basic dTpw"})));
+        let answer = stage.ask(ask()).await;
+        assert!(answer.text().contains("no tunnel for [secret]"), "{}", answer.text());
+    });
+}
+
+#[test]
 fn a_refusal_of_the_gateways_own_key_never_makes_the_caller_doubt_its_own() {
     story(async {
         let refusals = [

@@ -320,6 +320,21 @@ fn texts_are_kept_apart_and_without_secrets_where_that_is_asked_for() {
 }
 
 #[test]
+fn texts_are_kept_without_the_credentials_of_proxies_webhooks_and_collectors() {
+    story(async {
+        let more = "telemetry: { otlp: 'http://c', headers: { authorization: to-collect } }\n\
+                    webhooks: [{ url: 'http://hooks/a-path-as-key', secret: to-sign }]\n";
+        let proxied = with_texts("").replace("plain-provider-key", "key, proxy: 'http://a:b@proxy:80'");
+        let stage = Stage::set(&format!("{more}{proxied}"));
+        stage.host("a", pleasant());
+        let prompt = "Basic YTpi to-collect /a-path-as-key to-sign";
+        stage.caller().ask(&chat("chat").user(prompt).key(KEY).header("x-request-id", "id")).await;
+        let kept = text(&stage, "id").await.unwrap();
+        assert_eq!(&*kept.prompt, "user: [masked] [masked] [masked] [masked]");
+    });
+}
+
+#[test]
 fn stored_and_degraded_answers_have_their_texts_too_and_vectors_none() {
     story(async {
         let stage = Stage::set(&with_texts(""));
