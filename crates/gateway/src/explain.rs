@@ -148,7 +148,7 @@ fn tell(
 fn told_change(change: &Change<'_>) -> Value {
     let written =
         |json: Option<&str>| json.map_or(Value::Null, |json| serde_json::from_str(json).unwrap_or(json!(json)));
-    let field = change.limit.map_or_else(|| change.path.join("."), str::to_owned);
+    let field = change.name.map_or_else(|| change.path.join("."), str::to_owned);
     json!({ "field": field, "by": change.by.as_str(), "written": written(change.before), "sent": written(change.after) })
 }
 

@@ -65,7 +65,7 @@ pub async fn shape(
 
 /// A change as it is recorded: which field, by which rule, and nothing of what stood there.
 fn changed(change: &params::Change<'_>) -> Decision {
-    let field = change.limit.map_or_else(|| change.path.join("."), ToOwned::to_owned);
+    let field = change.name.map_or_else(|| change.path.join("."), ToOwned::to_owned);
     let by = match change.by {
         By::Deny => Rule::Deny,
         By::Default => Rule::Default,

@@ -6,6 +6,8 @@
 //! taken, else the route's. For one field `deny` comes first, then `default`, then `max` and
 //! `min`, and last `force`, which the other policy's bounds hold within limits too.
 
+use base::Endpoint;
+
 #[cfg(test)]
 mod tests;
 
@@ -13,6 +15,12 @@ mod tests;
 /// (`max_tokens`, deprecated there but all that many servers know, and `max_completion_tokens`) and
 /// its responses (`max_output_tokens`). A rule for one rules all.
 pub const ANSWER_LIMITS: [&str; 3] = ["max_tokens", "max_completion_tokens", "max_output_tokens"];
+
+/// The names under which the rerank endpoint takes one field: the contract's own, then that of Voyage (`top_k`,
+/// `truncation`), of text-embeddings-inference (`return_text`), of others. There a rule for one rules both. Other endpoints
+/// know nothing of this: `top_k` of a chat is how it samples.
+pub const RERANK_NAMES: [[&str; 2]; 4] =
+    [["top_n", "top_k"], ["return_documents", "return_text"], ["truncate", "truncation"], ["instruction", "instruct"]];
 
 /// A value that a policy puts into a body.
 #[derive(Clone, Debug, PartialEq)]
@@ -77,6 +85,8 @@ pub struct Field {
     pub path: Box<[Box<str>]>,
     /// For the limit of an answer's tokens, which goes by several names: the one in the policy.
     pub limit: Option<&'static str>,
+    /// Where it goes by several of [`RERANK_NAMES`]: all of them, that of `path` first. Else none.
+    pub names: &'static [&'static str],
     /// What holds for it.
     pub rule: Rule,
 }
@@ -85,6 +95,8 @@ pub struct Field {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Policy {
     fields: Vec<Field>,
+    /// The same as the rerank endpoint names them.
+    of_rerank: Vec<Field>,
 }
 
 impl Policy {
@@ -104,24 +116,39 @@ impl Policy {
     /// Adds what is ruled of the field at a dotted path. What the path has already stays unless the
     /// new rule is stricter.
     pub fn add(&mut self, path: &str, rule: Rule) {
-        let limit = ANSWER_LIMITS.into_iter().find(|name| *name == path);
-        let known = match limit {
-            Some(_) => self.fields.iter_mut().find(|field| field.limit.is_some()),
-            None => self.fields.iter_mut().find(|field| field.path.iter().map(|name| &**name).eq(path.split('.'))),
-        };
-        match known {
-            Some(field) => field.rule = field.rule.and(&rule),
-            None => self.fields.push(Field { path: path.split('.').map(Into::into).collect(), limit, rule }),
+        let first = path.split('.').next().unwrap_or_default();
+        match RERANK_NAMES.iter().find(|names| names.contains(&first)) {
+            Some(names @ [own, _]) if first == path => add(&mut self.of_rerank, own, names, rule.clone()),
+            // It has no fields of its own there.
+            Some(_) => {}
+            None => add(&mut self.of_rerank, path, &[], rule.clone()),
         }
+        add(&mut self.fields, path, &[], rule);
     }
 
-    fn rule(&self, of: &Field) -> Option<&Rule> {
-        let is_same = |field: &&Field| match of.limit {
-            Some(_) => field.limit.is_some(),
-            None => field.path == of.path,
-        };
-        self.fields.iter().find(is_same).map(|field| &field.rule)
+    fn on(&self, endpoint: Endpoint) -> &[Field] {
+        if endpoint == Endpoint::Rerank { &self.of_rerank } else { &self.fields }
     }
+}
+
+fn add(fields: &mut Vec<Field>, path: &str, names: &'static [&'static str], rule: Rule) {
+    let limit = ANSWER_LIMITS.into_iter().find(|name| *name == path);
+    let known = match limit {
+        Some(_) => fields.iter_mut().find(|field| field.limit.is_some()),
+        None => fields.iter_mut().find(|field| field.path.iter().map(|name| &**name).eq(path.split('.'))),
+    };
+    match known {
+        Some(field) => field.rule = field.rule.and(&rule),
+        None => fields.push(Field { path: path.split('.').map(Into::into).collect(), limit, names, rule }),
+    }
+}
+
+fn rule_of<'a>(fields: &'a [Field], of: &Field) -> Option<&'a Rule> {
+    let is_same = |field: &&Field| match of.limit {
+        Some(_) => field.limit.is_some(),
+        None => field.path == of.path,
+    };
+    fields.iter().find(is_same).map(|field| &field.rule)
 }
 
 /// What a caller wrote for a field.
@@ -188,16 +215,16 @@ pub struct Ruled<'a> {
     client: Option<&'a Rule>,
 }
 
-/// Every field that a route's policy or a client's rules, once each.
-pub fn ruled<'a>(route: &'a Policy, client: &'a Policy) -> impl Iterator<Item = Ruled<'a>> {
-    let of_route =
-        route.fields.iter().map(|field| Ruled { field, route: Some(&field.rule), client: client.rule(field) });
-    let others = client.fields.iter().filter(|field| route.rule(field).is_none());
+/// Every field of the endpoint that a route's policy or a client's rules, once each.
+pub fn ruled<'a>(route: &'a Policy, client: &'a Policy, endpoint: Endpoint) -> impl Iterator<Item = Ruled<'a>> {
+    let (route, client) = (route.on(endpoint), client.on(endpoint));
+    let of_route = route.iter().map(|field| Ruled { field, route: Some(&field.rule), client: rule_of(client, field) });
+    let others = client.iter().filter(|field| rule_of(route, field).is_none());
     of_route.chain(others.map(|field| Ruled { field, route: None, client: Some(&field.rule) }))
 }
 
 /// The whole number that goes out in a field at the body's top where a caller wrote `written`; none where there is
-/// none, or none that is a number. Any name of the limit of an answer's tokens stands for it.
+/// none, or none that is a number. It is of a call that is answered with tokens: any name of the limit of an answer's tokens stands for it.
 #[must_use]
 pub fn amount(route: &Policy, client: &Policy, name: &str, written: Option<u64>) -> Option<u64> {
     let is_limit = ANSWER_LIMITS.contains(&name);
@@ -207,7 +234,7 @@ pub fn amount(route: &Policy, client: &Policy, name: &str, written: Option<u64>)
     };
     #[expect(clippy::cast_precision_loss, reason = "no model answers with 2^53 tokens")]
     let number = written.map_or(Written::Nothing, |written| Written::Number(written as f64));
-    let Some(ruled) = ruled(route, client).find(|ruled| is_it(ruled.field)) else { return written };
+    let Some(ruled) = ruled(route, client, Endpoint::Chat).find(|ruled| is_it(ruled.field)) else { return written };
     match ruled.judge(number) {
         Verdict::Keep | Verdict::Denied | Verdict::NotANumber => written,
         Verdict::Remove(_) => None,

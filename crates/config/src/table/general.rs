@@ -217,7 +217,7 @@ const PARAMS: &[Key] = &[
         "params",
         Kind::Table,
         Nothing,
-        "What callers may ask of the model. Fields are named by their path in the body, such as `response_format.type`.",
+        "What callers may ask of the model. Fields are named by their path in the body, such as `response_format.type`. On rerank a rule for `top_n`, `return_documents`, `truncate` or `instruction` also holds for its other name: `top_k`, `return_text`, `truncation`, `instruct`.",
     ),
     key(
         "params.force",

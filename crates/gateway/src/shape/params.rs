@@ -4,7 +4,7 @@ use base::{Code, Endpoint, Refusal};
 use bytes::Bytes;
 use dialect::Ask;
 use dialect::json::{Ambiguous, Found, Member, Patch, Paths, Value, quoted};
-use rules::params::{ANSWER_LIMITS, By, Policy, Ruled, Verdict, Written, ruled};
+use rules::params::{ANSWER_LIMITS, By, Field, Policy, Ruled, Verdict, Written, ruled};
 use smallvec::SmallVec;
 
 /// One change of a body.
@@ -12,8 +12,8 @@ use smallvec::SmallVec;
 pub struct Change<'a> {
     /// The names that lead to the field.
     pub path: &'a [Box<str>],
-    /// The field's own name, where it goes by several: the limit of an answer's tokens.
-    pub limit: Option<&'a str>,
+    /// The one that is changed of its names, where the field goes by several.
+    pub name: Option<&'a str>,
     /// What stood there as JSON; none where nothing did.
     pub before: Option<&'a str>,
     /// What is sent as JSON; none where the field is left out.
@@ -36,7 +36,7 @@ pub fn apply(ask: Ask, (route, client): (&Policy, &Policy), note: Note<'_>) -> R
     if ask.content_type.is_some() {
         return Ok(ask);
     }
-    let mut fields: Fields<'_> = ruled(route, client).collect();
+    let mut fields: Fields<'_> = ruled(route, client, ask.endpoint).collect();
     // What holds an object comes before what stands in it.
     fields.sort_by_key(|ruled| ruled.field.path.len());
     let mut body = ask.body.clone();
@@ -61,11 +61,11 @@ fn pass<'f, 'p>(
     is_first: bool,
     (endpoint, note): (Endpoint, Note<'_>),
 ) -> Result<(Bytes, &'f [Ruled<'p>]), Refusal> {
-    let names = fields.iter().flat_map(|ruled| match ruled.field.limit {
-        Some(_) => ANSWER_LIMITS.as_slice().iter().copied().chain(None),
-        None => [].iter().copied().chain(ruled.field.path.first().map(|name| &**name)),
+    let firsts = fields.iter().flat_map(|ruled| match names(ruled.field) {
+        [] => [].iter().copied().chain(ruled.field.path.first().map(|name| &**name)),
+        names => names.iter().copied().chain(None),
     });
-    let paths = Paths::read(body, names).map_err(|error| Refusal::new(Code::InvalidJson, error.to_string()))?;
+    let paths = Paths::read(body, firsts).map_err(|error| Refusal::new(Code::InvalidJson, error.to_string()))?;
     if is_first {
         // What the caller wrote is judged before anything of ours stands beside it.
         fields.iter().try_for_each(|ruled| refuse_denied(&paths, ruled))?;
@@ -75,12 +75,17 @@ fn pass<'f, 'p>(
         if edit.touched.iter().any(|touched| is_within(touched, &ruled.field.path)) {
             return Ok((edit.patch.apply(body), fields.get(at..).unwrap_or_default()));
         }
-        match ruled.field.limit {
-            Some(written) => edit.limit(&paths, ruled, written)?,
-            None => edit.field(&paths, ruled)?,
+        match names(ruled.field) {
+            [] => edit.field(&paths, ruled)?,
+            names => edit.named(&paths, ruled, names)?,
         }
     }
     Ok((edit.patch.apply(body), &[]))
+}
+
+/// The names of a field that goes by several.
+fn names(field: &Field) -> &'static [&'static str] {
+    if field.limit.is_some() { &ANSWER_LIMITS } else { field.names }
 }
 
 /// One pass over a body.
@@ -129,15 +134,14 @@ impl<'p> Edit<'p, '_> {
             (Found::Nothing(..) | Found::Blocked(..), _) => return Ok(()),
         };
         self.touched.extend(path.get(..touched));
-        (self.note)(Change { path, limit: None, before: before.map(Value::raw), after, by });
+        (self.note)(Change { path, name: None, before: before.map(Value::raw), after, by });
         Ok(())
     }
 
-    /// The limit of an answer's tokens, under whichever of its names the caller wrote; `ours` is the
-    /// policy's.
-    fn limit(&mut self, paths: &Paths<'_>, ruled: &Ruled<'p>, ours: &'p str) -> Result<(), Refusal> {
+    /// A field that goes by several names, under whichever of them the caller wrote.
+    fn named(&mut self, paths: &Paths<'_>, ruled: &Ruled<'p>, names: &[&str]) -> Result<(), Refusal> {
         let mut members: SmallVec<[Member<'_>; 3]> = SmallVec::new();
-        for name in ANSWER_LIMITS {
+        for name in names {
             if let Found::Field(member) = paths.find(&[name]).map_err(ambiguous)? {
                 members.push(member);
             }
@@ -150,43 +154,47 @@ impl<'p> Edit<'p, '_> {
                 Verdict::NotANumber => return Err(no_number(&member.key)),
                 Verdict::Set(json, by) => {
                     self.patch.replace(member.value.span(), json);
-                    self.note_limit(ruled, &member.key, Some(member.value), (Some(json), by));
+                    self.note_named(ruled, &member.key, Some(member.value), (Some(json), by));
                 }
                 Verdict::Remove(by) => {
                     self.patch.remove(member);
-                    self.note_limit(ruled, &member.key, Some(member.value), (None, by));
+                    self.note_named(ruled, &member.key, Some(member.value), (None, by));
                 }
                 Verdict::Keep => {}
             }
         }
-        // Where no text is asked for there is no answer to limit.
-        let is_text = matches!(self.endpoint, Endpoint::Chat | Endpoint::Completions | Endpoint::Responses);
-        let filled = match ruled.judge(Written::Nothing) {
-            Verdict::Set(json, by) if numbers.is_empty() && is_text => Some((json, by)),
+        // The name that is sent where the caller wrote none, unless nothing is to be: where no text is asked for there is
+        // no answer to limit.
+        let name = match (ruled.field.limit, self.endpoint) {
+            (Some(_), Endpoint::Responses) => Some("max_output_tokens"),
+            (Some("max_output_tokens"), Endpoint::Chat | Endpoint::Completions) => Some("max_tokens"),
+            (Some(ours), Endpoint::Chat | Endpoint::Completions) => Some(ours),
+            (Some(_), _) => None,
+            (None, _) => names.first().copied(),
+        };
+        let filled = match (ruled.judge(Written::Nothing), name) {
+            (Verdict::Set(json, by), Some(name)) if numbers.is_empty() => Some((json, by, name)),
             _ => None,
         };
-        let name = match (self.endpoint, ours) {
-            (Endpoint::Responses, _) => "max_output_tokens",
-            (_, "max_output_tokens") => "max_tokens",
-            (_, ours) => ours,
-        };
-        let taken = nulls.iter().find(|member| member.key == name).or(nulls.first()).map(|member| member.key_span);
-        if let Some((json, by)) = filled
+        let name = filled.map(|(_, _, name)| name);
+        let taken =
+            nulls.iter().find(|member| Some(&*member.key) == name).or(nulls.first()).map(|member| member.key_span);
+        if let Some((json, by, name)) = filled
             && taken.is_none()
         {
             self.patch.insert_into(paths.root(), name, json);
-            self.note_limit(ruled, name, None, (Some(json), by));
+            self.note_named(ruled, name, None, (Some(json), by));
         }
         for null in &nulls {
             match filled {
-                Some((json, by)) if taken == Some(null.key_span) => {
+                Some((json, by, _)) if taken == Some(null.key_span) => {
                     self.patch.replace(null.value.span(), json);
-                    self.note_limit(ruled, &null.key, Some(null.value), (Some(json), by));
+                    self.note_named(ruled, &null.key, Some(null.value), (Some(json), by));
                 }
                 Some(_) => self.patch.remove(null),
                 None if ruled.drops_null() => {
                     self.patch.remove(null);
-                    self.note_limit(ruled, &null.key, Some(null.value), (None, By::Deny));
+                    self.note_named(ruled, &null.key, Some(null.value), (None, By::Deny));
                 }
                 None => {}
             }
@@ -194,7 +202,7 @@ impl<'p> Edit<'p, '_> {
         Ok(())
     }
 
-    fn note_limit(
+    fn note_named(
         &mut self,
         ruled: &Ruled<'p>,
         name: &str,
@@ -202,7 +210,7 @@ impl<'p> Edit<'p, '_> {
         (after, by): (Option<&str>, By),
     ) {
         let before = before.map(Value::raw);
-        (self.note)(Change { path: &ruled.field.path, limit: Some(name), before, after, by });
+        (self.note)(Change { path: &ruled.field.path, name: Some(name), before, after, by });
     }
 }
 
@@ -211,11 +219,12 @@ fn refuse_denied(paths: &Paths<'_>, ruled: &Ruled<'_>) -> Result<(), Refusal> {
         Found::Field(member) => ruled.judge(written(member.value)) == Verdict::Denied,
         Found::Nothing(..) | Found::Blocked(..) => false,
     };
-    if ruled.field.limit.is_none() {
+    let names = names(ruled.field);
+    if names.is_empty() {
         let path = &ruled.field.path;
         return if judge(paths.find(path).map_err(ambiguous)?) { Err(denied(&path.join("."))) } else { Ok(()) };
     }
-    for name in ANSWER_LIMITS {
+    for name in names {
         if judge(paths.find(&[name]).map_err(ambiguous)?) {
             return Err(denied(name));
         }

@@ -249,6 +249,54 @@ fn every_endpoint_has_its_policy() {
 }
 
 #[test]
+fn a_rule_for_a_field_of_rerank_holds_for_its_other_names() {
+    story(async {
+        let of = |policy: &str| {
+            let stage =
+                Stage::set(&USUAL.replace("  - name: rerank\n", &format!("  - name: rerank\n    params: {policy}\n")));
+            stage.host("a", pleasant());
+            stage
+        };
+        let asked = async |stage: &Stage, fields: &str| {
+            let body = format!(r#"{{"model":"rerank","query":"q","documents":["a","b","c"],{fields}}}"#);
+            let answer = stage.ask(chat("").path("/v1/rerank").body(body)).await;
+            if answer.status != 200 {
+                let error = answer.json()["error"].clone();
+                return format!("{} {}", error["code"].as_str().unwrap(), error["param"].as_str().unwrap());
+            }
+            let (json, shown) = (answer.json(), |result: &Value| result.get("document").is_some());
+            let results = json["results"].as_array().unwrap();
+            format!(
+                "{} {}{}",
+                results.len(),
+                results.iter().any(shown),
+                if json["data"].is_array() { " voyage" } else { "" }
+            )
+        };
+        let stage = of("{ max: { top_n: 2 }, force: { return_documents: false } }");
+        for (fields, told) in [
+            (r#""top_n":500"#, "2 false"),
+            (r#""top_k":500"#, "2 false voyage"),
+            (r#""top_n":null,"top_k":500,"return_text":true"#, "2 false voyage"),
+            (r#""top_k":1,"return_documents":true"#, "1 false voyage"),
+            (r#""top_n":500,"top_k":500"#, "2 false"),
+            (r#""Top_K":500"#, "invalid_request top_k"),
+        ] {
+            assert_eq!(asked(&stage, fields).await, told, "{fields}");
+        }
+        let stage = of("{ default: { top_k: 2, return_text: true }, deny: [instruct] }");
+        for (fields, told) in [
+            (r#""x":1"#, "2 true"),
+            (r#""top_k":1"#, "1 true voyage"),
+            (r#""top_n":3,"return_documents":false"#, "3 false"),
+            (r#""instruction":"i""#, "parameter_denied instruction"),
+        ] {
+            assert_eq!(asked(&stage, fields).await, told, "{fields}");
+        }
+    });
+}
+
+#[test]
 fn explain_tells_what_would_be_changed() {
     let snapshot = snapshot(&configured(
         "{ max: { max_tokens: 500 }, force: { response_format.type: text } }",

@@ -20,12 +20,12 @@ fn policy(path: &str, make: impl FnOnce(&mut Rule)) -> Policy {
 
 /// The verdict of a route's policy and a client's over their one field.
 fn judged<'a>(route: &'a Policy, client: &'a Policy, written: Written) -> Verdict<'a> {
-    let ruled: Vec<Ruled<'_>> = ruled(route, client).collect();
+    let ruled: Vec<Ruled<'_>> = ruled(route, client, Endpoint::Chat).collect();
     assert_eq!(ruled.len(), 1, "one field");
     ruled[0].judge(written)
 }
 
-const NONE: Policy = Policy { fields: Vec::new() };
+const NONE: Policy = Policy { fields: Vec::new(), of_rerank: Vec::new() };
 
 #[test]
 fn a_number_is_held_between_its_bounds_and_its_digits_stay_inside() {
@@ -137,6 +137,25 @@ fn fields_of_both_are_each_told_once() {
     route.add("c", rule(|rule| rule.deny = true));
     let mut client = policy("a.b", |rule| rule.deny = true);
     client.add("a", rule(|rule| rule.deny = true));
-    let paths: Vec<String> = ruled(&route, &client).map(|ruled| ruled.field.path.join(".")).collect();
+    let paths: Vec<String> = ruled(&route, &client, Endpoint::Chat).map(|ruled| ruled.field.path.join(".")).collect();
     assert_eq!(paths, ["a.b", "c", "a"]);
+}
+
+#[test]
+fn names_of_rerank_are_one_field_there_and_nowhere_else() {
+    let mut route = policy("top_n", |rule| rule.max = number("20"));
+    route.add("top_k", rule(|rule| rule.max = number("10")));
+    route.add("top_k.x", rule(|rule| rule.deny = true));
+    let client = policy("top_k", |rule| rule.max = number("5"));
+    let told = |endpoint| {
+        let all = ruled(&route, &client, endpoint);
+        all.map(|ruled| (ruled.field.path.join("."), ruled.judge(Written::Number(500.0)))).collect::<Vec<_>>()
+    };
+    assert_eq!(told(Endpoint::Rerank), [("top_n".to_owned(), Verdict::Set("5", By::Max))]);
+    let elsewhere = [
+        ("top_n".to_owned(), Verdict::Set("20", By::Max)),
+        ("top_k".to_owned(), Verdict::Set("5", By::Max)),
+        ("top_k.x".to_owned(), Verdict::Denied),
+    ];
+    assert_eq!(told(Endpoint::Chat), elsewhere);
 }
