@@ -1,6 +1,6 @@
 //! Files that a command names: read within bounds, and what is wrong with them in words that say what to do.
 
-use std::fs::File;
+use std::fs::{File, OpenOptions};
 use std::io::{self, ErrorKind, Read as _};
 use std::path::Path;
 
@@ -37,6 +37,21 @@ pub fn bytes(file: &Path, most: u64) -> Result<Vec<u8>, String> {
 /// Those of [`bytes`]; that it is not UTF-8.
 pub fn text(file: &Path, most: u64) -> Result<String, String> {
     String::from_utf8(bytes(file, most)?).map_err(|_| format!("{}: it is not UTF-8; save it as UTF-8", name(file)))
+}
+
+/// Finds out whether a file can be written; one that is not there is not there afterwards.
+///
+/// # Errors
+/// Why it could not be, behind its name.
+pub fn probe(file: &Path) -> Result<(), String> {
+    let mut options = OpenOptions::new();
+    let probed = match options.append(true).open(file) {
+        Err(error) if error.kind() == ErrorKind::NotFound => {
+            options.create_new(true).open(file).and_then(|_| std::fs::remove_file(file))
+        }
+        opened => opened.map(drop),
+    };
+    probed.map_err(|error| unwritten(file, &error))
 }
 
 /// Why a file could not be written, behind its name.

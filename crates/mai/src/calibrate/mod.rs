@@ -9,7 +9,6 @@ mod store;
 mod svg;
 mod verify;
 
-use std::fs::OpenOptions;
 use std::io::ErrorKind;
 use std::path::Path;
 use std::process::ExitCode;
@@ -98,8 +97,7 @@ fn measured(flags: &CalibrateFlags) -> Result<Found, String> {
     let wish = Wish::new(flags.precision, flags.false_hits)?;
     if let Some(path) = &flags.svg {
         // Rather now than once all is measured.
-        let opened = OpenOptions::new().append(true).create(true).open(path);
-        opened.map_err(|error| files::unwritten(path, &error))?;
+        files::probe(path)?;
     }
     let route = flags.route.as_deref().unwrap_or_default();
     let embedder = Embedder::new(&flags.url, flags.key.as_deref().map(Secret::new), route)?;

@@ -43,10 +43,17 @@ async fn a_threshold_is_recommended_from_labelled_pairs() {
         assert!(shown.out.contains(told), "{told}: {}", shown.out);
     }
     assert!(!shown.out.contains("1.00/0.00"), "{}", shown.out);
-    let refused = calibrated([args.clone(), files.to_vec(), vec!["--key".into(), "none".into()]].concat()).await;
-    assert!(refused.code == 1 && refused.err.contains("--key or MAI_KEY"), "{}", refused.err);
     let drawn = std::fs::read_to_string(&svg).unwrap();
     assert!(drawn.starts_with("<svg") && drawn.matches("<polyline").count() == 8, "{drawn}");
+    let refused = async || {
+        let refused = calibrated([args.clone(), files.to_vec(), vec!["--key".into(), "none".into()]].concat()).await;
+        assert!(refused.code == 1 && refused.err.contains("--key or MAI_KEY"), "{}", refused.err);
+    };
+    refused().await;
+    assert_eq!(std::fs::read_to_string(&svg).unwrap(), drawn, "what was drawn before stays");
+    std::fs::remove_file(&svg).unwrap();
+    refused().await;
+    assert!(!svg.exists(), "what is not drawn leaves no file");
 
     let told = calibrated([args, files.to_vec(), vec!["--json".to_owned()]].concat()).await;
     let told: Value = serde_json::from_str(&told.out).unwrap();
