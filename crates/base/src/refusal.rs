@@ -99,37 +99,37 @@ pub const TYPES: [&str; 7] = [
 ];
 
 impl Code {
-    /// Every code, in the order of the reference table.
+    /// Every code, in the order of the reference table: by status, then by name; what an upstream has told comes last.
     pub const ALL: [Self; 30] = [
+        Self::ContextLengthExceeded,
         Self::InvalidJson,
         Self::InvalidRequest,
         Self::ParameterDenied,
-        Self::ContextLengthExceeded,
         Self::InvalidApiKey,
         Self::RouteNotAllowed,
+        Self::CacheMiss,
         Self::ModelNotFound,
         Self::NotFound,
         Self::MethodNotAllowed,
         Self::RequestTimeout,
         Self::RequestTooLarge,
         Self::UnsupportedEncoding,
-        Self::CacheMiss,
         Self::IdempotencyConflict,
-        Self::RateLimitExceeded,
+        Self::InsufficientQuota,
         Self::QueueFull,
         Self::QueueTimeout,
-        Self::InsufficientQuota,
+        Self::RateLimitExceeded,
         Self::UpstreamThrottled,
-        Self::UpstreamError,
-        Self::UpstreamBadResponse,
+        Self::InternalError,
         Self::EmbeddingDimensionMismatch,
+        Self::UpstreamBadResponse,
+        Self::UpstreamError,
         Self::AllUpstreamsUnavailable,
         Self::Degraded,
-        Self::ShuttingDown,
-        Self::UpstreamTimeout,
-        Self::DeadlineExceeded,
         Self::GatewayOverloaded,
-        Self::InternalError,
+        Self::ShuttingDown,
+        Self::DeadlineExceeded,
+        Self::UpstreamTimeout,
         Self::UpstreamRefused,
     ];
 
@@ -144,35 +144,35 @@ impl Code {
         const BAD: &str = "invalid_request_error";
         const LATER: &str = "rate_limit_error";
         match self {
+            Self::ContextLengthExceeded => row("context_length_exceeded", 400, BAD, Outcome::CallerInvalid, false, "the prompt does not fit the budget or the model"),
             Self::InvalidJson => row("invalid_json", 400, BAD, Outcome::CallerInvalid, false, "the body is not JSON (or not UTF-8, or nested too deeply)"),
             Self::InvalidRequest => row("invalid_request", 400, BAD, Outcome::CallerInvalid, false, "a field or header is missing or wrong; the message names it"),
             Self::ParameterDenied => row("parameter_denied", 400, BAD, Outcome::PolicyDenied, false, "the parameter policy forbids the named field"),
-            Self::ContextLengthExceeded => row("context_length_exceeded", 400, BAD, Outcome::CallerInvalid, false, "the prompt does not fit the budget or the model"),
             Self::InvalidApiKey => row("invalid_api_key", 401, "authentication_error", Outcome::CallerUnauthenticated, false, "unknown, revoked, expired or missing key"),
             Self::RouteNotAllowed => row("route_not_allowed", 403, "permission_error", Outcome::CallerForbidden, false, "the key's client may not use that route"),
+            Self::CacheMiss => row("cache_miss", 404, "not_found_error", Outcome::Ok, false, "the look-up found no stored answer"),
             Self::ModelNotFound => row("model_not_found", 404, "not_found_error", Outcome::CallerNotFound, false, "no route of that name on that path"),
             Self::NotFound => row("not_found", 404, "not_found_error", Outcome::CallerNotFound, false, "no such path on the data port"),
             Self::MethodNotAllowed => row("method_not_allowed", 405, BAD, Outcome::CallerInvalid, false, "the path takes another method"),
             Self::RequestTimeout => row("request_timeout", 408, "timeout_error", Outcome::CallerTimeout, false, "the body did not arrive within the route's body_timeout"),
             Self::RequestTooLarge => row("request_too_large", 413, BAD, Outcome::CallerInvalid, false, "the body is larger than max_body"),
             Self::UnsupportedEncoding => row("unsupported_encoding", 415, BAD, Outcome::CallerInvalid, false, "the body's content-encoding is none of identity, gzip, deflate, br and zstd"),
-            Self::CacheMiss => row("cache_miss", 404, "not_found_error", Outcome::Ok, false, "the look-up found no stored answer"),
             Self::IdempotencyConflict => row("idempotency_conflict", 422, BAD, Outcome::CallerInvalid, false, "one idempotency key came with two bodies"),
-            Self::RateLimitExceeded => row("rate_limit_exceeded", 429, LATER, Outcome::PolicyLimited, true, "a rate, token or concurrency limit; the message names it"),
+            Self::InsufficientQuota => row("insufficient_quota", 429, LATER, Outcome::PolicyQuota, false, "the client's quota of the period is spent"),
             Self::QueueFull => row("queue_full", 429, LATER, Outcome::PolicyQueued, true, "the queue holds max_depth calls"),
             Self::QueueTimeout => row("queue_timeout", 429, LATER, Outcome::PolicyQueued, true, "the call waited max_wait in the queue"),
-            Self::InsufficientQuota => row("insufficient_quota", 429, LATER, Outcome::PolicyQuota, false, "the client's quota of the period is spent"),
+            Self::RateLimitExceeded => row("rate_limit_exceeded", 429, LATER, Outcome::PolicyLimited, true, "a rate, token or concurrency limit; the message names it"),
             Self::UpstreamThrottled => row("upstream_throttled", 429, LATER, Outcome::UpstreamThrottled, true, "every upstream of the route is throttled and rests"),
-            Self::UpstreamError => row("upstream_error", 502, "api_error", Outcome::UpstreamFailed, false, "the upstream failed, after retries and failover"),
-            Self::UpstreamBadResponse => row("upstream_bad_response", 502, "api_error", Outcome::UpstreamBadResponse, false, "the upstream's answer is not its protocol's, after retries and failover"),
+            Self::InternalError => row("internal_error", 500, "api_error", Outcome::GatewayFailed, false, "a fault of the gateway's own; please report it"),
             Self::EmbeddingDimensionMismatch => row("embedding_dimension_mismatch", 502, "api_error", Outcome::UpstreamBadResponse, false, "the upstream's vectors have another dimension than the route's"),
+            Self::UpstreamBadResponse => row("upstream_bad_response", 502, "api_error", Outcome::UpstreamBadResponse, false, "the upstream's answer is not its protocol's, after retries and failover"),
+            Self::UpstreamError => row("upstream_error", 502, "api_error", Outcome::UpstreamFailed, false, "the upstream failed, after retries and failover"),
             Self::AllUpstreamsUnavailable => row("all_upstreams_unavailable", 503, "api_error", Outcome::UpstreamUnavailable, true, "no upstream of the route can take calls now"),
             Self::Degraded => row("degraded", 503, "api_error", Outcome::UpstreamDegraded, false, "the call failed; the application should go on without it"),
-            Self::ShuttingDown => row("shutting_down", 503, "api_error", Outcome::GatewayShutdown, true, "the gateway is draining; another replica answers"),
-            Self::UpstreamTimeout => row("upstream_timeout", 504, "timeout_error", Outcome::UpstreamTimeout, false, "an attempt's clock ran out and no other upstream could answer"),
-            Self::DeadlineExceeded => row("deadline_exceeded", 504, "timeout_error", Outcome::UpstreamTimeout, false, "the whole call's deadline ran out"),
             Self::GatewayOverloaded => row("gateway_overloaded", 503, "api_error", Outcome::GatewayOverloaded, true, "the gateway has no file descriptors, local ports or memory left for the call; the message says what its operator can do"),
-            Self::InternalError => row("internal_error", 500, "api_error", Outcome::GatewayFailed, false, "a fault of the gateway's own; please report it"),
+            Self::ShuttingDown => row("shutting_down", 503, "api_error", Outcome::GatewayShutdown, true, "the gateway is draining; another replica answers"),
+            Self::DeadlineExceeded => row("deadline_exceeded", 504, "timeout_error", Outcome::UpstreamTimeout, false, "the whole call's deadline ran out"),
+            Self::UpstreamTimeout => row("upstream_timeout", 504, "timeout_error", Outcome::UpstreamTimeout, false, "an attempt's clock ran out and no other upstream could answer"),
             Self::UpstreamRefused => row("", 400, BAD, Outcome::CallerRefused, false, "the upstream refused the call as the caller's fault: its own status, message and code"),
         }
     }
@@ -240,6 +240,12 @@ mod tests {
             assert!(TYPES.contains(&row.kind), "{}", row.kind);
             assert!((400..600).contains(&row.status));
         }
+    }
+
+    #[test]
+    fn codes_stand_by_status_and_then_by_name() {
+        let places = Code::ALL.map(|code| (code == Code::UpstreamRefused, code.row().status, code.row().code));
+        assert!(places.is_sorted(), "{places:?}");
     }
 
     #[test]
