@@ -342,7 +342,7 @@ fn given<'de, D: serde::Deserializer<'de>>(value: D) -> Result<Option<String>, D
 /// It goes before the file's until it is changed, also after a restart; a caller's header goes before it.
 #[utoipa::path(put, path = "/admin/v1/cache/routes/{name}/kb-version", tag = "cache",
     security(("token" = ["operator"])), responses(
-        (status = 204, description = "It is set."),
+        (status = 204, description = "It is set. Where it was already, that is no change: the audit log has no row."),
         (status = 503, description = "`cache_unavailable`: it cannot be written down; nothing has changed, or, as the \
             message says then, whether it is set is not known.", body = Body),
 ))]
@@ -362,7 +362,8 @@ pub(crate) async fn set_kb_version(
     done.before = Some(json!({ "kb_version": before.kb_version, "from": before.kb_version_from }));
     let setting = desk.live.kb_versions.set(route.name.clone(), version.as_deref().map(Into::into));
     match tokio::time::timeout(PATIENCE, setting).await {
-        Ok(Ok(())) => {
+        Ok(Ok(false)) => Ok(StatusCode::NO_CONTENT),
+        Ok(Ok(true)) => {
             audited(&desk, &caller, done.with(json!({ "kb_version": version }))).await;
             Ok(StatusCode::NO_CONTENT)
         }

@@ -27,6 +27,19 @@ async fn each_lever_leaves_a_row() {
 }
 
 #[tokio::test]
+async fn a_version_that_is_set_already_is_no_change_and_leaves_no_row() {
+    let port = Port::open();
+    let asked = |version: serde_json::Value| put("/cache/routes/chat/kb-version", json!({ "kb_version": version }));
+    // Null comes first, where nothing is set.
+    for version in [json!(null), json!("7"), json!("7"), json!("8"), json!("7"), json!(null), json!(null)] {
+        port.ask(OPERATOR, asked(version)).await.is(204);
+    }
+    let told = port.ask(VIEWER, get("/audit")).await.is(200);
+    let rows: Vec<_> = told.json["data"].as_array().unwrap().iter().map(|row| &row["after"]["kb_version"]).collect();
+    assert_eq!(rows, [&json!(null), &json!("7"), &json!("8"), &json!("7")]);
+}
+
+#[tokio::test]
 async fn an_entry_goes_with_what_idempotency_keys_of_its_route_are_answered_with() {
     let port = Port::open();
     let answers = &port.desk.live.answers;

@@ -18,7 +18,7 @@ pub struct KbVersions {
     /// `None` until the store has told.
     set: ArcSwap<Option<Versioned>>,
     /// What is being set, one at a time: of two answers of the store the later one is the newer. Held by whoever asks.
-    setting: Mutex<JoinSet<Result<(), Unreadable>>>,
+    setting: Mutex<JoinSet<Result<bool, Unreadable>>>,
     /// Stands for every version while the store has not told: what was stored under another is not served then.
     unknown: Arc<str>,
     /// What befell the store last.
@@ -95,11 +95,12 @@ impl KbVersions {
     }
 
     /// Sets a route's, or with `None` leaves it to the configuration again. What has begun is brought to its end, also
-    /// where whoever asked goes away: what the store has and what is known here are the same.
+    /// where whoever asked goes away: what the store has and what is known here are the same. Says whether that changes
+    /// anything.
     ///
     /// # Errors
     /// What keeps the store from it; nothing has changed then.
-    pub async fn set(self: &Arc<Self>, route: Arc<str>, version: Option<Arc<str>>) -> Result<(), Unreadable> {
+    pub async fn set(self: &Arc<Self>, route: Arc<str>, version: Option<Arc<str>>) -> Result<bool, Unreadable> {
         let mut setting = self.setting.lock().await;
         // What somebody began who has left.
         while setting.join_next().await.is_some() {}
@@ -107,9 +108,10 @@ impl KbVersions {
         setting.spawn(async move {
             // What the store has lost would be missing in its answer.
             this.make_good().await?;
+            let is_new = this.all().is_none_or(|set| set.get(&route) != version.as_ref());
             let set = this.store.set(route, version).await?;
             this.set.store(Arc::new(Some(set)));
-            Ok(())
+            Ok(is_new)
         });
         let lost = || Err(Unreadable("the setting was lost; please report this".to_owned()));
         setting.join_next().await.and_then(Result::ok).unwrap_or_else(lost)
@@ -215,8 +217,9 @@ mod tests {
         let versions = versions();
         let set = |version: &'static str| versions.set("chat".into(), Some(version.into()));
         let (first, second) = tokio::join!(set("1"), set("2"));
-        assert_eq!((first, second), (Ok(()), Ok(())));
+        assert_eq!((first, second), (Ok(true), Ok(true)));
         assert_eq!(versions.of("chat").as_deref(), Some("2"));
+        assert_eq!(set("2").await, Ok(false), "it is set already");
     }
 
     /// Forgets everything when it is told to.
