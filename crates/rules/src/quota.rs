@@ -98,11 +98,10 @@ impl Terms {
     }
 }
 
-/// The highest of the warning shares that a sum has come to.
-#[must_use]
-pub fn passed(shares: &[f64], limit: u64, sum: u64) -> Option<f64> {
+/// The warning shares that a sum has come to, and that are above the highest that was `told`. One call may come to several.
+pub fn passed(shares: &[f64], limit: u64, sum: u64, told: f64) -> impl Iterator<Item = f64> {
     let used = share(sum, limit);
-    shares.iter().copied().filter(|share| *share <= used).reduce(f64::max)
+    shares.iter().copied().filter(move |share| *share > told && *share <= used)
 }
 
 /// Which share of a limit a sum is; 0 of no limit.

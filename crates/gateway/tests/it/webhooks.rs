@@ -178,6 +178,21 @@ fn a_share_of_a_quota_is_told_at_once_each_time() {
 }
 
 #[test]
+fn each_of_the_shares_that_one_call_comes_to_is_told() {
+    story(async {
+        let stage = stage(&alone().replace("1000000000", "1000"));
+        let usage = json!({ "prompt_tokens": 300, "completion_tokens": 300, "total_tokens": 600 });
+        stage.host("a", Reply::say(["Hi"]).usage(usage));
+        let hook = stage.host("hook", takes());
+        assert_eq!(stage.ask(ask().with("max_tokens", 10)).await.status, 200);
+        seconds(1).await;
+        let shares: Vec<Value> = told(&hook).iter().map(|body| body["data"]["share"].clone()).collect();
+        assert_eq!(shares, [json!(0.3), json!(0.5)]);
+        assert_eq!(stage.metric("mai_quota_warnings_total{client=\"app\",kind=\"tokens\"}"), 2.0);
+    });
+}
+
+#[test]
 fn vectors_of_another_dimension_are_told_once_a_minute_with_their_number() {
     story(async {
         let stage = stage(&alone());

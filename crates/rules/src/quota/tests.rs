@@ -95,11 +95,12 @@ fn instants_are_shown_in_the_clients_time() {
 }
 
 #[test]
-fn the_highest_share_that_a_sum_has_come_to_is_found() {
+fn every_share_that_a_sum_has_come_to_and_that_was_not_told_is_found() {
     let shares = [0.5, 0.8, 1.0];
-    let found = [0, 49, 50, 79, 80, 99, 100, 300].map(|sum| passed(&shares, 100, sum));
-    assert_eq!(found, [None, None, Some(0.5), Some(0.5), Some(0.8), Some(0.8), Some(1.0), Some(1.0)]);
-    assert_eq!((passed(&shares, 0, 1), passed(&[], 1, 1)), (None, None));
+    let found = |limit, sum, told| passed(&shares, limit, sum, told).collect::<Vec<_>>();
+    assert_eq!([0, 49, 50, 79, 80, 99, 100, 300].map(|sum| found(100, sum, 0.0).len()), [0, 0, 1, 1, 2, 2, 3, 3]);
+    assert_eq!((found(100, 90, 0.0), found(100, 90, 0.5), found(100, 90, 0.8)), (vec![0.5, 0.8], vec![0.8], vec![]));
+    assert_eq!((found(0, 1, 0.0).len(), passed(&[], 1, 1, 0.0).count()), (0, 0));
 }
 
 const ZONES: [&str; 10] = [
@@ -141,13 +142,13 @@ proptest! {
     fn a_sum_that_grows_in_any_steps_never_falls_behind_a_share(steps in prop::collection::vec(0_u64..60, 0..40)) {
         let shares = [0.25, 0.5, 0.8, 1.0];
         let mut sum = 0;
-        let mut seen = Vec::new();
+        let mut seen: Vec<f64> = Vec::new();
         for step in steps {
             sum += step;
-            seen.extend(passed(&shares, 400, sum));
+            let told = seen.last().copied().unwrap_or_default();
+            seen.extend(passed(&shares, 400, sum, told));
         }
-        prop_assert!(seen.is_sorted());
-        let reached = shares.iter().rev().find(|of| share(sum, 400) >= **of).copied();
-        prop_assert_eq!(seen.last().copied(), reached);
+        let reached: Vec<f64> = shares.into_iter().filter(|of| share(sum, 400) >= *of).collect();
+        prop_assert_eq!(seen, reached, "each once, rising");
     }
 }

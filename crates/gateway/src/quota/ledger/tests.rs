@@ -124,7 +124,7 @@ async fn quotas_that_wait_for_the_ledger_are_counted_and_forgotten_with_their_cl
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_share_that_is_come_to_by_a_late_answer_is_warned_of_once() {
+async fn each_share_that_is_come_to_by_a_late_answer_is_warned_of_once() {
     let (usage_ledger, kept, quotas) = opening(Moody { refusals: 3.into(), ..Moody::default() });
     let a = quotas.named("a").unwrap();
     let told = || kept.alerts().take();
@@ -142,7 +142,7 @@ async fn a_share_that_is_come_to_by_a_late_answer_is_warned_of_once() {
         _ => None,
     };
     let shares: Vec<f64> = told().into_iter().filter_map(share).collect();
-    assert_eq!(shares, [0.8]);
+    assert_eq!(shares, [0.5, 0.8]);
     a.settle(a.period(Clock.wall()), Amounts::default(), Amounts { tokens: 10, cost: 0 });
     assert_eq!(told().len(), 0);
 }

@@ -104,18 +104,19 @@ impl QuotaAccount {
         self.warn(period, self.account.standing(period).spent);
     }
 
-    /// Warns of the highest share that is come to, if that was not told before.
+    /// Warns of each share that is come to and was not told before: somebody may wait for just that one.
     fn warn(&self, period: Period, spent: Amounts) {
         let mut watch = self.watch();
         let terms = watch.terms.clone();
         let Some(told) = watch.told(period) else { return };
         let sums = [("tokens", terms.tokens, spent.tokens), ("cost", terms.cost, spent.cost)];
         for (told, (kind, limit, sum)) in told.iter_mut().zip(sums) {
-            let passed = limit.and_then(|limit| quota::passed(&terms.warn, limit, sum));
-            let Some(share) = passed.filter(|share| share > told) else { continue };
-            *told = share;
-            let (client, per) = (self.client.clone(), terms.per.as_str());
-            self.alerts.raise(Alert::Quota { client, kind, share, per, until: terms.zone.shown(period.end) });
+            let Some(limit) = limit else { continue };
+            for share in quota::passed(&terms.warn, limit, sum, *told) {
+                *told = told.max(share);
+                let (client, per) = (self.client.clone(), terms.per.as_str());
+                self.alerts.raise(Alert::Quota { client, kind, share, per, until: terms.zone.shown(period.end) });
+            }
         }
     }
 }
