@@ -188,7 +188,7 @@ impl Consult<'_> {
             }
             if let Some(verify) = &terms.verify
                 && let Some((by, looked)) =
-                    self.objection((verify, shelf), asked, &known, (&mut *trial, patience)).await?
+                    self.objection((verify, shelf, terms.timeout), asked, &known, (&mut *trial, patience)).await?
             {
                 match looked {
                     Looked::Unverified => asked.withhold(by),
@@ -211,21 +211,35 @@ impl Consult<'_> {
         Ok(Looked::Miss)
     }
 
-    /// Has a match verified: what withholds it, where something does.
+    /// Has a match verified within `timeout`, of which the question's vector has had its part: what withholds it, where
+    /// something does.
     async fn objection<'a>(
         &self,
-        (verify, shelf): (&Verify, &'a Shelf),
+        (verify, shelf, timeout): (&Verify, &'a Shelf, Duration),
         asked: &mut Asked,
         known: &str,
         (trial, patience): (&mut Option<Trial<'a>>, Instant),
     ) -> Result<Option<(&'static str, Looked)>, Refusal> {
-        // All went well so far: what fails from here on is the other model.
-        trial.take().into_iter().for_each(Trial::succeeded);
-        *trial = shelf.verifier.enter(self.worker.live.clock.now());
-        if trial.is_none() {
+        let now = self.worker.live.clock.now();
+        let mut verifier = shelf.verifier.enter(now);
+        let is_resting = verifier.is_none();
+        // All went well so far: what fails from here on is the other model. But where the vector took the larger part of
+        // the time, it is to blame if that runs out.
+        let is_short = patience.saturating_duration_since(now) < timeout / 2;
+        if is_resting || !is_short {
+            trial.take().into_iter().for_each(Trial::succeeded);
+            *trial = verifier.take();
+        }
+        if is_resting {
             return Ok(Some(("verifier_resting", Looked::Unverified)));
         }
-        let is_same = self.verdict(verify, asked, known, patience).await?;
+        let verdict = self.verdict(verify, asked, known, patience).await;
+        let is_late = |refusal: &Refusal| refusal.code.row().outcome == Outcome::UpstreamTimeout;
+        if verifier.is_some() && !verdict.as_ref().is_err_and(is_late) {
+            trial.take().into_iter().for_each(Trial::succeeded);
+            *trial = verifier;
+        }
+        let is_same = verdict?;
         trial.take().into_iter().for_each(Trial::succeeded);
         Ok((!is_same).then_some(("verify", Looked::Refused)))
     }

@@ -567,6 +567,35 @@ fn while_a_sick_verifier_rests_nothing_is_served_without_it_and_what_is_asked_st
 }
 
 #[test]
+fn a_verifier_is_not_blamed_for_the_time_that_an_embedder_has_taken() {
+    story(async {
+        let (stage, _, e) = stage(", verify: { route: judge }, timeout: 300ms");
+        let judge = stage.host("j", Reply::say(["yes"]).after(Duration::from_millis(120)));
+        stage.ask(ask(ASKED)).await;
+        let slow = || Script::by(|_| vector(&[1.0, 0.0]).after(Duration::from_millis(200)));
+        let again = |word: &str| ask(&format!("How {word} I reset my password?"));
+        e.play(slow());
+        for word in ["can", "could"] {
+            assert_eq!(caches(&stage, again(word)).await, "miss");
+        }
+        e.play(indifferent());
+        judge.play(Reply::hang());
+        assert_eq!(caches(&stage, again("should")).await, "miss");
+        judge.play(Reply::say(["yes"]));
+        assert_eq!(caches(&stage, again("would")).await, "semantic", "it has failed once");
+        // Where that goes on, look-ups rest.
+        e.play(slow());
+        judge.play(Reply::hang());
+        for word in ["might", "may", "must"] {
+            assert_eq!(caches(&stage, again(word)).await, "miss");
+        }
+        let calls = e.calls().len();
+        assert_eq!(caches(&stage, ask("How shall I reset my password?")).await, "miss");
+        assert_eq!((e.calls().len(), judge.calls().len()), (calls, 7));
+    });
+}
+
+#[test]
 fn questions_that_are_purged_are_matched_no_more() {
     for which in [
         Which::default(),
