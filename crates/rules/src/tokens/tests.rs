@@ -46,6 +46,33 @@ fn one_report_is_enough_for_text_of_its_kind() {
 }
 
 #[test]
+fn what_was_learned_of_prose_holds_for_code_and_for_json() {
+    // As many tokens in cl100k_base and, but for two, in o200k_base.
+    let prose = "The gateway stands in front of every model that the company uses. Applications send their questions to one \
+                 address, and it decides who answers them: which provider is well, which one is near its limits, and which \
+                 answers were given before. Nobody has to change a program when a model is exchanged. ";
+    let code = r#"def totals(orders, rate=0.19):
+    """Sums orders by customer."""
+    sums = {}
+    for order in orders:
+        if order["state"] not in ("paid", "sent"):
+            continue
+        net = sum(item.price * item.count for item in order["items"])
+        sums[order["customer"]] = sums.get(order["customer"], 0) + net * (1 + rate)
+    return sorted(sums.items(), key=lambda pair: -pair[1])[:10]
+"#;
+    let json = r#"{"orders":[{"id":1042,"customer":"c-17","state":"paid","items":[{"sku":"A-100","count":2,"price":19.9}]},{"id":1043,"customer":"c-18","state":"sent","items":[]}],"next":null}"#;
+    let mut worth = Worth::default();
+    for _ in 0..20 {
+        worth.learn(Amounts::of(prose), 60.0);
+    }
+    for (text, tokens) in [(prose, 60.0), (code, 106.0), (json, 62.0)] {
+        let guess = guess(&worth, text);
+        assert!((guess - tokens).abs() < tokens * 0.1, "{guess} of {tokens}: {text}");
+    }
+}
+
+#[test]
 fn what_was_learned_of_one_script_says_nothing_of_another() {
     let mut worth = Worth::default();
     let before = guess(&worth, CHINESE);
