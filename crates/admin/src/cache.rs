@@ -307,7 +307,7 @@ pub(crate) async fn remove(
         Some(found) => Some(found),
         None => tokio::time::timeout(PATIENCE, answers.get_patiently(&key).into_future()).await.ok().flatten(),
     };
-    let mut removed = within(answers.remove(&key)).await;
+    let mut removed = within(desk.live.remove(&key)).await;
     if !matches!(removed, Ok(false)) {
         // It has been served to idempotency keys perhaps, and what is kept for those knows nothing of it.
         let (route, client) = found.map(|found| (found.route.clone(), found.client.clone())).unzip();

@@ -35,6 +35,8 @@ pub struct Wish {
     pub may_look: bool,
     /// None that is older.
     ttl: Duration,
+    /// The route whose they are.
+    route: Arc<str>,
     /// Whom vectors are stored for; `None` where the route's callers share them.
     owner: Option<Arc<str>>,
 }
@@ -73,7 +75,8 @@ pub fn wish(snapshot: &Snapshot, (route, client, headers): (&Route, &Client, &He
     let keyed = inputs(ask)
         .into_iter()
         .map(|input| common.clone().content(|sink| input.deciding(spelling, sink)).ok().map(|key| Key(key.finish())));
-    let wish = Wish { inputs: with_repeats(keyed), may_look: !control.no_cache, ttl: route.cache.ttl, owner };
+    let (inputs, name) = (with_repeats(keyed), route.name.clone());
+    let wish = Wish { inputs, may_look: !control.no_cache, ttl: route.cache.ttl, route: name, owner };
     (!wish.inputs.is_empty()).then_some(wish)
 }
 
@@ -165,6 +168,8 @@ pub struct Basket {
     dimension: Option<usize>,
     /// Nothing is to be looked for any more.
     has_looked: bool,
+    /// Purges there had been when it was looked for, or given up, last; `None` before that.
+    purges: Option<u64>,
     /// Stored vectors differ, and nobody knows which dimension is right: none of them is taken.
     are_stored_at_odds: bool,
 }
@@ -174,7 +179,7 @@ impl Basket {
     #[must_use]
     pub fn new(wish: Arc<Wish>, dimension: Option<usize>) -> Self {
         let (held, has_looked) = (vec![None; wish.inputs.len()], !wish.may_look);
-        Self { wish, held, expired: Vec::new(), dimension, has_looked, are_stored_at_odds: false }
+        Self { wish, held, expired: Vec::new(), dimension, has_looked, purges: None, are_stored_at_odds: false }
     }
 
     /// The vector of the input at a place, as far as it is there.
@@ -189,6 +194,7 @@ impl Basket {
             return false;
         }
         let (places, keys): (Vec<usize>, Vec<Key>) = self.wish.distinct().unzip();
+        self.purges = Some(live.purges.count());
         if let state::Answer::Ready(found) = live.answers.get_many(&keys) {
             self.has_looked = true;
             self.take(places.into_iter().zip(found), live.steady_wall());
@@ -199,6 +205,7 @@ impl Basket {
 
     /// Takes what is stored.
     pub async fn look(&mut self, live: &Live) {
+        self.purges.get_or_insert_with(|| live.purges.count());
         if std::mem::replace(&mut self.has_looked, true) {
             return;
         }
@@ -250,6 +257,25 @@ impl Basket {
             } else {
                 self.expired.push((place, held));
             }
+        }
+    }
+
+    /// Gives up what has been purged or removed since it was found. With a purge what came meanwhile goes too, for it may be
+    /// of the same model as what was purged, and vectors of two models are not to stand in one answer.
+    pub fn give_up_purged(&mut self, live: &Live) {
+        let purges = live.purges.count();
+        let Some(lost) = self.purges.replace(purges).and_then(|purges| live.purges.since(purges)) else { return };
+        let wish = self.wish.clone();
+        let of = (&*wish.route, wish.owner.as_deref());
+        if lost.has_all(Kind::Vector, of) {
+            self.held.fill(None);
+            self.expired.clear();
+            return;
+        }
+        let is_lost = |place: usize| wish.key(place).is_some_and(|key| lost.has(&key, Kind::Vector, of));
+        self.expired.retain(|(place, _)| !is_lost(*place));
+        for (place, room) in self.held.iter_mut().enumerate() {
+            room.take_if(|held| held.how == How::Stored && is_lost(place));
         }
     }
 
@@ -442,7 +468,8 @@ mod tests {
             Key(bytes)
         };
         let inputs = with_repeats(keys.map(|number| number.map(key)));
-        Basket::new(Arc::new(Wish { inputs, may_look: true, ttl: Duration::MAX, owner: None }), None)
+        let route = "embedding".into();
+        Basket::new(Arc::new(Wish { inputs, may_look: true, ttl: Duration::MAX, route, owner: None }), None)
     }
 
     fn held(number: u8) -> InputVector {

@@ -236,7 +236,18 @@ impl Live {
         // First, so that whoever stores something meanwhile either finds this out or is found below.
         self.purges.note(which);
         self.questions.purge(which);
-        self.answers.purge(which)
+        let purged = self.answers.purge(which);
+        // And again, for whoever has looked in between, and would serve later what was found.
+        self.purges.note(which);
+        purged
+    }
+
+    /// Drops what is cached under a key, also where a call has found it and would serve it when the upstreams fail. Says
+    /// whether there was something.
+    pub fn remove(&self, key: &Key) -> Answer<Result<bool, Unreadable>> {
+        let removed = self.answers.remove(key);
+        self.purges.note_one(key);
+        removed
     }
 
     /// Stores something that was asked for after so many purges; false where it has been purged since.

@@ -111,6 +111,30 @@ pub struct Found {
     pub how: Cached,
 }
 
+/// An expired answer, for the case that the upstreams fail.
+#[derive(Clone, Debug)]
+pub struct Expired {
+    stored: Arc<Stored>,
+    /// Purges there had been when it was found.
+    purges: u64,
+}
+
+impl Expired {
+    /// The answer, where it still may be served: upstreams have been waited for since it was found.
+    #[must_use]
+    pub fn served(self, live: &Live, route: &Route, wish: &Wish) -> Option<Found> {
+        let Self { stored, purges } = self;
+        let key = wish.names.answer.as_ref()?;
+        let of = (&*stored.route, stored.client.as_deref());
+        let is_gone = live.purges.since(purges).is_some_and(|lost| lost.has(key, stored.kind, of));
+        if is_gone || live.steady_wall() >= stored.keep_until || !live.kb_versions.still_holds(route, &wish.kb_version)
+        {
+            return None;
+        }
+        served(stored, wish, Cached::Stale)
+    }
+}
+
 /// What a call wants of the caches; `None` where neither its route nor the caller wants anything. Notes in the
 /// trail that nothing was found, or looked for.
 ///
@@ -235,7 +259,7 @@ pub async fn recall(
     (wish, mut by_meaning): (&Wish, Option<ByMeaning<'_>>),
     deadline: Instant,
     trail: &mut Trail,
-) -> Result<(Recalled, Option<Arc<Stored>>), Refusal> {
+) -> Result<(Recalled, Option<Expired>), Refusal> {
     let mut stale = None;
     for turn in 0..MOST_FLIGHTS {
         if let Some(found) = replay(live, wish, true).await? {
@@ -244,8 +268,11 @@ pub async fn recall(
             return Ok((Recalled::Found(found), stale));
         }
         if let Some(key) = wish.names.answer.as_ref().filter(|_| wish.may_look) {
+            let purges = live.purges.count();
             match look(live, key).await {
-                Some(stored) if !stored.is_fresh_within(wish.ttl, live.steady_wall()) => stale = Some(stored),
+                Some(stored) if !stored.is_fresh_within(wish.ttl, live.steady_wall()) => {
+                    stale = Some(Expired { stored, purges });
+                }
                 Some(stored) => {
                     if let Some(found) = found(stored, wish, live.steady_wall(), Cached::Hit) {
                         return Ok((Recalled::Found(found), stale));
@@ -397,8 +424,7 @@ fn found(stored: Arc<Stored>, wish: &Wish, now: Duration, how: Cached) -> Option
 }
 
 /// A stored answer in the caller's form, be it expired.
-#[must_use]
-pub fn served(stored: Arc<Stored>, wish: &Wish, how: Cached) -> Option<Found> {
+fn served(stored: Arc<Stored>, wish: &Wish, how: Cached) -> Option<Found> {
     let (length, _) = stored::read(&stored.body)?;
     let body = forms::in_form(wish.endpoint, stored::body(&stored, length), wish.passenger.form)?;
     let is_stream = wish.passenger.form != Form::Whole;

@@ -1,21 +1,17 @@
 //! What the story comes to, as a response: the gateway's own answer, an upstream's, a stored one.
 
-use std::sync::Arc;
-use std::time::Duration;
-
-use base::{Cached, Code, Cost, Decision, Outcome, Refusal, Saved};
+use base::{Code, Cost, Decision, Outcome, Refusal, Saved};
 use bytes::Bytes;
 use config::{Client, Route};
 use dialect::{Answer, Ask};
 use http::{HeaderMap, HeaderValue, Response, StatusCode, header};
-use state::answers::Stored;
 
 use super::{EVENTS, JSON};
 use crate::cache::flights;
 use crate::caller::headers::{self, AnswerHead};
 use crate::degrade::{self, Softened};
 use crate::live::Live;
-use crate::recall::{self, Found, Wish};
+use crate::recall::{Expired, Found, Wish};
 use crate::reply::Reply;
 use crate::running::Running;
 use crate::trail::Trail;
@@ -134,10 +130,9 @@ pub fn soften(
     refusal: Refusal,
     owners: (&Route, &Client),
     ask: &Ask,
-    (wish, stale): (&Wish, Option<Arc<Stored>>),
+    (wish, stale): (&Wish, Option<Expired>),
     (live, trail): (&Live, &mut Trail),
 ) -> Softened<Found> {
-    let now: Duration = live.steady_wall();
-    let old = || recall::served(stale.filter(|stored| now < stored.keep_until)?, wish, Cached::Stale);
+    let old = || stale?.served(live, owners.0, wish);
     degrade::soften(refusal, owners, ask, old, trail)
 }

@@ -6,13 +6,12 @@ use std::time::Instant;
 use base::{Code, Outcome, Refusal};
 use config::{Client, Route};
 use http::HeaderMap;
-use state::answers::Stored;
 
 use super::{Answered, Connection, End, Errands, Told, answers, internal, keep, seek};
 use crate::cache::flights::Rider;
 use crate::consult::{self, Consult};
 use crate::degrade::Softened;
-use crate::recall::{self, ByMeaning, Found, Recalled, Wish};
+use crate::recall::{self, ByMeaning, Expired, Found, Recalled, Wish};
 use crate::running::Running;
 use crate::semantic_cache::questions::Asked;
 use crate::shape::Shaped;
@@ -49,7 +48,7 @@ pub struct Lead {
     pub worker: Arc<Worker>,
     pub call: Cacheable,
     /// An expired answer, for the case that the upstreams fail.
-    pub stale: Option<Arc<Stored>>,
+    pub stale: Option<Expired>,
     pub rider: Rider,
     /// Purges there had been when it began.
     pub purges: u64,
@@ -108,7 +107,7 @@ impl Cacheable {
         &mut self,
         connection: &Connection,
         trail: &mut Trail,
-    ) -> Result<(Recalled, Option<Arc<Stored>>), Refusal> {
+    ) -> Result<(Recalled, Option<Expired>), Refusal> {
         let Self { running, route, client, deadline, wish, asked, .. } = self;
         let (request_id, trace) = (trail.request_id.clone(), trail.tries.parent.clone());
         let (worker, owner, kb_version) = (&connection.worker, wish.owner.as_ref(), &wish.kb_version);

@@ -7,7 +7,6 @@ use base::{AttemptOutcome, Code, Outcome, Refusal};
 use bytes::Bytes;
 use dialect::images;
 use http::{HeaderMap, HeaderValue, Response, header};
-use state::answers::Stored;
 use tokio::sync::oneshot;
 
 use super::cacheable::{Cacheable, Lead};
@@ -19,6 +18,7 @@ use crate::caller::headers::AnswerHead;
 use crate::caller::socket::Presence;
 use crate::degrade::Softened;
 use crate::pursue::Won;
+use crate::recall::Expired;
 use crate::refuse;
 use crate::relay::{Passage, Relay};
 use crate::reply::Reply;
@@ -68,7 +68,7 @@ pub async fn lead(connection: &Connection, lead: Lead, mut trail: Trail) -> Resu
 struct Flight {
     worker: Arc<Worker>,
     call: Cacheable,
-    stale: Option<Arc<Stored>>,
+    stale: Option<Expired>,
     flight: Arc<crate::cache::flights::Flight>,
     purges: u64,
 }

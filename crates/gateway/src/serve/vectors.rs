@@ -116,7 +116,12 @@ impl Quest {
             Ok(won) => return answer(won, ask, trail),
             Err(refusal) => refusal,
         };
-        let old = || basket.and_then(|mut basket| basket.make_do().then_some(basket));
+        let old = || {
+            basket.and_then(|mut basket| {
+                basket.give_up_purged(&self.worker.live);
+                basket.make_do().then_some(basket)
+            })
+        };
         match degrade::soften(refusal, (&self.route, &self.client), ask, old, &mut trail) {
             Softened::Answer(body) => answers::own(body, Outcome::UpstreamDegraded, trail),
             Softened::Error(refusal) => refuse::refuse(&refusal, trail),
@@ -289,6 +294,9 @@ impl Gathering<'_> {
                         return Err(refusal);
                     }
                 }
+            }
+            if round < MOST_ROUNDS {
+                basket.give_up_purged(live);
             }
             basket.agree();
         }

@@ -65,6 +65,8 @@ mod records;
 #[cfg(test)]
 mod reload;
 #[cfg(test)]
+mod removals;
+#[cfg(test)]
 mod repeats;
 #[cfg(test)]
 mod requests;

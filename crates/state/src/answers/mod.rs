@@ -153,9 +153,15 @@ impl Which {
     /// Whether something is one of them.
     #[must_use]
     pub fn has(&self, stored: &Stored) -> bool {
-        self.route.as_ref().is_none_or(|route| *route == stored.route)
-            && self.client.as_ref().is_none_or(|client| Some(client) == stored.client.as_ref())
-            && self.kind.is_none_or(|kind| kind == stored.kind)
+        self.covers(stored.kind, (&stored.route, stored.client.as_deref()))
+    }
+
+    /// Whether all of this kind are of them that this route has for this client, or with `None` for all of its callers.
+    #[must_use]
+    pub fn covers(&self, kind: Kind, (route, client): (&str, Option<&str>)) -> bool {
+        self.route.as_ref().is_none_or(|wanted| **wanted == *route)
+            && self.client.as_ref().is_none_or(|wanted| Some(&**wanted) == client)
+            && self.kind.is_none_or(|wanted| wanted == kind)
     }
 }
 
