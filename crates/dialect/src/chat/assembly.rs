@@ -5,6 +5,7 @@
 //! joined as JSON writes them, escapes and all: a character that was cut in two at a chunk's end is
 //! whole again, and no digit of a number is touched.
 
+mod calls;
 mod node;
 
 use std::collections::BTreeMap;
@@ -15,8 +16,9 @@ use bytes::Bytes;
 
 use super::chunks::is_noise;
 use super::is_nothing;
-use crate::json::{self, Kind, Member, Value};
+use crate::json::{self, Kind, Value};
 use crate::sse::Reader;
+use calls::Calls;
 use node::{Budget, Fields, How, Node, TooLarge};
 
 /// Members of a chunk that are of no use in a whole answer: padding against eavesdroppers.
@@ -34,6 +36,8 @@ pub enum Broken {
     Failed,
     /// It has no choice.
     Empty,
+    /// Of pieces of its tool calls nobody can tell which call they are of.
+    Unclear,
 }
 
 impl fmt::Display for Broken {
@@ -42,6 +46,7 @@ impl fmt::Display for Broken {
             Self::TooLarge => "the answer is too large",
             Self::Failed => "the stream carries an error or what is no chunk",
             Self::Empty => "the stream has no choice",
+            Self::Unclear => "the stream's tool calls cannot be told apart",
         })
     }
 }
@@ -72,20 +77,11 @@ pub struct Assembly {
 #[derive(Debug, Default)]
 struct Choice {
     message: Fields,
-    calls: Vec<Call>,
+    calls: Calls,
     /// A legacy completion's text.
     text: Option<Node>,
     /// The finish reason, log probabilities, and what else stands beside the message.
     beside: Fields,
-}
-
-/// A tool call under construction.
-#[derive(Debug)]
-struct Call {
-    index: Option<u64>,
-    /// The id as JSON writes it, where it is known.
-    id: Option<String>,
-    fields: Fields,
 }
 
 impl Assembly {
@@ -258,56 +254,15 @@ impl Assembly {
 }
 
 impl Choice {
-    fn take_delta(&mut self, delta: Value<'_>, budget: &mut Budget) -> Result<(), TooLarge> {
+    fn take_delta(&mut self, delta: Value<'_>, budget: &mut Budget) -> Result<(), Broken> {
         for member in delta.members() {
             match &*member.key {
-                "tool_calls" if member.value.kind() == Kind::Array => {
-                    for call in member.value.elements().filter(|call| call.kind() == Kind::Object) {
-                        self.take_call(call, budget)?;
-                    }
-                }
+                "tool_calls" if member.value.kind() == Kind::Array => self.calls.take(member.value, budget)?,
                 "tool_calls" => {}
                 _ => self.message.merge(&member, How::Joined, budget)?,
             }
         }
         Ok(())
-    }
-
-    fn take_call(&mut self, value: Value<'_>, budget: &mut Budget) -> Result<(), TooLarge> {
-        let index = value.get("index").and_then(Value::as_u64);
-        let id = value.get("id").and_then(Value::as_escaped).filter(|id| !id.is_empty());
-        let continues = |call: &Call| {
-            // Some number all calls 0: another id is another call.
-            let is_same = match (&call.id, id) {
-                (Some(known), Some(id)) => known == id,
-                _ => true,
-            };
-            match (call.index, index) {
-                (Some(known), Some(index)) => known == index && is_same,
-                _ => is_same && (id.is_none() || call.id.is_some()),
-            }
-        };
-        // A piece without an index goes on with the last call.
-        let at = match (index, id) {
-            (None, None) => self.calls.len().checked_sub(1),
-            _ => self.calls.iter().rposition(continues),
-        };
-        let call = match at.and_then(|at| self.calls.get_mut(at)) {
-            Some(call) => call,
-            None => {
-                budget.add_place(self.calls.len(), size_of::<Call>())?;
-                self.calls.push(Call { index, id: None, fields: Fields::default() });
-                let Some(call) = self.calls.last_mut() else { return Ok(()) };
-                call
-            }
-        };
-        if call.id.is_none() {
-            call.id = id.map(str::to_owned);
-        }
-        value
-            .members()
-            .filter(|member| member.key != "index")
-            .try_for_each(|member: Member<'_>| call.fields.merge(&member, How::Joined, budget))
     }
 
     fn write(&self, index: u64, is_chat: bool, out: &mut Vec<u8>) {
@@ -339,20 +294,7 @@ impl Choice {
         for (name, value) in self.message.iter().filter(|(name, _)| !matches!(*name, "role" | "content")) {
             node::push_member(out, name, value);
         }
-        if !self.calls.is_empty() {
-            node::push_name(out, "tool_calls");
-            out.push(b'[');
-            let mut calls: Vec<&Call> = self.calls.iter().collect();
-            // Those without an index keep their places behind the others'.
-            calls.sort_by_key(|call| call.index.unwrap_or(u64::MAX));
-            for (at, call) in calls.into_iter().enumerate() {
-                if at > 0 {
-                    out.push(b',');
-                }
-                call.fields.write(out);
-            }
-            out.push(b']');
-        }
+        self.calls.write(out);
         out.push(b'}');
     }
 }

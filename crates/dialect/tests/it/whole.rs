@@ -210,6 +210,56 @@ fn long_texts_are_cut_for_clients_that_read_by_lines() {
     }
 }
 
+/// The tool calls that these deltas come to, by name and arguments.
+fn calls(deltas: &[Value]) -> Result<Vec<(String, String)>, Broken> {
+    let stream: String = deltas.iter().map(|calls| delta(&json!({ "tool_calls": calls }).to_string())).collect();
+    let whole = tree(&assembled(Endpoint::Chat, stream.as_bytes(), 100)?);
+    let word = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let said = |call: &Value| (word(&call["function"]["name"]), word(&call["function"]["arguments"]));
+    Ok(whole["choices"][0]["message"]["tool_calls"].as_array().unwrap().iter().map(said).collect())
+}
+
+#[test]
+fn tool_calls_without_numbers_and_ids_begin_with_their_names() {
+    let say =
+        |name: &str, arguments: &str| json!({"type": "function", "function": {"name": name, "arguments": arguments}});
+    let more = |arguments: &str| json!({"function": {"arguments": arguments}});
+    let pair = |one: (&str, &str), other: (&str, &str)| {
+        Ok(vec![(one.0.to_owned(), one.1.to_owned()), (other.0.to_owned(), other.1.to_owned())])
+    };
+    let both = pair(("f", "{\"a\":1}"), ("f", "{\"b\":1}"));
+    assert_eq!(calls(&[json!([say("f", "{\"a\":1}"), say("f", "{\"b\":1}")])]), both, "two elements of one list");
+    assert_eq!(calls(&[json!([say("f", "{\"a\":1}")]), json!([say("f", "{\"b\":1}")])]), both);
+    assert_eq!(
+        calls(&[json!([say("f", "{\"a\"")]), json!([more(":1}")]), json!([say("f", "")]), json!([more("{\"b\":1}")])]),
+        Err(Broken::Unclear),
+        "the name was said anew, or another call of it began"
+    );
+    assert_eq!(
+        calls(&[json!([say("f", "{}")]), json!([say("g", "")]), json!([more("{\"b\"")]), json!([more(":1}")])]),
+        pair(("f", "{}"), ("g", "{\"b\":1}"))
+    );
+    let empty = |name: &str| json!([{"id": "", "type": "function", "function": {"name": name, "arguments": "{}"}}]);
+    assert_eq!(calls(&[empty("f"), empty("g")]), pair(("f", "{}"), ("g", "{}")));
+    let numbered = |name: &str| json!([{"index": 0, "function": {"name": name, "arguments": "{}"}}]);
+    assert_eq!(calls(&[numbered("f"), numbered("g")]), pair(("f", "{}"), ("g", "{}")), "all numbered alike");
+    // One call or two?
+    assert_eq!(calls(&[json!([say("f", "{\"a\"")]), json!([say("g", ":1}")])]), Err(Broken::Unclear));
+    assert_eq!(calls(&[json!([say("f", "")]), json!([say("g", "{}")])]), Err(Broken::Unclear));
+}
+
+#[test]
+fn a_call_whose_pieces_have_an_id_each_is_one_call() {
+    let piece = |id: &str, function: Value| json!([{"index": 0, "id": id, "type": "function", "function": function}]);
+    let begin = piece("a1", json!({"name": "f", "arguments": "{\"x\""}));
+    let end = piece("a2", json!({"arguments": ":1}"}));
+    assert_eq!(calls(&[begin.clone(), end.clone()]), Ok(vec![("f".to_owned(), "{\"x\":1}".to_owned())]));
+    let stream = [&begin, &end].map(|calls| delta(&json!({ "tool_calls": calls }).to_string())).concat();
+    let whole = tree(&assembled(Endpoint::Chat, stream.as_bytes(), 100).unwrap());
+    assert_eq!(whole["choices"][0]["message"]["tool_calls"][0]["id"], "a1");
+    assert_eq!(calls(&[begin, end.clone(), end]), Err(Broken::Unclear));
+}
+
 /// The same document with everything beyond ASCII as escapes.
 fn ascii(json: &str) -> String {
     let escape = |letter: char| match letter.is_ascii() {

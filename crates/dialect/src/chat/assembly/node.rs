@@ -71,6 +71,18 @@ impl Node {
         matches!(self, Self::Raw(raw) if raw == "null")
     }
 
+    /// The text of an object's member, escapes as written.
+    pub(super) fn escaped_in(&self, name: &str) -> Option<&str> {
+        match self {
+            Self::Raw(raw) => json::parse(raw.as_bytes()).ok()?.get(name)?.as_escaped(),
+            Self::Object(fields) => match fields.get(name)? {
+                Self::Text(text) => Some(text),
+                _ => None,
+            },
+            _ => None,
+        }
+    }
+
     fn is_empty(&self) -> bool {
         matches!(self, Self::Text(text) if text.is_empty())
     }
