@@ -296,6 +296,8 @@ pub struct Upstream {
     pub paths: HashMap<Endpoint, http::uri::PathAndQuery>,
     /// `space`: the vector space, for embeddings.
     pub space: Option<String>,
+    /// It is written; else the model's name stands for it.
+    pub is_space_written: bool,
     /// The model's name there as records have it: `model`, else the one that callers write.
     pub sent: Arc<str>,
     /// What the model costs there; `None` where nobody knows.
@@ -352,8 +354,7 @@ pub struct Route {
 }
 
 impl Route {
-    /// The vector space of its answers; `None` where it has none or several, so that two vectors of it must not be
-    /// compared.
+    /// The vector space of its answers; `None` where it has none, or several, whose vectors must not be compared.
     #[must_use]
     pub fn vector_space(&self) -> Option<&str> {
         let mut spaces = self.upstreams.iter().map(|upstream| upstream.space.as_deref());
@@ -361,8 +362,7 @@ impl Route {
         spaces.all(|space| space == first).then_some(first?)
     }
 
-    /// The upstreams that a call goes to first: the one that a split has chosen, else the first tier. What another one
-    /// answers, for want of these, may be no answer for others.
+    /// Those that a call goes to first: the one that a split has chosen, else the first tier; others answer for want of it.
     pub fn first_upstreams(&self, chosen: Option<usize>) -> impl Iterator<Item = &Arc<Upstream>> {
         let tier = self.upstreams.first().map(|upstream| upstream.tier);
         let is_first = move |(at, upstream): &(usize, &Arc<Upstream>)| match chosen {

@@ -100,6 +100,7 @@ impl Route {
                 weight: upstream.weight,
                 paths: upstream.paths.iter().map(|(endpoint, written)| (*endpoint, path(written))).collect(),
                 space: upstream.space.clone(),
+                is_space_written: upstream.is_space_written,
                 sent: name(&upstream.sent),
                 price: upstream.price.as_ref().map(|price| Arc::new(twin_price(price))),
                 context_window: upstream.context_window,

@@ -16,7 +16,7 @@ use state::answers::{Key, Kind, Stored};
 use crate::embeddings::digits::DigitsCache;
 use crate::embeddings::vector::{How, InputVector};
 use crate::live::Live;
-use crate::{cache::stored, caller::headers};
+use crate::{cache::sources, cache::stored, caller::headers};
 
 /// What a look-up that is not answered from memory may take; then it has found nothing. Beside it a tenth of a
 /// millisecond for each key, up to the second of these.
@@ -39,6 +39,8 @@ pub struct Wish {
     route: Arc<str>,
     /// Whom vectors are stored for; `None` where the route's callers share them.
     owner: Option<Arc<str>>,
+    /// Where its vectors may have come from; `None` where its upstreams say by their `space` that this is all the same.
+    sources: Option<Vec<u64>>,
 }
 
 /// What one input is known by.
@@ -75,8 +77,11 @@ pub fn wish(snapshot: &Snapshot, (route, client, headers): (&Route, &Client, &He
     let keyed = inputs(ask)
         .into_iter()
         .map(|input| common.clone().content(|sink| input.deciding(spelling, sink)).ok().map(|key| Key(key.finish())));
-    let (inputs, name) = (with_repeats(keyed), route.name.clone());
-    let wish = Wish { inputs, may_look: !control.no_cache, ttl: route.cache.ttl, route: name, owner };
+    let inputs = with_repeats(keyed);
+    let is_known = route.upstreams.iter().all(|upstream| upstream.is_space_written);
+    let sources = (!is_known).then(|| route.upstreams.iter().map(|upstream| sources::of_vectors(upstream)).collect());
+    let (may_look, ttl, route) = (!control.no_cache, route.cache.ttl, route.name.clone());
+    let wish = Wish { inputs, may_look, ttl, route, owner, sources };
     (!wish.inputs.is_empty()).then_some(wish)
 }
 
@@ -235,6 +240,7 @@ impl Basket {
         let held = InputVector::read(&stored, now)
             .filter(|_| self.wish.may_look && stored.is_fresh_within(self.wish.ttl, now));
         let is_due = |held: &InputVector| match self.dimension {
+            _ if !self.may_take(held) => false,
             Some(due) => due == held.dimension(),
             None => !self.are_stored_at_odds,
         };
@@ -245,10 +251,16 @@ impl Basket {
         true
     }
 
+    /// Whether a vector comes from where those of the route come from: another server behind the same name has others.
+    #[must_use]
+    pub fn may_take(&self, held: &InputVector) -> bool {
+        self.wish.sources.as_ref().is_none_or(|sources| sources.contains(&held.source))
+    }
+
     fn take(&mut self, found: impl Iterator<Item = (usize, Option<Arc<Stored>>)>, now: Duration) {
         for (place, stored) in found.filter_map(|(place, stored)| Some((place, stored?))) {
             let is_fresh = stored.is_fresh_within(self.wish.ttl, now);
-            let Some(held) = InputVector::read(&stored, now) else { continue };
+            let Some(held) = InputVector::read(&stored, now).filter(|held| self.may_take(held)) else { continue };
             if self.dimension.is_some_and(|dimension| dimension != held.dimension()) {
                 continue;
             }
@@ -468,8 +480,17 @@ mod tests {
             Key(bytes)
         };
         let inputs = with_repeats(keys.map(|number| number.map(key)));
-        let route = "embedding".into();
-        Basket::new(Arc::new(Wish { inputs, may_look: true, ttl: Duration::MAX, route, owner: None }), None)
+        Basket::new(
+            Arc::new(Wish {
+                inputs,
+                may_look: true,
+                ttl: Duration::MAX,
+                route: "embedding".into(),
+                owner: None,
+                sources: None,
+            }),
+            None,
+        )
     }
 
     fn held(number: u8) -> InputVector {
@@ -477,6 +498,7 @@ mod tests {
             numbers: vec![number; 4].into(),
             model: bytes::Bytes::new(),
             upstream: bytes::Bytes::new(),
+            source: 0,
             tokens: 1,
             took: Duration::ZERO,
             age: Duration::ZERO,

@@ -24,7 +24,7 @@ use crate::live::Live;
 use crate::running::Running;
 use crate::semantic_cache::questions::{Match, Sought};
 use crate::trail::Trail;
-use crate::{cache::forms, cache::stored, caller::headers};
+use crate::{cache::forms, cache::sources, cache::stored, caller::headers};
 
 pub use question::{asked, is_query_in_message};
 
@@ -213,16 +213,17 @@ fn key(environment: &[u8], route: &Route, wish: &Wish, (ask, first): (&Ask, Opti
 
 /// All that decides an answer beside the call itself.
 fn surroundings(domain: &str, environment: &[u8], route: &Route, wish: &Wish, first: Option<usize>) -> KeyBuilder {
-    let models: smallvec::SmallVec<[&[u8]; 4]> =
-        route.first_upstreams(first).map(|upstream| upstream.label.as_bytes()).collect();
+    let upstreams: smallvec::SmallVec<[&config::Upstream; 4]> =
+        route.first_upstreams(first).map(|upstream| &**upstream).collect();
     let branch = first.and_then(|first| route.upstreams.get(first)).map(|upstream| upstream.name.as_bytes());
-    KeyBuilder::new(domain)
+    let key = KeyBuilder::new(domain)
         .part(environment)
         .part(route.name.as_bytes())
         .option(wish.owner.as_ref().map(|owner| owner.as_bytes()))
         .option(wish.kb_version.name.as_ref().map(|version| version.as_bytes()))
         .option(branch)
-        .list(models.into_iter())
+        .list(upstreams.iter().map(|upstream| upstream.label.as_bytes()));
+    upstreams.iter().fold(key, |key, upstream| sources::described(key, upstream, wish.endpoint))
 }
 
 /// The key of a call as its body and the configuration tell it; the caller's headers and an operator's version of

@@ -5,4 +5,5 @@ pub mod forms;
 pub mod kb_versions;
 pub mod purges;
 pub mod shared_call;
+pub mod sources;
 pub mod stored;

@@ -14,6 +14,7 @@ use http::HeaderMap;
 use super::{Consult, MOST_ROUNDS, Own, had_the_time, put, unfit};
 use crate::cache::flights::{Form, Passenger};
 use crate::cache::shared_call::{CallerGuard, SharedCall};
+use crate::cache::sources;
 use crate::embeddings::input_flights::{Arrival, Call, Carried};
 use crate::embeddings::vector::{How, InputVector};
 use crate::inputs::{self, Basket, Wish};
@@ -147,6 +148,7 @@ impl Embedding {
             numbers: vectors.each.drain(..).next().ok_or_else(unfit)?,
             model: vectors.model.into(),
             upstream: upstream.label.to_string().into(),
+            source: sources::of_vectors(&upstream),
             tokens: ask.used(&answer, &upstream.sent).prompt,
             took: live.clock.now() - began,
             age: Duration::ZERO,

@@ -8,9 +8,9 @@ use bytes::{BufMut, Bytes};
 use state::answers::Stored;
 
 /// How what follows the numbers is written. Raised with every change.
-const VERSION: u8 = 1;
-/// Behind everything: tokens, milliseconds, the lengths of both names, the version.
-const TAIL: usize = 8 + 4 + 2 + 2 + 1;
+const VERSION: u8 = 2;
+/// Behind everything: tokens, the source, milliseconds, the lengths of both names, the version.
+const TAIL: usize = 8 + 8 + 4 + 2 + 2 + 1;
 
 /// Where a vector is from. The later ones say more about what the route answers now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -32,6 +32,8 @@ pub struct InputVector {
     pub model: Bytes,
     /// The label of that upstream.
     pub upstream: Bytes,
+    /// What is known of where it stands: see [`crate::sources::of_vectors`].
+    pub source: u64,
     /// The input's share of what the upstream counted.
     pub tokens: u64,
     /// How long the answer took that it came in.
@@ -49,6 +51,7 @@ impl InputVector {
         let mut numbers = stored.bytes();
         let tail = numbers.split_off(numbers.len().checked_sub(TAIL)?);
         let (tokens, tail) = tail.split_first_chunk::<8>()?;
+        let (source, tail) = tail.split_first_chunk::<8>()?;
         let (took, tail) = tail.split_first_chunk::<4>()?;
         let (model, tail) = tail.split_first_chunk::<2>()?;
         let (upstream, version) = tail.split_first_chunk::<2>()?;
@@ -62,6 +65,7 @@ impl InputVector {
             numbers,
             model,
             upstream,
+            source: u64::from_le_bytes(*source),
             tokens: u64::from_le_bytes(*tokens),
             took: Duration::from_millis(u32::from_le_bytes(*took).into()),
             age: stored.age(now),
@@ -80,6 +84,7 @@ impl InputVector {
             out.extend_from_slice(part);
         }
         out.put_u64_le(self.tokens);
+        out.put_u64_le(self.source);
         out.put_u32_le(u32::try_from(self.took.as_millis()).unwrap_or(u32::MAX));
         for name in [model, upstream] {
             out.put_u16_le(u16::try_from(name.len()).unwrap_or_default());
@@ -127,6 +132,7 @@ mod tests {
             numbers: Bytes::from_static(&[0, 0, 0, 63, 0, 0, 128, 190]),
             model: Bytes::from_static("bge-大".as_bytes()),
             upstream: Bytes::from_static(b"a/bge"),
+            source: 1 << 50,
             tokens: 1 << 40,
             took: Duration::from_millis(1234),
             age: Duration::ZERO,
@@ -135,6 +141,7 @@ mod tests {
         let read = InputVector::read(&stored(held.write()), Duration::from_secs(105)).unwrap();
         assert_eq!((&read.numbers, &read.model, &read.upstream), (&held.numbers, &held.model, &held.upstream));
         assert_eq!((read.tokens, read.took, read.age), (held.tokens, held.took, Duration::from_secs(5)));
+        assert_eq!(read.source, held.source);
         assert_eq!((read.dimension(), &*read.model(), read.how), (2, "bge-大", How::Stored));
     }
 
@@ -144,6 +151,7 @@ mod tests {
             numbers: Bytes::from_static(numbers),
             model: Bytes::new(),
             upstream: Bytes::new(),
+            source: 0,
             tokens: 0,
             took: Duration::ZERO,
             age: Duration::ZERO,
@@ -152,8 +160,8 @@ mod tests {
         let mut newer = held(&[0; 4]).write();
         *newer.last_mut().unwrap() += 1;
         let mut longer = held(&[0; 4]).write();
-        longer[4 + 8 + 4] = 9;
-        for body in [Box::default(), held(&[]).write(), held(&[0; 7]).write(), newer, longer, vec![0; 16].into()] {
+        longer[4 + 8 + 8 + 4] = 9;
+        for body in [Box::default(), held(&[]).write(), held(&[0; 7]).write(), newer, longer, vec![0; 24].into()] {
             assert!(InputVector::read(&stored(body), Duration::ZERO).is_none());
         }
     }

@@ -9,6 +9,7 @@ use http::HeaderMap;
 use semantic::index::Partition;
 
 use super::{Wish, surroundings};
+use crate::cache::sources;
 use crate::caller::headers;
 use crate::consult;
 use crate::running::Running;
@@ -78,10 +79,13 @@ fn partition(
     // makes of a question (`dimensions`, `input_type`) is in here too.
     let space = embedding.vector_space()?;
     let manner = running.state(embedding)?.manner.get_or_init(|| consult::manner(embedding)).as_deref()?;
-    surroundings("question", snapshot.general.environment.as_bytes(), route, wish, first)
+    let known = embedding.upstreams.iter().filter(|upstream| !upstream.is_space_written);
+    let key = surroundings("question", snapshot.general.environment.as_bytes(), route, wish, first)
         .part(embedding.name.as_bytes())
         .part(space.as_bytes())
-        .list(models.into_iter())
+        .list(models.into_iter());
+    known
+        .fold(key, |key, upstream| sources::described(key, upstream, Endpoint::Embeddings))
         .content(|sink| {
             sink(manner);
             Ok::<_, Infallible>(())

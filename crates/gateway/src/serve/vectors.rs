@@ -32,7 +32,7 @@ use crate::running::{RouteState, Running};
 use crate::shape::Shaped;
 use crate::trail::Trail;
 use crate::worker::{Worker, set_off};
-use crate::{batch, caller::headers, recall, refuse};
+use crate::{batch, cache::sources, caller::headers, recall, refuse};
 
 /// How often a call looks for others that bring what it misses; then it brings everything itself.
 const MOST_ROUNDS: usize = 4;
@@ -286,7 +286,11 @@ impl Gathering<'_> {
             }
             for (place, rider) in boarded.others {
                 match self.await_other(rider, &passenger, trail).await {
-                    Ok(held) => held.into_iter().for_each(|held| basket.put(place, held)),
+                    Ok(held) => {
+                        if let Some(held) = held.filter(|held| basket.may_take(held)) {
+                            basket.put(place, held);
+                        }
+                    }
                     Err(refusal) => {
                         if !has_asked {
                             trail.record.cache = Some(Cached::Shared);
@@ -381,12 +385,14 @@ impl Gathering<'_> {
         let embeddings::Vectors { each, model } = found?;
         let sizes: Vec<u64> = embeddings::inputs(ask).iter().map(embeddings::Input::size).collect();
         let tokens = embeddings::share_out(used.prompt, &sizes);
+        let source = sources::of_vectors(&upstream);
         let (model, upstream) = (Bytes::from(model), Bytes::copy_from_slice(upstream.label.as_bytes()));
         let took = self.worker.live.clock.now() - began;
         let held = |(numbers, tokens)| InputVector {
             numbers,
             model: model.clone(),
             upstream: upstream.clone(),
+            source,
             tokens,
             took,
             age: std::time::Duration::ZERO,

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use serde_json::json;
 use state::answers::{Key, Which};
-use testkit::{Answer, Ask, Reply, Script, chat, embeddings, story};
+use testkit::{Answer, Ask, Reply, Script, chat, embeddings, rerank, story};
 
 use crate::stage::{Stage, answers, begun, cache, millis, pleasant};
 
@@ -128,5 +128,106 @@ fn removals_without_end_cost_no_vector_that_is_still_stored() {
         };
         // Nobody knows any more what those were: what is still stored is found again.
         assert_eq!(beside_a_stored_one(many).await, (vec![1.0, 2.0], 1));
+    });
+}
+
+/// Routes over a server of that name, whose scores are on that scale.
+fn over(host: &str, version: &str, score: &str, space: &str) -> String {
+    format!(
+        r#"
+providers:
+  - {{ name: azure, protocol: azure-openai, base_url: "http://{host}", api_key: key, api_version: "{version}" }}
+  - {{ name: ranks, protocol: jina, base_url: "http://{host}/v1", api_key: key, score: {score} }}
+  - {{ name: embeds, base_url: "http://{host}/v1" }}
+routes:
+  - name: short
+    match: {{ path: /v1/chat/completions, model: short }}
+    upstream: {{ url: "http://{host}/v1/chat/completions" }}
+    cache: {{ mode: exact }}
+  - {{ name: azure, upstreams: [{{ provider: azure, model: gpt }}], cache: {{ mode: exact }} }}
+  - {{ name: ranks, match: {{ path: /v1/rerank }}, upstreams: [{{ provider: ranks, model: r }}], cache: {{ mode: exact }} }}
+  - name: embeds
+    match: {{ path: /v1/embeddings }}
+    upstreams: [{{ provider: embeds, model: e{space} }}]
+    cache: {{ mode: exact }}
+clients: [{{ name: app, keys: [sk-app], routes: ["*"] }}]
+"#
+    )
+}
+
+/// What the caches of all routes come to.
+async fn caches(stage: &Stage) -> [String; 4] {
+    let mut all = Vec::new();
+    for ask in [
+        chat("short").user("Hi"),
+        chat("azure").user("Hi"),
+        rerank("ranks", "q", ["one", "two"]),
+        embeddings("embeds", "one"),
+    ] {
+        let answer = stage.ask(ask).await;
+        assert_eq!(answer.status, 200, "{}", answer.text());
+        all.push(cache(&answer).to_owned());
+    }
+    all.try_into().expect("four")
+}
+
+#[test]
+fn another_server_behind_the_same_name_has_other_answers() {
+    let before = ("a", "2024-01-01", "probability", "");
+    for (after, expected) in [
+        (before, ["hit", "hit", "hit", "hit"]),
+        (("b", "2024-01-01", "probability", ""), ["miss", "miss", "miss", "miss"]),
+        (("a", "2025-01-01", "probability", ""), ["hit", "miss", "hit", "hit"]),
+        (("a", "2024-01-01", "logit", ""), ["hit", "hit", "miss", "hit"]),
+    ] {
+        story(async {
+            let of = |(host, version, score, space): (&str, &str, &str, &str)| over(host, version, score, space);
+            let stage = Stage::set(&of(before));
+            stage.host("a", pleasant());
+            stage.host("b", pleasant());
+            assert_eq!(caches(&stage).await, ["miss"; 4]);
+            stage.reload(&of(after));
+            assert_eq!(caches(&stage).await, expected, "{after:?}");
+            stage.reload(&of(before));
+            assert_eq!(caches(&stage).await, ["hit", "hit", "hit", if expected[3] == "hit" { "hit" } else { "miss" }]);
+        });
+    }
+}
+
+#[test]
+fn a_written_space_says_that_vectors_are_the_same_wherever_they_come_from() {
+    story(async {
+        let of = |host| over(host, "2024-01-01", "probability", ", space: bge");
+        let stage = Stage::set(&of("a"));
+        stage.host("a", pleasant());
+        stage.host("b", pleasant());
+        assert_eq!(caches(&stage).await, ["miss"; 4]);
+        stage.reload(&of("b"));
+        assert_eq!(caches(&stage).await, ["miss", "miss", "miss", "hit"]);
+    });
+}
+
+#[test]
+fn one_more_server_of_a_model_costs_no_stored_vector() {
+    story(async {
+        let with = |more: &str| {
+            format!(
+                r#"
+providers: [{{ name: a, base_url: "http://a/v1" }}, {{ name: b, base_url: "http://b/v1" }}]
+routes:
+  - name: embedding
+    match: {{ path: /v1/embeddings }}
+    upstreams: [{{ provider: a, model: embed }}{more}]
+    cache: {{ mode: exact }}
+clients: [{{ name: app, keys: [sk-app], routes: ["*"] }}]
+"#
+            )
+        };
+        let stage = Stage::set(&with(""));
+        stage.host("a", pleasant());
+        let ask = || embeddings("embedding", "one");
+        assert_eq!(cache(&stage.ask(ask()).await), "miss");
+        stage.reload(&with(", { provider: b, model: embed }"));
+        assert_eq!(cache(&stage.ask(ask()).await), "hit");
     });
 }
