@@ -264,8 +264,8 @@ pub async fn recall(
     let mut stale = None;
     for turn in 0..MOST_FLIGHTS {
         if let Some(found) = replay(live, wish, true).await? {
-            // The answer to another call, perhaps, or to this one when it was known by another name.
-            trail.cache_id = found.key.or(trail.cache_id);
+            // The answer to another call, perhaps, or one that was stored for nobody else.
+            trail.cache_id = found.key;
             return Ok((Recalled::Found(found), stale));
         }
         if let Some(key) = wish.names.answer.as_ref().filter(|_| wish.may_look) {

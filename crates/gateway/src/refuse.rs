@@ -30,6 +30,8 @@ pub fn refuse(refusal: &Refusal, mut trail: Trail) -> Response<Reply> {
     let code = if row.code.is_empty() { told } else { Some(row.code) };
     trail.record.code = code.map(Into::into);
     trail.record.status = status;
+    // Nothing that could be found, or removed.
+    trail.cache_id = None;
     *response.headers_mut() = trail.conclude(head, None, row.outcome);
     response
 }

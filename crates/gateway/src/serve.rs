@@ -466,6 +466,7 @@ fn answer(connection: &Connection, answered: Answered, mut trail: Trail) -> Resp
 fn rides(connection: &Connection, rider: Rider, head: &Head, mut trail: Trail) -> Response<Reply> {
     connection.presence.answering();
     trail.record.status = 200;
+    trail.cache_id = head.id;
     trail.first_content();
     let raw = (!head.is_events).then_some(&head.content_type);
     let headers = answers::begun(&head.shown, raw, &mut trail);

@@ -246,6 +246,8 @@ pub struct Head {
     pub content_type: HeaderValue,
     /// It is a stream of events, and no other stream of bytes.
     pub is_events: bool,
+    /// What it is to be stored under for others, where it may be.
+    pub id: Option<Key>,
 }
 
 /// How a flight ended.
@@ -278,6 +280,8 @@ pub struct Landed {
     pub cost: Option<Cost>,
     /// From its leader's arrival to its end.
     pub took: Duration,
+    /// What it is stored under for others; `None` where it is not.
+    pub id: Option<Key>,
 }
 
 /// An answer that broke off.

@@ -135,7 +135,7 @@ mod tests {
         let names = Names { answer: Some(Key([1; 32])), replay: None };
         let Boarded::Leads(rider) = Flights::default().board(&names, &passenger, false) else { panic!("it leads") };
         let content_type = HeaderValue::from_static("text/event-stream");
-        rider.flight.begin(Head { shown: HeaderValue::from_static("a/model-a"), content_type, is_events });
+        rider.flight.begin(Head { shown: HeaderValue::from_static("a/model-a"), content_type, is_events, id: None });
         rider.flight.push(b"data: {}\n\n");
         rider.flight.land(End::PassedOn);
         let mut ride = FlightBody::new(rider, None, Presence::default(), is_events);

@@ -21,6 +21,7 @@ use crate::{cache::stored, reply::flight_body};
 pub fn own(body: Bytes, outcome: Outcome, mut trail: Trail) -> Response<Reply> {
     let mut response = Response::new(Reply::whole(body));
     trail.record.status = 200;
+    trail.cache_id = None;
     *response.headers_mut() = trail.conclude(AnswerHead::of(JSON), None, outcome);
     response
 }
@@ -114,6 +115,7 @@ pub fn kept(found: Found, (running, route): (&Running, &Route), live: &Live, mut
 pub fn landed(landed: &flights::Landed, body: Bytes, is_stream: bool, mut trail: Trail) -> Response<Reply> {
     let mut response = Response::new(Reply::whole(body));
     trail.record.status = 200;
+    trail.cache_id = landed.id;
     let kind = if is_stream { EVENTS } else { landed.content_type.clone() };
     let mut head = AnswerHead::of(kind).by(landed.shown.clone());
     if is_stream {

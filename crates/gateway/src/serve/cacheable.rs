@@ -87,6 +87,7 @@ impl Cacheable {
                 let route = (&self.running, &self.route, state);
                 match seek(&connection.worker, route, caller, &self.shaped, trail).await {
                     Ok(won) => {
+                        trail.cache_id = None;
                         let Self { shaped, route, .. } = self;
                         return Ok(Told::Won(Box::new(Answered { won, ask: shaped.ask, route })));
                     }

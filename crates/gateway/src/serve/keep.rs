@@ -121,7 +121,7 @@ pub fn answer(keeper: &Keeper<'_>, complete: Complete) -> Landed {
         Some(body) => (Some(body), HeaderValue::from_static(JSON)),
         None => (given.filter(|_| !leads_stream), content_type),
     };
-    Landed { whole, content_type, upstream, shown, usage, cost, took }
+    Landed { whole, content_type, upstream, shown, usage, cost, took, id }
 }
 
 const JSON: &str = "application/json";

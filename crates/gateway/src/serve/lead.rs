@@ -18,7 +18,7 @@ use crate::caller::headers::AnswerHead;
 use crate::caller::socket::Presence;
 use crate::degrade::Softened;
 use crate::pursue::Won;
-use crate::recall::Expired;
+use crate::recall::{self, Expired};
 use crate::refuse;
 use crate::relay::{Passage, Relay};
 use crate::reply::Reply;
@@ -171,7 +171,9 @@ impl Flight {
             cost,
             took,
         };
-        self.over(End::Landed(Arc::new(keep::answer(&self.keeper(), answer))));
+        let landed = keep::answer(&self.keeper(), answer);
+        trail.cache_id = landed.id;
+        self.over(End::Landed(Arc::new(landed)));
         let mut response = Response::new(Reply::whole(body));
         *response.headers_mut() = trail.conclude(head, Some(AttemptOutcome::Ok), Outcome::Ok);
         let _ = tell.send(Answer::Whole(response));
@@ -187,10 +189,13 @@ impl Flight {
     ) {
         trail.record.status = 200;
         let is_events = opened.raw.is_none();
+        let is_of_key = recall::is_of_key(&self.call.route, self.call.errands.first, &passage.upstream.label);
+        trail.cache_id = trail.cache_id.filter(|_| is_of_key);
+        let id = trail.cache_id;
         let headers = answers::begun(&shown, opened.raw.as_ref(), &mut trail);
         let content_type = headers.get(header::CONTENT_TYPE).cloned().unwrap_or(JSON);
         let _ = tell.send(Answer::Begun(headers, is_events));
-        self.flight.begin(Head { shown: shown.clone(), content_type: content_type.clone(), is_events });
+        self.flight.begin(Head { shown: shown.clone(), content_type: content_type.clone(), is_events, id });
         let (upstream, began) = (passage.upstream.clone(), trail.began());
         let mut cut = passage.cut.clone();
         let mut relay = Relay::new(opened, passage, trail);

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use testkit::{Ask, Reply, chat, rerank, story};
 
 use crate::chunks::{choices, delta, finish, hello, role};
-use crate::stage::{KEY, Stage, cache, pleasant};
+use crate::stage::{KEY, Stage, answers, begun, cache, pleasant};
 
 /// One upstream, and a cache on every route.
 fn config(cache: &str, more: &str) -> String {
@@ -299,15 +299,35 @@ clients: [{ name: app, keys: [sk-app], routes: ["*"] }]
         for ask in [ask(), ask().stream(), ask().header("idempotency-key", "k-1")] {
             let first = stage.ask(ask).await;
             assert_eq!((first.said().as_str(), cache(&first)), ("from b", "miss"));
+            assert_eq!(first.header("x-mai-cache-id"), None, "nothing is stored");
         }
+        b.play(Reply::status(500));
+        assert_eq!(stage.ask(ask()).await.header("x-mai-cache-id"), None);
         a.play(Reply::say(["from a"]));
         let again = stage.ask(ask().header("idempotency-key", "k-1")).await;
         assert_eq!((again.said().as_str(), cache(&again)), ("from b", "replay"), "a repeat gets what it got");
+        assert_eq!(again.header("x-mai-cache-id"), None, "which is no stored answer for others");
         for seen in ["miss", "hit"] {
             let answer = stage.ask(ask()).await;
             assert_eq!((answer.said().as_str(), cache(&answer)), ("from a", seen));
         }
-        assert_eq!(b.calls().len(), 3);
+        assert_eq!(b.calls().len(), 4);
+    });
+}
+
+#[test]
+fn who_shares_an_answer_that_is_not_stored_is_told_of_no_id_either() {
+    story(async {
+        let stage = stage();
+        let a = stage.host(
+            "a",
+            Reply::say(["cut"]).with(|knobs| knobs.finish = Some(json!("length"))).after(Duration::from_secs(1)),
+        );
+        let callers = vec![begun(&stage, ask()).await, begun(&stage, ask()).await];
+        let both = answers(callers).await;
+        assert_eq!(a.calls().len(), 1);
+        assert_eq!([cache(&both[0]), cache(&both[1])], ["miss", "shared"]);
+        assert!(both.iter().all(|answer| answer.status == 200 && answer.header("x-mai-cache-id").is_none()));
     });
 }
 

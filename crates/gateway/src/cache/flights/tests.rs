@@ -30,6 +30,7 @@ fn landed() -> End {
         usage: None,
         cost: None,
         took: Duration::ZERO,
+        id: None,
     }))
 }
 
