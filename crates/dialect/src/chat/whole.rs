@@ -10,9 +10,12 @@ use crate::sse::{DONE, push_event};
 /// On every chunk of a stream, as OpenAI's API documents it.
 const ON_EVERY_CHUNK: &[&str] = &["id", "created", "model", "system_fingerprint", "service_tier"];
 
-/// The most of one text that goes into one chunk, bytes: clients that read line by line have bounds
+/// The most of one text, or of one list, that goes into one chunk, bytes: clients that read line by line have bounds
 /// (64 KiB in Python's asyncio).
 const PIECE: usize = 16 << 10;
+
+/// Where a chunk holds as much already, what does not fit goes into chunks of its own.
+const BEGUN: usize = PIECE / 4;
 
 /// A whole answer of chat or of legacy completions as the stream that it would have been, with its
 /// usage where that is to be shown; `None` for what is no such answer.
@@ -26,7 +29,7 @@ pub fn events(endpoint: Endpoint, whole: &[u8], include_usage: bool) -> Option<B
     Some(as_stream(endpoint, root, choices, usage))
 }
 
-/// At least two chunks for each choice (what it says, long texts in several; why it ended), a usage
+/// At least two chunks for each choice (what it says, long texts and lists in several; why it ended), a usage
 /// chunk where `usage` is to be shown, `[DONE]`. Unknown fields of the answer and of a choice come with the chunk that ends it.
 pub(super) fn as_stream(endpoint: Endpoint, root: Value<'_>, choices: Value<'_>, usage: Option<Value<'_>>) -> Bytes {
     let is_chat = endpoint == Endpoint::Chat;
@@ -80,78 +83,205 @@ impl Frame {
 /// A choice, chunk by chunk.
 struct Pieces {
     begin: String,
-    /// What is left of long texts.
+    /// What is left of long texts and lists.
     more: Vec<String>,
     end: String,
 }
 
 /// `delta` with everything the message holds, then the finish reason.
 fn chat_choice(choice: Value<'_>, position: usize) -> Pieces {
-    let (mut delta, mut logprobs, mut rest, mut more) = (String::new(), String::new(), String::new(), Vec::new());
-    let (mut index, mut finish) = (position.to_string(), "null");
+    let (mut delta, mut rest, mut more) = (String::new(), String::new(), Vec::new());
+    let (mut index, mut finish, mut logprobs) = (position.to_string(), "null", Vec::new());
     for member in choice.members() {
         match &*member.key {
             "index" => index = member.value.raw().to_owned(),
             "finish_reason" => finish = member.value.raw(),
             "message" => {
                 for field in member.value.members() {
-                    if field.key == "tool_calls" && field.value.kind() == Kind::Array {
-                        delta.push_str(",\"tool_calls\":");
-                        push_indexed(&mut delta, field.value);
-                    } else {
-                        push_begin(&mut delta, &field, &mut more);
-                    }
+                    push_begin(&mut delta, &field, &mut more);
                 }
             }
-            "logprobs" => push_member(&mut logprobs, &member),
+            "logprobs" => logprobs = logprob_pieces(&member),
             _ => push_member(&mut rest, &member),
         }
     }
     let delta = delta.strip_prefix(',').unwrap_or_default();
-    let whole = |more: String| format!("{{\"index\":{index},\"delta\":{{{more}}},\"finish_reason\":null}}");
+    let mut logprobs = logprobs.into_iter();
+    let first = logprobs.next().unwrap_or_default();
+    let more = more.into_iter().map(|more| (more, String::new())).chain(logprobs.map(|more| (String::new(), more)));
+    let whole =
+        |(delta, logprobs)| format!("{{\"index\":{index},\"delta\":{{{delta}}}{logprobs},\"finish_reason\":null}}");
     Pieces {
-        begin: format!("{{\"index\":{index},\"delta\":{{{delta}}}{logprobs},\"finish_reason\":null}}"),
-        more: more.into_iter().map(whole).collect(),
+        more: more.map(whole).collect(),
+        begin: whole((delta.to_owned(), first)),
         end: format!("{{\"index\":{index},\"delta\":{{}}{rest},\"finish_reason\":{finish}}}"),
     }
 }
 
+/// The member of a chunk that says nothing.
+const NONE: &str = "\"text\":\"\"";
+
 fn text_choice(choice: Value<'_>, position: usize) -> Pieces {
-    let (mut text, mut logprobs, mut rest, mut more) = (String::new(), String::new(), String::new(), Vec::new());
-    let (mut index, mut finish) = (position.to_string(), "null");
+    let (mut text, mut rest, mut more) = (String::new(), String::new(), Vec::new());
+    let (mut index, mut finish, mut logprobs) = (position.to_string(), "null", Vec::new());
     for member in choice.members() {
         match &*member.key {
             "index" => index = member.value.raw().to_owned(),
             "finish_reason" => finish = member.value.raw(),
             "text" => push_begin(&mut text, &member, &mut more),
-            "logprobs" => push_member(&mut logprobs, &member),
+            "logprobs" => logprobs = logprob_pieces(&member),
             _ => push_member(&mut rest, &member),
         }
     }
-    if text.is_empty() {
-        text.push_str(",\"text\":\"\"");
-    }
-    let whole = |more: String| format!("{{\"index\":{index},{more},\"finish_reason\":null}}");
+    let text = text.strip_prefix(',').unwrap_or(NONE);
+    let mut logprobs = logprobs.into_iter();
+    let first = logprobs.next().unwrap_or_default();
+    let more = more.into_iter().map(|more| (more, String::new())).chain(logprobs.map(|more| (NONE.to_owned(), more)));
+    let whole = |(text, logprobs)| format!("{{\"index\":{index},{text}{logprobs},\"finish_reason\":null}}");
     Pieces {
-        begin: format!("{{\"index\":{index}{text}{logprobs},\"finish_reason\":null}}"),
-        more: more.into_iter().map(whole).collect(),
+        more: more.map(whole).collect(),
+        begin: whole((text.to_owned(), first)),
         end: format!("{{\"index\":{index},\"text\":\"\"{rest},\"finish_reason\":{finish}}}"),
     }
 }
 
-/// A member whose text may be long: its beginning, and what is left as members for further chunks.
+/// A member that may be long: its beginning, and what is left as members for further chunks.
 fn push_begin(out: &mut String, member: &Member<'_>, more: &mut Vec<String>) {
-    let Some(text) = member.value.as_escaped().filter(|text| text.len() > PIECE) else {
+    let is_calls = member.key == "tool_calls" && member.value.kind() == Kind::Array;
+    if !is_calls && out.len() + member.value.raw().len() <= PIECE {
         return push_member(out, member);
-    };
-    let (begin, mut rest) = text.split_at_checked(piece_end(text)).unwrap_or((text, ""));
+    }
     let name = json::quoted(&member.key);
-    out.push_str(&format!(",{name}:\"{begin}\""));
+    let values = match member.value.kind() {
+        Kind::Array if is_calls => {
+            packed(member.value.elements().enumerate().flat_map(|(index, call)| call_pieces(index, call)))
+        }
+        Kind::Array => packed(member.value.elements().flat_map(part_pieces)),
+        Kind::Object if member.key == "function_call" => cut(member.value, "arguments", ""),
+        _ => match member.value.as_escaped() {
+            Some(text) => text_pieces(text).into_iter().map(|piece| format!("\"{piece}\"")).collect(),
+            None => vec![member.value.raw().to_owned()],
+        },
+    };
+    for (at, value) in values.into_iter().enumerate() {
+        if at == 0 && (out.len() < BEGUN || out.len() + value.len() <= PIECE) {
+            out.push_str(&format!(",{name}:{value}"));
+        } else {
+            more.push(format!("{name}:{value}"));
+        }
+    }
+}
+
+/// A tool call, with the index by which clients put it together, and what is left of long arguments.
+fn call_pieces(index: usize, call: Value<'_>) -> Vec<String> {
+    let given = call.get("index").map(|index| index.raw().to_owned());
+    let number = given.as_ref().map_or_else(|| index.to_string(), String::clone);
+    let mut first = if given.is_some() { String::new() } else { format!(",\"index\":{number}") };
+    let mut more = Vec::new();
+    if call.kind() != Kind::Object {
+        return vec![call.raw().to_owned()];
+    }
+    for member in call.members() {
+        let long = match &*member.key {
+            "function" => "arguments",
+            "custom" => "input",
+            _ => "",
+        };
+        let name = json::quoted(&member.key);
+        for (at, piece) in cut(member.value, long, "").into_iter().enumerate() {
+            match at {
+                0 => first.push_str(&format!(",{name}:{piece}")),
+                _ => more.push(format!("{{\"index\":{number},{name}:{piece}}}")),
+            }
+        }
+    }
+    let first = format!("{{{}}}", first.strip_prefix(',').unwrap_or_default());
+    std::iter::once(first).chain(more).collect()
+}
+
+/// An element of a content that comes in parts, and what is left of a long text.
+fn part_pieces(part: Value<'_>) -> Vec<String> {
+    let is_text = part.get("type").and_then(Value::as_escaped) == Some("text");
+    cut(part, if is_text { "text" } else { "" }, "\"type\":\"text\",")
+}
+
+/// An object, and what is left of its text of this name where that is long: objects of that alone, and of what is `beside` it.
+fn cut(object: Value<'_>, long: &str, beside: &str) -> Vec<String> {
+    let text = object.get(long).and_then(Value::as_escaped).filter(|text| text.len() > PIECE);
+    let Some(text) = text.filter(|_| object.kind() == Kind::Object) else { return vec![object.raw().to_owned()] };
+    let mut pieces = text_pieces(text).into_iter();
+    let (begin, name) = (pieces.next().unwrap_or_default(), json::quoted(long));
+    let mut first = String::new();
+    for member in object.members() {
+        if member.key == long {
+            first.push_str(&format!(",{name}:\"{begin}\""));
+        } else {
+            push_member(&mut first, &member);
+        }
+    }
+    let first = format!("{{{}}}", first.strip_prefix(',').unwrap_or_default());
+    std::iter::once(first).chain(pieces.map(|piece| format!("{{{beside}{name}:\"{piece}\"}}"))).collect()
+}
+
+/// Lists of these elements, each as long as one chunk's may be.
+fn packed(elements: impl Iterator<Item = String>) -> Vec<String> {
+    let (mut lists, mut list) = (Vec::new(), String::from("["));
+    for element in elements {
+        if list.len() > 1 && list.len() + element.len() > PIECE {
+            lists.push(std::mem::replace(&mut list, String::from("[")) + "]");
+        }
+        if list.len() > 1 {
+            list.push(',');
+        }
+        list.push_str(&element);
+    }
+    lists.push(list + "]");
+    lists
+}
+
+/// Log probabilities as members of as many chunks as they are for: chat's are lists of entries, those of legacy completions
+/// lists of the same length side by side.
+fn logprob_pieces(member: &Member<'_>) -> Vec<String> {
+    let mut whole = String::new();
+    push_member(&mut whole, member);
+    if whole.len() <= PIECE || member.value.kind() != Kind::Object {
+        return vec![whole];
+    }
+    let is_list = |member: &Member<'_>| member.value.kind() == Kind::Array;
+    let (lists, rest): (Vec<_>, Vec<_>) = member.value.members().partition(is_list);
+    let mut lists: Vec<_> = lists.iter().map(|list| (&list.key, list.value.elements().peekable())).collect();
+    let mut begin = String::new();
+    rest.iter().for_each(|member| push_member(&mut begin, member));
+    let mut pieces = Vec::new();
+    while lists.iter_mut().any(|(_, entries)| entries.peek().is_some()) || pieces.is_empty() {
+        let mut taken: Vec<Vec<&str>> = vec![Vec::new(); lists.len()];
+        let mut size = 0;
+        while size < PIECE && lists.iter_mut().any(|(_, entries)| entries.peek().is_some()) {
+            for ((_, entries), taken) in lists.iter_mut().zip(&mut taken) {
+                let entry = entries.next().map(Value::raw);
+                size += entry.map_or(0, str::len);
+                taken.extend(entry);
+            }
+        }
+        let mut piece = std::mem::take(&mut begin);
+        for ((name, _), taken) in lists.iter().zip(taken) {
+            piece.push_str(&format!(",{}:[{}]", json::quoted(name), taken.join(",")));
+        }
+        pieces.push(format!(",\"logprobs\":{{{}}}", piece.strip_prefix(',').unwrap_or_default()));
+    }
+    pieces
+}
+
+/// A text as JSON writes it, cut where it is long.
+fn text_pieces(text: &str) -> Vec<&str> {
+    let (first, mut rest) = text.split_at_checked(piece_end(text)).unwrap_or((text, ""));
+    let mut pieces = vec![first];
     while !rest.is_empty() {
         let (piece, behind) = rest.split_at_checked(piece_end(rest)).unwrap_or((rest, ""));
-        more.push(format!("{name}:\"{piece}\""));
+        pieces.push(piece);
         rest = behind;
     }
+    pieces
 }
 
 /// Where to cut a text as JSON writes it: at most [`PIECE`] bytes, and never inside of a character or
@@ -179,24 +309,6 @@ fn piece_end(text: &str) -> usize {
         }
         end = (end + length).min(text.len());
     }
-}
-
-/// Tool calls of a delta carry their index, by which clients put them together.
-fn push_indexed(out: &mut String, calls: Value<'_>) {
-    out.push('[');
-    for (index, call) in calls.elements().enumerate() {
-        if index > 0 {
-            out.push(',');
-        }
-        match call.raw().strip_prefix('{') {
-            Some(rest) if call.get("index").is_none() => {
-                let comma = if call.is_empty() { "" } else { "," };
-                out.push_str(&format!("{{\"index\":{index}{comma}{rest}"));
-            }
-            _ => out.push_str(call.raw()),
-        }
-    }
-    out.push(']');
 }
 
 fn push_member(out: &mut String, member: &Member<'_>) {

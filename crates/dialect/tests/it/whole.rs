@@ -210,6 +210,53 @@ fn long_texts_are_cut_for_clients_that_read_by_lines() {
     }
 }
 
+#[test]
+fn long_arguments_lists_and_log_probabilities_are_cut_too() {
+    let long = json!({"text": "知识\"🙂".repeat(2_500)}).to_string();
+    let call = |name: &str, arguments: &str| json!({"id": name, "type": "function", "function": {"name": name, "arguments": arguments}});
+    let entry = |at: u32| json!({"token": format!("t{at}"), "logprob": -0.5, "bytes": null, "top_logprobs": [{"token": "x", "logprob": -1.5}]});
+    let short: Vec<Value> = (0..100).map(|at| call(&format!("f{at}"), &"{\"a\":1}".repeat(40))).collect();
+    let part = json!([{"type": "text", "text": "a".repeat(40_000)}]);
+    let annotations: Vec<Value> =
+        (0..1_000).map(|at| json!({"type": "url", "url": format!("https://a/{at}")})).collect();
+    let entries: Vec<Value> = (0..400).map(entry).collect();
+    for message in [
+        json!({"tool_calls": [call("f", "{}"), call("g", &long), call("h", &long), call("i", "{}")]}),
+        json!({"content": "b".repeat(50_000), "reasoning_content": "c".repeat(50_000), "tool_calls": [call("g", &long)]}),
+        json!({"tool_calls": short}),
+        json!({"tool_calls": [{"id": "a", "type": "custom", "custom": {"name": "f", "input": "d".repeat(50_000)}}]}),
+        json!({"function_call": {"name": "f", "arguments": long}}),
+        json!({"content": part}),
+        json!({"content": "a", "annotations": annotations}),
+        json!({"content": "a".repeat(15_000), "reasoning_content": "b".repeat(15_000), "refusal": "c".repeat(15_000)}),
+    ] {
+        let whole = json!({"id": "a", "choices": [{"index": 0, "message": message,
+            "logprobs": {"content": entries, "refusal": null}, "finish_reason": "stop"}]});
+        comes_again_in_short_lines(Endpoint::Chat, &whole);
+    }
+    let numbers: Vec<u32> = (0..5_000).collect();
+    let whole = json!({"id": "a", "choices": [{"index": 0, "text": "a".repeat(40_000), "logprobs": {"tokens": numbers, "x": 1,
+        "token_logprobs": numbers, "top_logprobs": entries}, "finish_reason": "stop"}]});
+    comes_again_in_short_lines(Endpoint::Completions, &whole);
+}
+
+/// As a stream it has no line that is long, and put together again it says the same.
+fn comes_again_in_short_lines(endpoint: Endpoint, whole: &Value) {
+    let stream = chat::events(endpoint, whole.to_string().as_bytes(), false).unwrap();
+    let longest = text(&stream).lines().map(str::len).max().unwrap();
+    assert!(longest < 40_000, "{longest}");
+    let again = tree(&assembled(endpoint, &stream, 1000).unwrap());
+    let (again, whole) = (&again["choices"][0], &whole["choices"][0]);
+    for (name, value) in whole.as_object().unwrap() {
+        if name != "message" {
+            assert_eq!(&again[name], value, "{name}");
+        }
+    }
+    for (name, value) in whole["message"].as_object().into_iter().flatten() {
+        assert_eq!(&again["message"][name], value, "{name}");
+    }
+}
+
 /// The tool calls that these deltas come to, by name and arguments.
 fn calls(deltas: &[Value]) -> Result<Vec<(String, String)>, Broken> {
     let stream: String = deltas.iter().map(|calls| delta(&json!({ "tool_calls": calls }).to_string())).collect();
