@@ -285,3 +285,27 @@ impl MockFlags {
         SocketAddr::new(self.host, self.port)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_id_may_begin_with_a_hyphen() {
+        for words in [
+            &["cache", "remove", "-wz0_K"][..],
+            &["keys", "revoke", "-wz0_K"],
+            &["drills", "stop", "-wz0_K"],
+            &["requests", "show", "-wz0_K"],
+            &["cache", "kb-version", "rag-chat", "-1"],
+        ] {
+            let given = ["mai-gateway"].iter().chain(words).chain(&["--admin", "http://a:1"]);
+            assert!(Args::try_parse_from(given).is_ok(), "{words:?}");
+        }
+        let unset = ["mai-gateway", "cache", "kb-version", "rag-chat", "--unset"];
+        let Command::Cache(Cache::KbVersion { version, unset, .. }) = Args::parse_from(unset).command else {
+            panic!("another command")
+        };
+        assert_eq!((version, unset), (None, true));
+    }
+}

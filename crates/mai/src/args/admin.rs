@@ -86,7 +86,7 @@ pub enum Keys {
         #[command(flatten)]
         at: AdminAt,
         /// The key's id
-        #[arg(value_name = "ID")]
+        #[arg(value_name = "ID", allow_hyphen_values = true)]
         id: String,
         /// Whose it is [default: it is looked for]
         #[arg(long, value_name = "NAME")]
@@ -131,7 +131,7 @@ pub enum Cache {
         #[command(flatten)]
         at: AdminAt,
         /// The answer's id
-        #[arg(value_name = "ID")]
+        #[arg(value_name = "ID", allow_hyphen_values = true)]
         id: String,
     },
     /// Say that a route's knowledge base is a new one: answers that rest on an older are served no more
@@ -146,7 +146,7 @@ pub enum Cache {
         #[arg(value_name = "ROUTE")]
         route: String,
         /// The version from now on [default: print the one that holds]
-        #[arg(value_name = "VERSION")]
+        #[arg(value_name = "VERSION", allow_hyphen_values = true)]
         version: Option<String>,
         /// Leave it to the file again
         #[arg(long, conflicts_with = "version")]
@@ -264,7 +264,7 @@ pub enum Drills {
         #[command(flatten)]
         at: AdminAt,
         /// Its id, as `drills list` names it
-        #[arg(value_name = "ID")]
+        #[arg(value_name = "ID", allow_hyphen_values = true)]
         id: String,
     },
 }
@@ -301,7 +301,7 @@ pub enum Requests {
         #[command(flatten)]
         at: AdminAt,
         /// The request's id
-        #[arg(value_name = "ID")]
+        #[arg(value_name = "ID", allow_hyphen_values = true)]
         id: String,
         /// Also what was asked and answered, where `records.content` keeps it; wants a token of role admin
         #[arg(long)]
