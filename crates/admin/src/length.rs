@@ -22,6 +22,9 @@ impl TryFrom<Value> for Length {
             _ => None,
         };
         let read = text.as_deref().and_then(config::duration);
+        if text.as_deref().is_some_and(config::is_too_long) {
+            return Err(format!("is {written}, which is too long; write ten years (\"3650d\") at most"));
+        }
         read.map(Self).ok_or_else(|| {
             format!(
                 "is {written}, but must be a duration such as \"250ms\", \"3s\" or \"10m\", or a number of milliseconds"
@@ -68,5 +71,7 @@ mod tests {
         for wrong in ["\"soon\"", "-5", "1.5", "true", "{}", "\"\""] {
             assert!(serde_json::from_str::<Length>(wrong).is_err(), "{wrong}");
         }
+        let too_long = serde_json::from_str::<Length>("\"4000d\"").unwrap_err().to_string();
+        assert!(too_long.contains("ten years"), "{too_long}");
     }
 }

@@ -197,6 +197,9 @@ fn scalar_fits(kind: Kind, scalar: &Scalar) -> Result<(), String> {
         return scalar_fits(kind, &plain).and(Err("stands in quotes, which makes it text; remove them".into()));
     }
     match kind {
+        Kind::Duration | Kind::Wait if units::is_too_long(&scalar.text) => {
+            Err(format!("{} is too long: write ten years (`3650d`) at most", scalar.shown()))
+        }
         Kind::Duration => not(scalar.as_quantity(units::duration).is_some_and(|time| !time.is_zero())),
         Kind::Wait => not(scalar.as_quantity(units::duration).is_some()),
         Kind::Size(least, most) => {

@@ -69,7 +69,7 @@ pub use schema::schema;
 pub use snapshot::*;
 pub use sources::Source;
 pub use telemetry::Telemetry;
-pub use units::duration;
+pub use units::{duration, is_too_long};
 pub use unmask::unmask;
 pub use webhook::{Occasion, SigningKey, Webhook};
 pub use whole::Whole;

@@ -27,6 +27,12 @@ pub fn duration(text: &str) -> Option<Duration> {
     (millis <= LONGEST).then_some(millis)
 }
 
+/// Whether a duration is longer than any may be.
+#[must_use]
+pub fn is_too_long(text: &str) -> bool {
+    quantity(text, &TIMES).is_some_and(|millis| Duration::from_millis(millis) > LONGEST)
+}
+
 /// `512KiB`, `10MiB`, `1.5GiB`, decimal `10MB`, or a bare whole number of bytes.
 pub(crate) fn size(text: &str) -> Option<u64> {
     quantity(text, &SIZES)

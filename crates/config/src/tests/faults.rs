@@ -95,6 +95,15 @@ fn values_of_the_wrong_form_say_what_to_write() {
 }
 
 #[test]
+fn a_time_that_is_too_long_is_called_so() {
+    assert_problems(
+        "shutdown_grace: 36500d\nresolver: { refresh: 4000d }\n",
+        "gateway.yaml:1:17: shutdown_grace: `36500d` is too long: write ten years (`3650d`) at most\n\
+         gateway.yaml:2:22: resolver.refresh: `4000d` is too long: write ten years (`3650d`) at most",
+    );
+}
+
+#[test]
 fn texts_of_requests_that_are_not_kept_cannot_be_kept() {
     assert_problems(
         "records: { keep: 0s, content: true }\n",
