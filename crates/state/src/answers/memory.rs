@@ -247,8 +247,12 @@ struct Evictions(Arc<Counts>);
 impl Lifecycle<Key, Arc<Stored>> for Evictions {
     type RequestState = SmallVec<[Arc<Stored>; 2]>;
 
-    fn on_evict(&self, gone: &mut Self::RequestState, _: Key, stored: Arc<Stored>) {
+    /// Not called where something else is put under the same key.
+    fn before_evict(&self, _: &mut Self::RequestState, _: &Key, _: &mut Arc<Stored>) {
         self.0.evicted.fetch_add(1, Relaxed);
+    }
+
+    fn on_evict(&self, gone: &mut Self::RequestState, _: Key, stored: Arc<Stored>) {
         gone.push(stored);
     }
 }

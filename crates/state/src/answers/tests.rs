@@ -97,6 +97,14 @@ fn memory_never_takes_more_than_its_bound() {
 }
 
 #[test]
+fn what_is_stored_anew_pushes_nothing_out() {
+    let answers = InProcessAnswers::within(1 << 20);
+    (0..10).for_each(|length| answers.keep(key(1), vector(length)));
+    let tier = answers.tier();
+    assert_eq!((tier.entries, tier.evicted), (1, 0));
+}
+
+#[test]
 fn what_is_too_large_is_refused_and_takes_the_place_of_nothing() {
     let answers = InProcessAnswers::within(1 << 20);
     answers.keep(key(1), vector(10));
