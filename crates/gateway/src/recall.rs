@@ -192,11 +192,16 @@ pub fn is_idempotent(ask: &Ask, headers: &HeaderMap) -> bool {
     !(ask.endpoint.family() == Family::Chat && headers::side_effects(headers))
 }
 
-/// By what a repeat under the same idempotency key is known: the body as it was sent. What becomes of it may
-/// change with what is learned, and with a reload. `None` where there is no such key.
+/// By what a repeat under the same idempotency key is known: the body as it was sent, of a form all but its boundary. What
+/// becomes of it may change with what is learned, and with a reload. `None` where there is no such key.
 #[must_use]
 pub fn fingerprint(ask: &Ask, headers: &HeaderMap) -> Option<[u8; 32]> {
-    headers.contains_key(headers::IDEMPOTENCY_KEY).then(|| body_fingerprint(ask.endpoint.tail(), &ask.body))
+    if !headers.contains_key(headers::IDEMPOTENCY_KEY) {
+        return None;
+    }
+    let form = KeyBuilder::new("form").part(ask.endpoint.tail().as_bytes());
+    let form = form.content(|sink| ask.feed_form(sink).then_some(()).ok_or(()));
+    Some(form.map_or_else(|()| body_fingerprint(ask.endpoint.tail(), &ask.body), KeyBuilder::finish))
 }
 
 /// Whether the upstream of this name is one of those that the key of an answer names.

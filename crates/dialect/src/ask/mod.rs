@@ -202,6 +202,16 @@ impl Ask {
         })
     }
 
+    /// Hands over what a form says, all but its boundary, which clients choose anew for each call; false where the body is
+    /// none.
+    pub fn feed_form(&self, sink: &mut dyn FnMut(&[u8])) -> bool {
+        let Some(boundary) = self.content_type.as_ref().and_then(|kind| multipart::boundary(kind.as_bytes())) else {
+            return false;
+        };
+        multipart::feed(&self.body, &boundary, sink);
+        true
+    }
+
     /// The body with another model name, and nothing else changed: the very same bytes where the
     /// caller wrote that name already.
     #[must_use]

@@ -40,6 +40,23 @@ pub(super) fn find(body: &[u8], boundary: &[u8], name: &str) -> Option<Span> {
     None
 }
 
+/// Hands over what a form says, without the boundary: between its delimiters, behind its length each.
+pub(super) fn feed(body: &[u8], boundary: &[u8], sink: &mut dyn FnMut(&[u8])) {
+    let delimiter = [b"\r\n--", boundary].concat();
+    // The first one need not stand behind a line.
+    let mut rest = body.strip_prefix(delimiter.get(2..).unwrap_or_default()).unwrap_or(body);
+    loop {
+        let end = memmem::find(rest, &delimiter);
+        let (piece, behind) = rest.split_at_checked(end.unwrap_or(rest.len())).unwrap_or((rest, &[]));
+        sink(&(piece.len() as u64).to_le_bytes());
+        sink(piece);
+        match end {
+            Some(_) => rest = behind.get(delimiter.len()..).unwrap_or_default(),
+            None => return,
+        }
+    }
+}
+
 /// Whether a part's headers give it that name.
 fn is_named(headers: &[u8], name: &str) -> bool {
     let headers = String::from_utf8_lossy(headers);

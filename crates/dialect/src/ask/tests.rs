@@ -161,6 +161,30 @@ fn a_form_is_read_for_its_model_alone() {
 }
 
 #[test]
+fn a_form_says_the_same_whatever_its_boundary_is() {
+    let said = |boundary: &str, model: &str, file: &str| {
+        let kind = http::HeaderValue::try_from(format!("multipart/form-data; boundary={boundary}")).unwrap();
+        let head = "content-disposition: form-data; name=";
+        let form = format!(
+            "--{boundary}\r\n{head}model\r\n\r\n{model}\r\n--{boundary}\r\n{head}file\r\n\r\n{file}\r\n--{boundary}--\r\n"
+        );
+        let ask = Ask::read(Endpoint::AudioTranscriptions, Some(&kind), form.into()).unwrap();
+        let mut said = Vec::new();
+        assert!(ask.feed_form(&mut |piece| said.extend_from_slice(piece)));
+        said
+    };
+    let first = said("one", "whisper", "RIFF");
+    assert_eq!(first, said("another-one", "whisper", "RIFF"));
+    for other in
+        [said("one", "whisper", "riff"), said("one", "whispe", "rRIFF"), said("one", "whisper", "RI\r\n--anFF")]
+    {
+        assert_ne!(first, other);
+    }
+    let json = Bytes::from_static(br#"{"model":"tts","input":"hi"}"#);
+    assert!(!Ask::read(Endpoint::AudioSpeech, None, json).unwrap().feed_form(&mut |_| {}));
+}
+
+#[test]
 fn json_of_any_declared_type_is_read_as_json() {
     let kind = http::HeaderValue::from_static("text/plain");
     let body = Bytes::from_static(br#"{"model":"tts","input":"hi"}"#);

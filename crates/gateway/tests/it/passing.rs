@@ -89,6 +89,35 @@ fn a_form_goes_out_as_it_came_but_for_its_model() {
 }
 
 #[test]
+fn a_form_that_is_sent_again_with_another_boundary_gets_the_first_answer() {
+    story(async {
+        let stage = Stage::set(CONFIG);
+        let a = stage.host("a", Reply::json(json!({"text": "words"})));
+        let send = async |boundary: &str, sound: &str| {
+            let form = format!(
+                "--{boundary}\r\ncontent-disposition: form-data; name=\"model\"\r\n\r\nany\r\n--{boundary}\r\ncontent-disposition: form-data; name=\"file\"\r\n\r\n{sound}\r\n--{boundary}--\r\n"
+            );
+            let head = format!(
+                "POST /v1/audio/transcriptions HTTP/1.1\r\nhost: g\r\nauthorization: Bearer {KEY}\r\nidempotency-key: k-1\r\ncontent-type: multipart/form-data; boundary={boundary}\r\ncontent-length: {}\r\n\r\n",
+                form.len()
+            );
+            let mut caller = stage.caller();
+            caller.write((head + &form).as_bytes()).await;
+            caller.answer().await.unwrap()
+        };
+        let (first, again) = (send("one", "RIFF").await, send("other", "RIFF").await);
+        assert_eq!(
+            (first.status, again.status, again.header("x-mai-cache")),
+            (200, 200, Some("replay")),
+            "{}",
+            again.text()
+        );
+        assert_eq!(send("one", "another").await.status, 422);
+        assert_eq!(a.calls().len(), 1);
+    });
+}
+
+#[test]
 fn responses_stream_event_by_event_and_end_in_one_state() {
     story(async {
         let event = |kind: &str, more: serde_json::Value| {
