@@ -95,6 +95,8 @@ pub(super) struct Desk {
     reading: AtomicU64,
     /// Milliseconds after `began` up to which the reader is not asked: its last reading failed.
     resting: AtomicU64,
+    /// Why that failed.
+    rests_for: Mutex<String>,
     #[cfg(test)]
     pub trial: super::tests::Trial,
 }
@@ -124,6 +126,7 @@ impl Desk {
             began: Clock.now(),
             reading: AtomicU64::new(0),
             resting: AtomicU64::new(0),
+            rests_for: Mutex::default(),
             #[cfg(test)]
             trial: super::tests::Trial::default(),
         }
@@ -316,8 +319,9 @@ impl Desk {
         self.reading.store(if is_reading { self.millis().max(1) } else { 0 }, Relaxed);
     }
 
-    /// The reader is not to be asked for so long.
-    pub fn rest(&self, pause: Duration) {
+    /// The reader is not to be asked for so long, since reading has failed.
+    pub fn rest(&self, pause: Duration, why: String) {
+        *self.rests_for.lock().unwrap_or_else(PoisonError::into_inner) = why;
         let pause = u64::try_from(pause.as_millis()).unwrap_or(u64::MAX);
         self.resting.store(self.millis().saturating_add(pause), Relaxed);
     }
@@ -344,7 +348,10 @@ impl Desk {
         let waiting = self.queue().orders.len() + self.counts.held.load(Relaxed);
         let mut trouble = self.trouble.lock().unwrap_or_else(PoisonError::into_inner).clone();
         if trouble.is_none() && self.is_stuck() {
-            let what = "the disk is slow: look-ups are answered as misses".to_owned();
+            let what = match self.millis() < self.resting.load(Relaxed) {
+                true => self.rests_for.lock().unwrap_or_else(PoisonError::into_inner).clone(),
+                false => "the disk is slow: look-ups are answered as misses".to_owned(),
+            };
             trouble = Some(Trouble { since: Clock.wall(), what });
         }
         Some(Tier {

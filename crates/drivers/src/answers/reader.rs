@@ -85,7 +85,7 @@ pub(super) fn read_out(desk: &Desk, path: &Path, asked: &Receiver<Lookup>) {
 fn fail(desk: &Desk, epoch: u64, failure: Failure) {
     match failure {
         Failure::Damaged(why) => desk.report_damage(epoch, why),
-        Failure::Full(_) | Failure::Trouble(_) => desk.rest(REST),
+        Failure::Full(why) | Failure::Trouble(why) => desk.rest(REST, why),
     }
 }
 

@@ -406,6 +406,18 @@ async fn on_a_disk_with_less_room_than_the_bound_the_oldest_make_way() {
 }
 
 #[tokio::test]
+async fn what_keeps_a_file_from_being_read_is_told_from_the_first_word() {
+    let folder = Folder::new();
+    let other = rusqlite::Connection::open(folder.at("cache.db")).unwrap();
+    other.execute_batch("CREATE TABLE usage (sum INTEGER)").unwrap();
+    let answers = open(&folder.at("cache.db"), bounds(1, 64));
+    assert_eq!(get(&answers, 1).await, None);
+    comes("it is told", || disk(&answers).trouble.is_some()).await;
+    let told = disk(&answers).trouble.unwrap().what;
+    assert!(told.contains("another program's database"), "{told}");
+}
+
+#[tokio::test]
 async fn a_folder_that_cannot_be_written_costs_hits_alone() {
     let folder = Folder::new();
     std::fs::write(folder.0.join("file"), "x").unwrap();
