@@ -267,6 +267,31 @@ pub struct Progress {
     pub unshown_usage: String,
     /// Characters of text delivered, for an estimate where usage never comes.
     pub text_chars: u64,
+    /// Those that had been delivered when usage was told last. What came after it may not be in it: some servers tell
+    /// usage at the beginning.
+    pub told_at: u64,
     /// An error object, invalid bytes or garbage: the stream has failed.
     pub fault: Option<Fault>,
+}
+
+impl Progress {
+    fn told(&mut self, usage: Usage) {
+        self.usage = Some(usage);
+        self.told_at = self.text_chars;
+    }
+
+    /// What the stream has used so far: the upstream's word, and of what it says nothing about a guess that errs high;
+    /// `prompt` is that of the prompt.
+    #[must_use]
+    pub fn used(&self, prompt: u64) -> Usage {
+        let guess = |chars: u64| chars.div_ceil(2);
+        match self.usage {
+            Some(told) if self.text_chars > self.told_at => {
+                let completion = told.completion.saturating_add(guess(self.text_chars - self.told_at));
+                Usage { completion, estimated: true, ..told }
+            }
+            Some(told) => told,
+            None => Usage { prompt, completion: guess(self.text_chars), cached: 0, units: 0, estimated: true },
+        }
+    }
 }

@@ -296,14 +296,7 @@ impl Relay {
     /// The upstream's word, or a guess that errs high.
     #[must_use]
     pub fn usage(&self) -> Usage {
-        let progress = self.opened.decoder.progress();
-        progress.usage.unwrap_or(Usage {
-            prompt: self.passage.prompt_guess,
-            completion: progress.text_chars.div_ceil(2),
-            cached: 0,
-            units: 0,
-            estimated: true,
-        })
+        self.opened.decoder.progress().used(self.passage.prompt_guess)
     }
 }
 

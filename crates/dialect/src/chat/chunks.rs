@@ -201,7 +201,7 @@ impl Chunks {
         let brought = self.read_choices(&chunk)?;
         let written = chunk.usage.or(brought.usage);
         if let Some((known, written)) = written.and_then(|written| usage::read(written).zip(Some(written.raw()))) {
-            self.progress.usage = Some(known);
+            self.progress.told(known);
             if !self.shows_usage && written.len() <= LONGEST_USAGE {
                 // Some upstreams tell it with every chunk.
                 self.progress.unshown_usage.clear();

@@ -91,7 +91,7 @@ impl Typed {
             }
         }
         let known = parts.usage.or_else(|| parts.response?.get("usage")).and_then(usage::read);
-        self.progress.usage = known.or(self.progress.usage);
+        known.into_iter().for_each(|known| self.progress.told(known));
         Ok(())
     }
 

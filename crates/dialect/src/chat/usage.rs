@@ -7,7 +7,9 @@ use crate::json::{Kind, Member, Value};
 /// Reads a usage object, by OpenAI's names and those of its variants: `prompt_tokens` or
 /// `input_tokens`, `completion_tokens` or `output_tokens`; the cached part in
 /// `prompt_tokens_details`, `input_tokens_details`, as `cached_tokens` (Moonshot) or
-/// `prompt_cache_hit_tokens` (DeepSeek). `None` for anything that is nonsense: negative, not a
+/// `prompt_cache_hit_tokens` (DeepSeek). What `total_tokens` has beyond both was written too: xAI counts
+/// reasoning apart from `completion_tokens` and within the total (docs.x.ai, Reasoning), as Google's
+/// compatible endpoint does. `None` for anything that is nonsense: negative, not a
 /// whole number, more than [`Usage::CEILING`], or without any count.
 #[must_use]
 pub fn read(usage: Value<'_>) -> Option<Usage> {
@@ -61,9 +63,11 @@ impl Counts {
             (Some(prompt), _) => prompt,
             (None, completion) => self.total?.saturating_sub(completion.unwrap_or(0)),
         };
+        // What was thought is not in `completion_tokens` of some (xAI, Gemini), only in the total.
+        let rest = self.total.unwrap_or(0).saturating_sub(prompt);
         Some(Usage {
             prompt,
-            completion: self.completion.unwrap_or(0),
+            completion: self.completion.unwrap_or(0).max(rest),
             cached: self.cached.unwrap_or(0).min(prompt),
             units: 0,
             estimated: false,

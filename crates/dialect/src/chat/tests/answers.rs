@@ -81,6 +81,13 @@ fn usage_is_read_by_every_name_and_nonsense_is_ignored() {
         (r#"{"input_tokens":7,"output_tokens":1,"input_tokens_details":{"cached_tokens":99}}"#, known(7, 1, 7)),
         (r#"{"prompt_tokens":10,"completion_tokens":null}"#, known(10, 0, 0)),
         (r#"{"total_tokens":8}"#, known(8, 0, 0)),
+        // xAI's own example: what was thought stands in the total alone.
+        (
+            r#"{"prompt_tokens":32,"completion_tokens":9,"total_tokens":135,"completion_tokens_details":{"reasoning_tokens":94}}"#,
+            known(32, 103, 0),
+        ),
+        (r#"{"prompt_tokens":10,"total_tokens":12}"#, known(10, 2, 0)),
+        (r#"{"prompt_tokens":10,"completion_tokens":2,"total_tokens":3}"#, known(10, 2, 0)),
         (r#"{"prompt_tokens":-1,"completion_tokens":2}"#, None),
         (r#"{"prompt_tokens":"10","completion_tokens":2}"#, None),
         (r#"{"prompt_tokens":1e18,"completion_tokens":2}"#, None),

@@ -170,6 +170,17 @@ fn usage_in_odd_places_is_counted_and_shown_where_sdks_look() {
 }
 
 #[test]
+fn what_comes_after_the_last_word_on_usage_is_guessed() {
+    let told = |stream: &str| read(&plain(), true, stream.as_bytes()).progress.used(7);
+    let guess = told(&hello());
+    assert_eq!((guess.prompt, guess.completion > 0, guess.estimated), (7, true, true));
+    let early = told(&(usage(3, 1) + &hello()));
+    assert_eq!((early.prompt, early.completion, early.estimated), (3, 1 + guess.completion, true));
+    let last = told(&(usage(3, 1) + &hello() + &usage(3, 4)));
+    assert_eq!((last.completion, last.estimated), (4, false));
+}
+
+#[test]
 fn the_last_usage_counts_and_nonsense_does_not() {
     let running = usage(3, 1)
         + &hello()

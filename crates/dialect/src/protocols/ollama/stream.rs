@@ -111,7 +111,7 @@ impl Lines {
         self.progress.content = true;
         self.progress.finished = true;
         self.progress.done = true;
-        self.progress.usage = Some(usage);
+        self.progress.told(usage);
     }
 
     fn fail(&mut self, fault: Fault) {
