@@ -241,6 +241,7 @@ fn check_whole(compiler: &mut Compiler<'_>, root: &View<'_>, routes: &Directory<
         governance::check_limit(compiler, &view);
         let Some(route) = view.at("name").text().and_then(|name| routes.named(name)) else { continue };
         resilience::check_spaces(compiler, &view, route);
+        resilience::check_context(compiler, &view, route);
         resilience::check_weights(compiler, &view, route.strategy);
         resilience::check_waits(compiler, &view, route.deadline);
         caches::check(compiler, &view, route, routes);

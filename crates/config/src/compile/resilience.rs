@@ -212,6 +212,18 @@ pub(super) fn check_waits(compiler: &mut Compiler<'_>, route: &View<'_>, deadlin
     }
 }
 
+/// Only what generates text from a prompt that the gateway reads has one to bound.
+pub(super) fn check_context(compiler: &mut Compiler<'_>, view: &View<'_>, route: &Route) {
+    let context = view.at("context");
+    let is_read = |endpoint: &Endpoint| matches!(endpoint, Endpoint::Chat | Endpoint::Completions);
+    if context.is_written() && !route.endpoints.iter().any(is_read) {
+        compiler.report(
+            &context,
+            "bounds prompts of /v1/chat/completions and /v1/completions, which `match.path` does not name; remove it",
+        );
+    }
+}
+
 /// Embedding upstreams that may stand in for each other must mean the same by a vector.
 pub(super) fn check_spaces(compiler: &mut Compiler<'_>, view: &View<'_>, route: &Route) {
     let is_embedding = route.endpoints.contains(&Endpoint::Embeddings);

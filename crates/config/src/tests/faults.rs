@@ -298,6 +298,19 @@ fn embedding_routes_keep_to_one_vector_space() {
 }
 
 #[test]
+fn a_token_budget_is_refused_where_no_prompt_is_read() {
+    assert_problems(
+        &with_providers(
+            "routes: [{ name: r, match: { path: /v1/rerank }, upstreams: [{ provider: cloud }], context: { budget: 8 } }]",
+        ),
+        "gateway.yaml:4:93: routes[r].context: bounds prompts of /v1/chat/completions and /v1/completions, which \
+         `match.path` does not name; remove it",
+    );
+    let both = "routes: [{ name: r, match: { path: [/v1/completions, /v1/responses] }, upstreams: [{ provider: cloud }], context: { budget: 8 } }]";
+    assert_eq!(warnings(&with_providers(both)), "");
+}
+
+#[test]
 fn the_semantic_cache_needs_its_routes_and_its_threshold() {
     assert_problems(
         &with_providers(

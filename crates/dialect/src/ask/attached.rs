@@ -26,6 +26,11 @@ const SIGNS: [&str; 5] = ["\"image_url\"", "\"input_audio\"", "\"file_id\"", "\"
 /// What finds any of them in one pass; made once, for making it costs as much as finding nothing in a usual prompt.
 static FIND: LazyLock<Option<AhoCorasick>> = LazyLock::new(|| AhoCorasick::new(SIGNS).ok());
 
+/// Whether there may be any.
+pub fn any(body: &[u8]) -> bool {
+    FIND.as_ref().is_some_and(|finder| finder.is_match(body))
+}
+
 /// All of them in the order of the body, each with the bytes that are no text: none for a URL. Reads each byte a few
 /// times at most, however many there are.
 pub fn all(body: &[u8]) -> Vec<(Attached, Range<usize>)> {

@@ -187,6 +187,12 @@ impl Ask {
         tokens.saturating_add(base::estimate(self.body.get(from..).unwrap_or_default()))
     }
 
+    /// Whether images, files or sounds may be in it, which can be worth more tokens than they take bytes.
+    #[must_use]
+    pub fn has_attachments(&self) -> bool {
+        self.content_type.is_none() && attached::any(&self.body)
+    }
+
     /// What a whole answer of a model has used: the upstream's word, else a guess that errs high.
     #[must_use]
     pub fn used(&self, answer: &crate::Answer, model: &str) -> Usage {

@@ -26,8 +26,10 @@ pub enum Retrieval {
 pub struct Prompt<'a> {
     /// In order. The prompt of a legacy completion is one of the user's.
     pub messages: Vec<Message<'a>>,
+    /// Each message is a prompt by itself, which the model reads without the others: the list of a legacy completion.
+    pub is_list: bool,
     /// What else the model reads, as it stands in the body: definitions of tools and of the answer's
-    /// form.
+    /// form, and what is to follow a completion.
     pub definitions: SmallVec<[&'a str; 2]>,
 }
 
@@ -94,16 +96,15 @@ impl<'a> Prompt<'a> {
                 prompt.messages.extend(member.value.elements().map(|message| Message::read(message, retrieval)));
             }
             "prompt" => {
-                let mut message = Message::of_user();
-                let texts = member.value.elements().filter(|text| text.kind() == Kind::String);
-                texts.chain(Some(member.value).filter(|one| one.kind() == Kind::String)).for_each(|text| {
-                    message.texts.push(Text::read(text, retrieval));
-                });
-                message.ids = ids(member.value);
-                message.content = Some(member.value.span());
-                prompt.messages.push(message);
+                let is_prompt = |one: &Value<'_>| matches!(one.kind(), Kind::String | Kind::Array);
+                prompt.is_list = member.value.elements().any(|one| is_prompt(&one));
+                if prompt.is_list {
+                    prompt.messages.extend(member.value.elements().map(|one| Message::completed(one, retrieval)));
+                } else {
+                    prompt.messages.push(Message::completed(member.value, retrieval));
+                }
             }
-            "tools" | "functions" | "response_format" if !member.value.is_empty() => {
+            "tools" | "functions" | "response_format" | "suffix" if !member.value.is_empty() => {
                 prompt.definitions.push(member.value.raw());
             }
             _ => {}
@@ -123,18 +124,38 @@ impl<'a> Prompt<'a> {
                 patch.remove_span(span);
             }
         }
+        let last_user = self.messages.iter().rposition(|message| message.role == "user");
         let of_one = passages.chunk_by(|(one, _), (next, _)| one == next);
         for (message, out) in of_one.filter_map(|out| Some((self.messages.get(out.first()?.0)?, out))) {
+            let count = message.texts.iter().map(|text| text.passages.len()).sum::<usize>();
+            let is_last = out.first().map(|(at, _)| *at) == last_user;
+            if let Some(span) = message.span.filter(|_| !is_last && out.len() == count && message.is_left_empty()) {
+                // Some providers refuse a message without text.
+                patch.remove_span(span);
+                continue;
+            }
             if message.is_emptied() {
                 message.content.into_iter().for_each(|content| patch.replace(content, r#""""#));
                 continue;
             }
             // Both in order: a message may hold very many.
             let mut out = out.iter().map(|(_, which)| *which).peekable();
-            for (which, marked) in message.texts.iter().flat_map(|text| &text.passages).enumerate() {
-                if out.next_if_eq(&which).is_some() {
-                    patch.replace(marked.span, "");
+            let mut first = 0;
+            let mut parts = message.texts.iter().filter(|text| text.part.is_some()).count();
+            for text in &message.texts {
+                let behind = first + text.passages.len();
+                let gone: SmallVec<[usize; 4]> = std::iter::from_fn(|| out.next_if(|which| *which < behind)).collect();
+                match text.part.filter(|_| parts > 1 && gone.len() == text.passages.len() && text.is_only_passages()) {
+                    // Some providers refuse a part without text.
+                    Some(part) => {
+                        parts -= 1;
+                        patch.remove_span(part);
+                    }
+                    None => gone.iter().filter_map(|which| text.passages.get(which - first)).for_each(|marked| {
+                        patch.replace(marked.span, "");
+                    }),
                 }
+                first = behind;
             }
         }
         patch.apply(body)
@@ -157,12 +178,6 @@ impl<'a> Prompt<'a> {
     }
 }
 
-/// Token ids in a prompt: an array of them, or of such arrays.
-fn ids(prompt: Value<'_>) -> usize {
-    let count = |list: Value<'_>| list.elements().filter(|one| one.kind() == Kind::Number).count();
-    count(prompt) + prompt.elements().map(count).sum::<usize>()
-}
-
 impl<'a> Message<'a> {
     fn of_user() -> Self {
         Self {
@@ -180,6 +195,17 @@ impl<'a> Message<'a> {
         }
     }
 
+    /// A prompt that is to be completed: a text, or token ids.
+    fn completed(prompt: Value<'a>, retrieval: Option<&Retrieval>) -> Self {
+        let mut message = Self::of_user();
+        if prompt.kind() == Kind::String {
+            message.texts.push(Text::read(prompt, retrieval));
+        }
+        message.ids = prompt.elements().filter(|one| one.kind() == Kind::Number).count();
+        message.content = Some(prompt.span());
+        message
+    }
+
     fn read(value: Value<'a>, retrieval: Option<&Retrieval>) -> Self {
         let mut message = Self { span: Some(value.span()), role: Cow::Borrowed(""), ..Self::of_user() };
         for member in value.members() {
@@ -194,10 +220,11 @@ impl<'a> Message<'a> {
                 "tool_call_id" => message.answers = value.as_str_lossy(),
                 "tool_calls" => value.elements().for_each(|call| {
                     message.calls.extend(call.get("id").and_then(Value::as_str_lossy));
-                    call.get("function").into_iter().for_each(|function| message.read_function(function));
+                    let called = ["function", "custom"].iter().find_map(|kind| call.get(kind));
+                    called.into_iter().for_each(|called| message.read_function(called));
                 }),
                 "function_call" => message.read_function(value),
-                "reasoning_content" | "refusal" => message.text(value),
+                "reasoning_content" | "reasoning" | "thinking" | "refusal" => message.text(value),
                 _ => {}
             }
         }
@@ -210,8 +237,10 @@ impl<'a> Message<'a> {
     }
 
     fn read_content(&mut self, content: Value<'a>, retrieval: Option<&Retrieval>) {
-        if content.kind() == Kind::String {
-            self.texts.push(Text::read(content, retrieval));
+        match content.kind() {
+            Kind::String => self.texts.push(Text::read(content, retrieval)),
+            Kind::Object => self.unknown(content),
+            _ => {}
         }
         for part in content.elements() {
             let read = |text| Text { part: Some(part.span()), ..Text::read(text, retrieval) };
@@ -220,18 +249,30 @@ impl<'a> Message<'a> {
             }
             for member in part.members() {
                 match &*member.key {
-                    "text" => self.texts.push(read(member.value)),
+                    "text" if member.value.kind() == Kind::String => self.texts.push(read(member.value)),
                     "image_url" => self.images.push(images::read(member.value)),
                     "input_audio" | "file" | "video_url" | "audio_url" => self.attachments += 1,
-                    _ => {}
+                    "type" | "cache_control" => {}
+                    _ => self.unknown(member.value),
                 }
             }
         }
     }
 
+    /// What no API that is known has there counts as it is written: a server may well put it before its model. Where it
+    /// holds bytes it is a file.
+    fn unknown(&mut self, value: Value<'a>) {
+        if has_bytes(value.raw()) {
+            self.attachments += 1;
+        } else if matches!(value.kind(), Kind::String | Kind::Array | Kind::Object) && !value.is_empty() {
+            let text = Cow::Borrowed(value.raw());
+            self.texts.push(Text { part: None, own: SmallVec::from_iter([text]), passages: Vec::new() });
+        }
+    }
+
     fn read_function(&mut self, function: Value<'a>) {
         for member in function.members() {
-            if matches!(&*member.key, "name" | "arguments") {
+            if matches!(&*member.key, "name" | "arguments" | "input") {
                 self.text(member.value);
             }
         }
@@ -248,6 +289,11 @@ impl<'a> Message<'a> {
     pub fn is_only_passages(&self) -> bool {
         let has_passages = self.texts.iter().any(|text| !text.passages.is_empty());
         self.is_passage || (has_passages && self.texts.iter().all(Text::is_only_passages) && self.images.is_empty())
+    }
+
+    /// Without its passages it would say nothing, and it may go.
+    fn is_left_empty(&self) -> bool {
+        !self.is_passage && !self.is_held() && self.attachments + self.ids == 0 && self.is_only_passages()
     }
 
     /// Where it is left out as a passage its text goes and it stays: it is a tool's result.
@@ -297,6 +343,13 @@ impl<'a> Text<'a> {
             patch.replace(Span { start: passage.goes_on.unwrap_or(passage.span.start), ..passage.span }, "");
         }
     }
+}
+
+/// Whether so many letters of base64 follow each other as no text has.
+fn has_bytes(json: &str) -> bool {
+    const NO_TEXT: usize = 1_024;
+    let is_other = |byte: &u8| !(byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'/' | b'-' | b'_' | b'='));
+    json.len() >= NO_TEXT && json.as_bytes().split(is_other).any(|run| run.len() >= NO_TEXT)
 }
 
 /// Where `<tag …>…</tag>` stands in a string as JSON writes it. What is not closed is none.
@@ -433,6 +486,64 @@ mod tests {
                 proptest::prop_assert_eq!(found.is_empty(), cut == body.as_bytes());
             }
         }
+    }
+
+    fn read(endpoint: Endpoint, body: &str) -> Ask {
+        Ask::read(endpoint, None, Bytes::from(body.to_owned())).expect("a call")
+    }
+
+    #[test]
+    fn no_part_and_no_message_is_left_without_text() {
+        let tag = Retrieval::Tag("c".into());
+        let without = |messages: &str, passages: &[(usize, usize)]| {
+            let ask = read(Endpoint::Chat, &format!(r#"{{"model":"m","messages":[{messages}]}}"#));
+            let prompt = Prompt::read(&ask, Some(&tag)).expect("a prompt");
+            let cut = prompt.without(&ask.body, &[], passages);
+            let all = String::from_utf8_lossy(&cut).into_owned();
+            let left = all.strip_prefix(r#"{"model":"m","messages":["#).and_then(|rest| rest.strip_suffix("]}"));
+            left.expect("the rest as it was").to_owned()
+        };
+        let question = r#"{"role":"user","content":"q"}"#;
+        let system = r#"{"role":"system","content":"<c>one</c> <c>two</c>"}"#;
+        assert_eq!(without(&format!("{system},{question}"), &[(0, 0), (0, 1)]), question);
+        assert_eq!(without(&format!("{system},{question}"), &[(0, 0)]).matches("two").count(), 1);
+        let parts = r#"{"role":"user","content":[{"type":"text","text":"<c>one</c>"},{"type":"text","text":"q"}]}"#;
+        assert_eq!(without(parts, &[(0, 0)]), r#"{"role":"user","content":[{"type":"text","text":"q"}]}"#);
+        let alone = r#"{"role":"user","content":[{"type":"text","text":"<c>one</c>"}]}"#;
+        assert_eq!(without(alone, &[(0, 0)]), alone.replace("<c>one</c>", ""), "a user's last word keeps its place");
+    }
+
+    #[test]
+    fn each_text_of_a_list_is_a_prompt_by_itself() {
+        for (prompt, is_list, count) in
+            [(r#""a""#, false, 1), (r#"["a","b"]"#, true, 2), ("[[1,2],[3]]", true, 2), ("[1,2,3]", false, 1)]
+        {
+            let ask = read(Endpoint::Completions, &format!(r#"{{"model":"m","prompt":{prompt}}}"#));
+            let prompt = Prompt::read(&ask, None).expect("a prompt");
+            assert_eq!((prompt.is_list, prompt.messages.len()), (is_list, count));
+        }
+    }
+
+    #[test]
+    fn what_the_model_may_read_counts_whatever_it_is_called() {
+        let count = |message: &str| {
+            let ask = read(Endpoint::Chat, &format!(r#"{{"model":"m","messages":[{message}]}}"#));
+            let prompt = Prompt::read(&ask, None).expect("a prompt");
+            let one = prompt.messages.first().expect("a message");
+            (one.texts.iter().flat_map(|text| &text.own).map(|own| own.len()).sum::<usize>(), one.attachments)
+        };
+        for message in [
+            r#"{"role":"assistant","tool_calls":[{"id":"a","type":"custom","custom":{"name":"f","input":"TEXT"}}]}"#,
+            r#"{"role":"user","content":[{"type":"document","document":{"body":"TEXT"}}]}"#,
+            r#"{"role":"user","content":[{"type":"text","text":{"value":"TEXT"}}]}"#,
+            r#"{"role":"user","content":{"text":"TEXT"}}"#,
+            r#"{"role":"assistant","content":"","reasoning":"TEXT"}"#,
+        ] {
+            let (bytes, attachments) = count(&message.replace("TEXT", &"so much ".repeat(200)));
+            assert!(bytes >= 1_600 && attachments == 0, "{bytes}: {message}");
+        }
+        let bytes = r#"{"role":"user","content":[{"type":"image","source":{"data":"TEXT"}}]}"#;
+        assert_eq!(count(&bytes.replace("TEXT", &"QUJD".repeat(1_000))), (0, 1));
     }
 
     #[test]

@@ -41,9 +41,9 @@ fn terms(route: &Route) -> Option<Terms> {
     route.context.as_ref()?.terms
 }
 
-/// No token is less than a byte of the body.
+/// No token of text is less than a byte of the body; an image by URL is many.
 fn may_be_too_small(upstream: &Upstream, ask: &Ask) -> bool {
-    upstream.context_window.is_some_and(|window| ask.body.len() as u64 > window)
+    upstream.context_window.is_some_and(|window| ask.body.len() as u64 > window || ask.has_attachments())
 }
 
 /// A prompt to be counted, with all that it takes.
@@ -223,14 +223,13 @@ fn keep(
 ) -> Result<Option<Kept>, Refusal> {
     let Some(prompt) = Prompt::read(ask, retrieval) else { return Ok(None) };
     let weighed = Weighed::new(&prompt, scale);
-    let cut = context::fit(terms, weighed.fixed, &weighed.messages());
-    let cut = cut.map_err(|over| too_long(ask, over.needed, terms))?.unwrap_or_default();
+    let (cut, left) = weighed.fit(terms).map_err(|over| too_long(ask, over.needed, terms))?;
     Ok(Some(Kept {
         body: prompt.without(&ask.body, &cut.messages, &cut.passages),
         truncated: truncated(&cut),
         lesson: weighed.lesson(&cut, pupils).filter(|_| scale.is_guess()),
         counted: weighed.total,
-        left: weighed.total.saturating_sub(cut.tokens),
+        left,
     }))
 }
 
@@ -331,6 +330,7 @@ struct Weighed<'r, 'p> {
     around: u64,
     /// Tokens of what is no message.
     fixed: u64,
+    /// Of a list of prompts, those of the longest.
     total: u64,
     /// Images and the like, whose tokens teach nothing about text.
     has_more_than_text: bool,
@@ -341,12 +341,17 @@ impl<'r, 'p> Weighed<'r, 'p> {
         let each: Vec<(Weight, Vec<Weight>)> = prompt.messages.iter().map(|message| weigh(message, scale)).collect();
         let definitions = prompt.definitions.iter().fold(Weight::default(), |sum, json| sum.plus(scale.weigh(json)));
         let fixed = definitions.tokens.saturating_add(OPENING);
-        let sum = each.iter().fold(fixed, |sum, (own, passages)| {
-            passages.iter().fold(sum.saturating_add(own.tokens), |sum, passage| sum.saturating_add(passage.tokens))
-        });
+        let tokens = |(own, passages): &(Weight, Vec<Weight>)| {
+            passages.iter().fold(own.tokens, |sum, passage| sum.saturating_add(passage.tokens))
+        };
+        let total = if prompt.is_list {
+            fixed.saturating_add(each.iter().map(tokens).max().unwrap_or(0))
+        } else {
+            each.iter().map(tokens).fold(fixed, u64::saturating_add)
+        };
         let has_more_than_text =
             prompt.messages.iter().any(|one| one.attachments + one.ids > 0 || !one.images.is_empty());
-        Self { prompt, each, definitions, around: scale.around(), fixed, total: sum, has_more_than_text }
+        Self { prompt, each, definitions, around: scale.around(), fixed, total, has_more_than_text }
     }
 
     fn messages(&self) -> Vec<context::Message<'r>> {
@@ -359,6 +364,27 @@ impl<'r, 'p> Weighed<'r, 'p> {
             passages: passages.iter().map(|passage| passage.tokens).collect(),
         };
         self.prompt.messages.iter().zip(&self.each).map(message).collect()
+    }
+
+    /// What to leave out so that the prompt keeps to its terms, or each prompt of a list by itself; and the tokens that
+    /// are left, of a list those of the longest.
+    fn fit(&self, terms: Terms) -> Result<(Cut, u64), context::Overflow> {
+        let messages = self.messages();
+        if !self.prompt.is_list {
+            let cut = context::fit(terms, self.fixed, &messages)?.unwrap_or_default();
+            let left = self.total.saturating_sub(cut.tokens);
+            return Ok((cut, left));
+        }
+        let (mut all, mut longest) = (Cut::default(), 0);
+        for (at, message) in messages.iter().enumerate() {
+            let cut = context::fit(terms, self.fixed, std::slice::from_ref(message))?.unwrap_or_default();
+            let tokens = message.passages.iter().fold(message.tokens, |sum, passage| sum.saturating_add(*passage));
+            longest = longest.max(self.fixed.saturating_add(tokens).saturating_sub(cut.tokens));
+            all.passages.extend(cut.passages.iter().map(|(_, which)| (at, *which)));
+            all.retrieval += cut.retrieval;
+            all.tokens = all.tokens.saturating_add(cut.tokens);
+        }
+        Ok((all, longest))
     }
 
     /// What is left of the text after a cut, to be compared with what the upstream counts.

@@ -398,6 +398,45 @@ fn an_upstream_that_is_too_small_is_passed_over() {
 }
 
 #[test]
+fn an_image_by_url_may_be_too_much_for_a_window_that_its_url_is_not() {
+    story(async {
+        let stage = stage(
+            "  - name: chat\n    upstreams: [{ provider: a, model: gpt-4o-mini, context_window: 4096 }, { provider: b, model: gpt-4o-mini, tier: 1 }]\n",
+        );
+        let (a, b) = (stage.host("a", pleasant()), stage.host("b", pleasant()));
+        let image =
+            json!({"role": "user", "content": [{"type": "image_url", "image_url": {"url": "http://x/cat.png"}}]});
+        assert_eq!(stage.ask(ask("chat", &[image])).await.status, 200);
+        assert_eq!((a.calls().len(), b.calls().len()), (0, 1));
+    });
+}
+
+#[test]
+fn each_prompt_of_a_list_keeps_to_the_budget_by_itself() {
+    story(async {
+        let stage = stage(
+            "  - { name: chat, match: { path: /v1/completions }, upstreams: [{ provider: a, model: gpt-4o }], context: { budget: 150, retrieval: { tag: c } } }\n",
+        );
+        let a = stage.host("a", pleasant());
+        let complete = |prompts: Value| {
+            let body = json!({"model": "chat", "prompt": prompts, "suffix": "The end."});
+            chat("chat").path("/v1/completions").body(body.to_string())
+        };
+        let list = json!(vec![SENTENCE; 20]);
+        let answer = stage.ask(complete(list.clone())).await;
+        assert_eq!((answer.status, &last(&a)["prompt"]), (200, &list), "{}", answer.text());
+        let passages = |count| format!("Why? {}", format!("<c>{SENTENCE}</c>").repeat(count));
+        let answer = stage.ask(complete(json!([passages(1), passages(8)]))).await;
+        assert_eq!(answer.status, 200, "{}", answer.text());
+        let kept = last(&a)["prompt"].clone();
+        assert_eq!(kept[0], passages(1), "what fits stays whole, whatever stands beside it");
+        assert!(kept[1].as_str().unwrap().starts_with("Why? <c>") && kept[1] != passages(8), "{kept}");
+        let answer = stage.ask(complete(json!([SENTENCE, SENTENCE.repeat(20)]))).await;
+        assert_eq!((answer.status, answer.code().as_deref()), (400, Some("context_length_exceeded")));
+    });
+}
+
+#[test]
 fn a_prompt_of_very_many_parts_is_cut_in_time() {
     story(async {
         let stage = stage(&route("chat", "unknown", "{ budget: 1000, retrieval: { tag: c } }"));
