@@ -22,6 +22,23 @@ pub const ANSWER_LIMITS: [&str; 3] = ["max_tokens", "max_completion_tokens", "ma
 pub const RERANK_NAMES: [[&str; 2]; 4] =
     [["top_n", "top_k"], ["return_documents", "return_text"], ["truncate", "truncation"], ["instruction", "instruct"]];
 
+/// Fields of a chat, and the names under which Ollama takes the same (its API reference, `options`), which callers may write
+/// themselves. A rule for one rules both.
+pub const OLLAMA_NAMES: [[&str; 2]; 9] = [
+    ["temperature", "options.temperature"],
+    ["top_p", "options.top_p"],
+    ["top_k", "options.top_k"],
+    ["min_p", "options.min_p"],
+    ["seed", "options.seed"],
+    ["presence_penalty", "options.presence_penalty"],
+    ["frequency_penalty", "options.frequency_penalty"],
+    ["repetition_penalty", "options.repeat_penalty"],
+    ["stop", "options.stop"],
+];
+
+/// The same where Ollama has values of its own for them: they are denied together, and where one is forced the other goes.
+pub const OLLAMA_WORDS: [[&str; 2]; 2] = [["reasoning_effort", "think"], ["response_format", "format"]];
+
 /// A value that a policy puts into a body.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Setting {
@@ -85,7 +102,8 @@ pub struct Field {
     pub path: Box<[Box<str>]>,
     /// For the limit of an answer's tokens, which goes by several names: the one in the policy.
     pub limit: Option<&'static str>,
-    /// Where it goes by several of [`RERANK_NAMES`]: all of them, that of `path` first. Else none.
+    /// Where it goes by several of [`RERANK_NAMES`], [`OLLAMA_NAMES`] or [`OLLAMA_WORDS`]: all of them, that of `path`
+    /// first. Else none.
     pub names: &'static [&'static str],
     /// What holds for it.
     pub rule: Rule,
@@ -123,7 +141,8 @@ impl Policy {
             Some(_) => {}
             None => add(&mut self.of_rerank, path, &[], rule.clone()),
         }
-        add(&mut self.fields, path, &[], rule);
+        let of_ollama = OLLAMA_NAMES.iter().chain(&OLLAMA_WORDS).find(|[own, _]| *own == path);
+        add(&mut self.fields, path, of_ollama.map_or(&[], <[_; 2]>::as_slice), rule);
     }
 
     fn on(&self, endpoint: Endpoint) -> &[Field] {

@@ -4,7 +4,7 @@ use base::{Code, Endpoint, Refusal};
 use bytes::Bytes;
 use dialect::Ask;
 use dialect::json::{Ambiguous, Found, Member, Patch, Paths, Value, quoted};
-use rules::params::{ANSWER_LIMITS, By, Field, Policy, Ruled, Verdict, Written, ruled};
+use rules::params::{ANSWER_LIMITS, By, Field, OLLAMA_WORDS, Policy, Ruled, Verdict, Written, ruled};
 use smallvec::SmallVec;
 
 /// One change of a body.
@@ -61,14 +61,22 @@ fn pass<'f, 'p>(
     is_first: bool,
     (endpoint, note): (Endpoint, Note<'_>),
 ) -> Result<(Bytes, &'f [Ruled<'p>]), Refusal> {
-    let firsts = fields.iter().flat_map(|ruled| match names(ruled.field) {
-        [] => [].iter().copied().chain(ruled.field.path.first().map(|name| &**name)),
-        names => names.iter().copied().chain(None),
-    });
-    let paths = Paths::read(body, firsts).map_err(|error| Refusal::new(Code::InvalidJson, error.to_string()))?;
+    // Who rules Ollama's options by their own names means those.
+    let own = |ruled: &Ruled<'_>| ruled.field.path.first().is_some_and(|first| &**first == OPTIONS);
+    let are_options_ruled = fields.iter().any(own);
+    let names = |field| names(field, are_options_ruled);
+    let mut firsts: SmallVec<[&str; 16]> = SmallVec::new();
+    for ruled in fields {
+        match names(ruled.field) {
+            [] => firsts.extend(ruled.field.path.first().map(|name| &**name)),
+            names => firsts.extend(names.iter().map(|name| first(name))),
+        }
+    }
+    let paths = Paths::read(body, firsts.iter().copied())
+        .map_err(|error| Refusal::new(Code::InvalidJson, error.to_string()))?;
     if is_first {
         // What the caller wrote is judged before anything of ours stands beside it.
-        fields.iter().try_for_each(|ruled| refuse_denied(&paths, ruled))?;
+        fields.iter().try_for_each(|ruled| refuse_denied(&paths, ruled, names(ruled.field)))?;
     }
     let mut edit = Edit { endpoint, patch: Patch::new(), touched: SmallVec::new(), note };
     for (at, ruled) in fields.iter().enumerate() {
@@ -83,9 +91,27 @@ fn pass<'f, 'p>(
     Ok((edit.patch.apply(body), &[]))
 }
 
+/// Where Ollama's own parameters stand in a body.
+const OPTIONS: &str = "options";
+
 /// The names of a field that goes by several.
-fn names(field: &Field) -> &'static [&'static str] {
-    if field.limit.is_some() { &ANSWER_LIMITS } else { field.names }
+fn names(field: &Field, are_options_ruled: bool) -> &'static [&'static str] {
+    match field.names {
+        _ if field.limit.is_some() => &ANSWER_LIMITS,
+        [_, other] if are_options_ruled && first(other) == OPTIONS && *other != OPTIONS => &[],
+        names => names,
+    }
+}
+
+/// The member of the body in which a dotted name begins.
+fn first(name: &str) -> &str {
+    name.split('.').next().unwrap_or(name)
+}
+
+/// What stands under a dotted name.
+fn find<'a>(paths: &Paths<'a>, name: &str) -> Result<Found<'a>, Refusal> {
+    let path: SmallVec<[&str; 2]> = name.split('.').collect();
+    paths.find(&path).map_err(ambiguous)
 }
 
 /// One pass over a body.
@@ -140,25 +166,26 @@ impl<'p> Edit<'p, '_> {
 
     /// A field that goes by several names, under whichever of them the caller wrote.
     fn named(&mut self, paths: &Paths<'_>, ruled: &Ruled<'p>, names: &[&str]) -> Result<(), Refusal> {
-        let mut members: SmallVec<[Member<'_>; 3]> = SmallVec::new();
+        let mut members: SmallVec<[(&str, Member<'_>); 3]> = SmallVec::new();
         for name in names {
-            if let Found::Field(member) = paths.find(&[name]).map_err(ambiguous)? {
-                members.push(member);
+            if let Found::Field(member) = find(paths, name)? {
+                members.push((name, member));
             }
         }
-        let (nulls, numbers): (SmallVec<[Member<'_>; 3]>, SmallVec<[Member<'_>; 3]>) =
-            members.into_iter().partition(|member| member.value.is_null());
-        for member in &numbers {
+        let (nulls, mut values): (SmallVec<[_; 3]>, SmallVec<[_; 3]>) =
+            members.into_iter().partition(|(_, member)| member.value.is_null());
+        values.retain(|(name, member)| !self.makes_room(ruled, name, member));
+        for (name, member) in &values {
             match ruled.judge(written(member.value)) {
-                Verdict::Denied => return Err(denied(&member.key)),
-                Verdict::NotANumber => return Err(no_number(&member.key)),
+                Verdict::Denied => return Err(denied(name)),
+                Verdict::NotANumber => return Err(no_number(name)),
                 Verdict::Set(json, by) => {
                     self.patch.replace(member.value.span(), json);
-                    self.note_named(ruled, &member.key, Some(member.value), (Some(json), by));
+                    self.note_named(ruled, name, Some(member.value), (Some(json), by));
                 }
                 Verdict::Remove(by) => {
                     self.patch.remove(member);
-                    self.note_named(ruled, &member.key, Some(member.value), (None, by));
+                    self.note_named(ruled, name, Some(member.value), (None, by));
                 }
                 Verdict::Keep => {}
             }
@@ -173,33 +200,45 @@ impl<'p> Edit<'p, '_> {
             (None, _) => names.first().copied(),
         };
         let filled = match (ruled.judge(Written::Nothing), name) {
-            (Verdict::Set(json, by), Some(name)) if numbers.is_empty() => Some((json, by, name)),
+            (Verdict::Set(json, by), Some(name)) if values.is_empty() => Some((json, by, name)),
             _ => None,
         };
-        let name = filled.map(|(_, _, name)| name);
-        let taken =
-            nulls.iter().find(|member| Some(&*member.key) == name).or(nulls.first()).map(|member| member.key_span);
+        // A null of Ollama's says nothing, and holds no place.
+        let own = filled.map(|(_, _, name)| name);
+        let is_taken = |of: &&(&str, Member<'_>)| Some(of.0) == own || ruled.field.limit.is_some();
+        let taken = nulls.iter().find(|(name, _)| Some(*name) == own).or(nulls.first().filter(is_taken));
+        let taken = taken.map(|(_, member)| member.key_span);
         if let Some((json, by, name)) = filled
             && taken.is_none()
         {
             self.patch.insert_into(paths.root(), name, json);
             self.note_named(ruled, name, None, (Some(json), by));
         }
-        for null in &nulls {
+        for (name, null) in &nulls {
             match filled {
                 Some((json, by, _)) if taken == Some(null.key_span) => {
                     self.patch.replace(null.value.span(), json);
-                    self.note_named(ruled, &null.key, Some(null.value), (Some(json), by));
+                    self.note_named(ruled, name, Some(null.value), (Some(json), by));
                 }
                 Some(_) => self.patch.remove(null),
                 None if ruled.drops_null() => {
                     self.patch.remove(null);
-                    self.note_named(ruled, &null.key, Some(null.value), (None, By::Deny));
+                    self.note_named(ruled, name, Some(null.value), (None, By::Deny));
                 }
                 None => {}
             }
         }
         Ok(())
+    }
+
+    /// What says the same in values of its own goes where a value is forced.
+    fn makes_room(&mut self, ruled: &Ruled<'p>, name: &str, member: &Member<'_>) -> bool {
+        let goes = ruled.is_forced() && OLLAMA_WORDS.iter().any(|[_, word]| *word == name);
+        if goes {
+            self.patch.remove(member);
+            self.note_named(ruled, name, Some(member.value), (None, By::Force));
+        }
+        goes
     }
 
     fn note_named(
@@ -210,22 +249,22 @@ impl<'p> Edit<'p, '_> {
         (after, by): (Option<&str>, By),
     ) {
         let before = before.map(Value::raw);
+        self.touched.push(&ruled.field.path);
         (self.note)(Change { path: &ruled.field.path, name: Some(name), before, after, by });
     }
 }
 
-fn refuse_denied(paths: &Paths<'_>, ruled: &Ruled<'_>) -> Result<(), Refusal> {
+fn refuse_denied(paths: &Paths<'_>, ruled: &Ruled<'_>, names: &[&str]) -> Result<(), Refusal> {
     let judge = |found| match found {
         Found::Field(member) => ruled.judge(written(member.value)) == Verdict::Denied,
         Found::Nothing(..) | Found::Blocked(..) => false,
     };
-    let names = names(ruled.field);
     if names.is_empty() {
         let path = &ruled.field.path;
         return if judge(paths.find(path).map_err(ambiguous)?) { Err(denied(&path.join("."))) } else { Ok(()) };
     }
     for name in names {
-        if judge(paths.find(&[name]).map_err(ambiguous)?) {
+        if judge(find(paths, name)?) {
             return Err(denied(name));
         }
     }

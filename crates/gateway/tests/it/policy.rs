@@ -184,6 +184,54 @@ fn of_a_route_and_a_client_the_stricter_rules() {
 }
 
 #[test]
+fn what_callers_write_in_ollamas_own_words_is_ruled_too() {
+    story(async {
+        let policy = "{ force: { temperature: 0.2, reasoning_effort: none }, max: { top_k: 5 }, default: { top_p: 0.9, min_p: 0.1 }, deny: [response_format, seed] }";
+        let stage = ruled(policy, "{}");
+        let a = stage.host("a", pleasant());
+        let rest = r#","reasoning_effort":"none""#;
+        for (written, sent) in [
+            (
+                r#""options":{"temperature":2,"top_k":99,"top_p":1,"num_ctx":8}"#,
+                r#""options":{"temperature":0.2,"top_k":5,"top_p":1,"num_ctx":8},"min_p":0.1"#,
+            ),
+            (
+                r#""think":"high","options":{"min_p":0,"top_p":null}"#,
+                r#""options":{"min_p":0},"temperature":0.2,"top_p":0.9"#,
+            ),
+            (
+                r#""top_k":9,"options":{"top_k":4}"#,
+                r#""top_k":5,"options":{"top_k":4},"temperature":0.2,"top_p":0.9,"min_p":0.1"#,
+            ),
+        ] {
+            let got = seen(&stage, &a, written).await;
+            let (mut got, mut sent): (Vec<_>, Vec<_>) = (
+                got.split(',').collect(),
+                sent.split(',').chain(rest.split(',')).filter(|part| !part.is_empty()).collect(),
+            );
+            got.sort_unstable();
+            sent.sort_unstable();
+            assert_eq!(got, sent, "{written}");
+        }
+        for (written, told) in [
+            (r#""format":"json""#, "400 parameter_denied format"),
+            (r#""options":{"seed":1}"#, "400 parameter_denied options.seed"),
+            (r#""options":{"top_k":"9"}"#, "400 invalid_request options.top_k"),
+        ] {
+            assert_eq!(seen(&stage, &a, written).await, told, "{written}");
+        }
+        let stage = ruled("{ max: { top_k: 5, options.top_k: 50 } }", "{}");
+        let a = stage.host("a", pleasant());
+        let written = r#""top_k":9,"options":{"top_k":40}"#;
+        assert_eq!(
+            seen(&stage, &a, written).await,
+            r#""top_k":5,"options":{"top_k":40}"#,
+            "who rules options means them"
+        );
+    });
+}
+
+#[test]
 fn a_ruled_field_that_stands_twice_has_no_reading() {
     story(async {
         let stage = ruled("{ max: { n: 1, options.num_predict: 5 } }", "{}");
