@@ -53,7 +53,10 @@ pub fn page() -> String {
     let caches = Cached::ALL.map(|cached| vec![code(cached.as_str()), cached.meaning().to_owned()]);
     let tries = AttemptOutcome::ALL.map(|outcome| vec![code(outcome.as_str()), outcome.meaning().to_owned()]);
     [
-        head("Metrics", "`METRICS` in crates/gateway/src/records/metrics.rs and the outcomes in crates/base/src/record.rs"),
+        head(
+            "Metrics",
+            "`METRICS` in crates/gateway/src/records/metrics.rs and the outcomes in crates/base/src/record.rs",
+        ),
         INTRODUCTION.to_owned(),
         table(&["metric", "kind", "labels", "meaning"], metrics),
         format!(

@@ -15,6 +15,7 @@
 //! ```
 
 mod verdict;
+mod waited;
 
 #[cfg(test)]
 mod tests;
@@ -25,6 +26,7 @@ use base::{Class, Fault, Kind, Refusal};
 use smallvec::SmallVec;
 
 pub use verdict::{deadline_exceeded, refusal};
+use waited::Waited;
 
 /// Which calls may be repeated once they may have reached an upstream: `retry.when`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -223,13 +225,6 @@ pub struct Pursuit<'a> {
     crowded: Option<Refusal>,
 }
 
-/// How many waits a call has taken from each list of `retry`.
-#[derive(Clone, Copy, Debug, Default)]
-struct Waited {
-    server_error: usize,
-    throttled: usize,
-}
-
 /// A target, and how it stands in this call.
 #[derive(Clone, Copy, Debug)]
 struct Place {
@@ -372,10 +367,7 @@ impl<'a> Pursuit<'a> {
 
     /// The pause that was named is taken: after it one more try is owed.
     pub fn waits(&mut self, pause: &Pause) {
-        match pause.after {
-            After::ServerError => self.waited.server_error += 1,
-            After::Throttled => self.waited.throttled += 1,
-        }
+        self.waited.takes(pause.after);
         self.is_owed = true;
         self.has_passed = true;
     }

@@ -79,7 +79,7 @@ fn under_steady_online_load_batch_keeps_a_tenth_of_the_places() {
             batch += u32::from(priority == Priority::Batch);
         }
     }
-    assert!(slots.in_use.1 >= 2 && batch <= 6, "{batch} of 40, {} at the end", slots.in_use.1);
+    assert!(slots.in_use.batch >= 2 && batch <= 6, "{batch} of 40, {} at the end", slots.in_use.batch);
 }
 
 #[test]
@@ -94,9 +94,9 @@ fn batch_calls_that_take_long_do_not_come_to_hold_more_than_their_tenth() {
         // Those of batch never end.
         slots.ended(Priority::Online, &"m", false);
         give(&mut slots);
-        assert!(slots.in_use.1 <= 1, "{}", slots.in_use.1);
+        assert!(slots.in_use.batch <= 1, "{}", slots.in_use.batch);
     }
-    assert_eq!(slots.in_use.1, 1);
+    assert_eq!(slots.in_use.batch, 1);
 }
 
 #[test]
