@@ -4,7 +4,7 @@ use super::closed::{Case, Kind, Person, Role};
 use super::question::{Asked, bit};
 use super::reader::Reader;
 use super::settle::CONTACTS;
-use super::term::{Class, Term};
+use super::term::{Term, WordClass};
 use super::token::{Script, Token};
 
 impl<'a> Reader<'a> {
@@ -102,7 +102,7 @@ impl<'a> Reader<'a> {
         let last = self.question.terms.last();
         is_bare
             && is_verb
-            && last.is_some_and(|term| term.class == Class::Verb && !term.is_one_of(CONTACTS))
+            && last.is_some_and(|term| term.class == WordClass::Verb && !term.is_one_of(CONTACTS))
             && !tag(at + taken).starts_with('v')
     }
 
@@ -118,7 +118,7 @@ impl<'a> Reader<'a> {
         let before = at.checked_sub(1).map_or("", |before| self.text(before));
         let verb = if matches!(before, "了" | "过" | "着") { at.checked_sub(2) } else { at.checked_sub(1) };
         let is_needed = |text: &str| matches!(text, "需要" | "需" | "要" | "要求" | "得");
-        let is_verb = |term: &Term| term.class == Class::Verb || term.is_action;
+        let is_verb = |term: &Term| term.class == WordClass::Verb || term.is_action;
         Asked {
             place: self.question.terms.len(),
             behind_verb: verb.is_some_and(|verb| !self.is_closed(verb))

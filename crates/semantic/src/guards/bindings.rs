@@ -3,7 +3,7 @@
 use super::frame::{Preposition, Subject};
 use super::guard::Guard;
 use super::question::{Matched, Question};
-use super::term::{Class, Term};
+use super::term::{Term, WordClass};
 
 /// Whether words that both have are bound alike.
 pub fn bindings(one: &Question, two: &Question, matched: &Matched) -> Result<(), Guard> {
@@ -254,7 +254,7 @@ fn described(one: &Question, two: &Question, matched: &Matched) -> bool {
 /// Whether each of two verbs says what is done in one of them, and what that is done to in the other: ask to pay, pay to ask.
 fn led(one: &Question, two: &Question, matched: &Matched) -> bool {
     let first = |question: &Question| {
-        question.terms.iter().position(|term| term.frame.leads && !term.optional && term.class != Class::Other)
+        question.terms.iter().position(|term| term.frame.leads && !term.optional && term.class != WordClass::Other)
     };
     let (Some(here), Some(there)) = (first(one), first(two)) else { return false };
     let acts = |pair: &(usize, usize)| terms(one, two, pair).is_some_and(|(a, b)| a.is_action || b.is_action);
@@ -361,6 +361,6 @@ fn adverbial(one: &Question, two: &Question, matched: &Matched) -> bool {
         };
         let Some((at, _)) = matched.iter().find(|found| found.1 == pair.1 + 1) else { return false };
         let Some(done) = one.terms.get(*at).filter(|done| done.is_action && noun.is_action) else { return true };
-        !(*at == pair.0 + 1 || (*at + 1 == pair.0 && (done.class == Class::Verb || done.frame.ongoing)))
+        !(*at == pair.0 + 1 || (*at + 1 == pair.0 && (done.class == WordClass::Verb || done.frame.ongoing)))
     })
 }

@@ -8,9 +8,9 @@ use super::guard::Guard;
 use super::likes::{DONE_THERE, remedy};
 use super::mood::mood;
 use super::parts::{directions, persons, restrictions};
-use super::quantity::{Class as Counted, Quantity};
+use super::quantity::{Quantity, QuantityKind};
 use super::question::{Matched, Question, bit};
-use super::term::{Class, Term};
+use super::term::{Term, WordClass};
 use super::{order, sides};
 
 /// Whether two questions are the same, by their words.
@@ -97,23 +97,25 @@ fn quantities(one: &Question, two: &Question) -> Result<(), Guard> {
     };
     Err(match found {
         Some(found)
-            if matches!(found.class, Counted::Measure | Counted::Span | Counted::Amount | Counted::Number)
-                && counterpart(&found) =>
+            if matches!(
+                found.class,
+                QuantityKind::Measure | QuantityKind::Span | QuantityKind::Amount | QuantityKind::Number
+            ) && counterpart(&found) =>
         {
             Guard::Unit
         }
         Some(found) => match found.class {
-            Counted::Number | Counted::Ordinal | Counted::Measure | Counted::Span => Guard::Number,
-            Counted::Amount => Guard::Amount,
-            Counted::Version => Guard::Version,
-            Counted::Year
-            | Counted::Month
-            | Counted::Quarter
-            | Counted::Weekday
-            | Counted::Clock
-            | Counted::DayPart
-            | Counted::Relative
-            | Counted::Rate => Guard::Date,
+            QuantityKind::Number | QuantityKind::Ordinal | QuantityKind::Measure | QuantityKind::Span => Guard::Number,
+            QuantityKind::Amount => Guard::Amount,
+            QuantityKind::Version => Guard::Version,
+            QuantityKind::Year
+            | QuantityKind::Month
+            | QuantityKind::Quarter
+            | QuantityKind::Weekday
+            | QuantityKind::Clock
+            | QuantityKind::DayPart
+            | QuantityKind::Relative
+            | QuantityKind::Rate => Guard::Date,
         },
         None => Guard::Number,
     })
@@ -124,14 +126,14 @@ fn implied(longer: &Question, shorter: &Question) -> bool {
     let mut more = longer.quantities.iter().filter(|found| !shorter.quantities.contains(found));
     let (Some(more), None) = (more.next(), more.next()) else { return false };
     let sign = match (more.class, more.unit, more.value) {
-        (Counted::Rate, "year", _) | (Counted::Span, "month", 12_000) => '年',
-        (Counted::Rate, "month", _) | (Counted::Span, "month", 1000) => '月',
-        (Counted::Rate, "day", _) | (Counted::Span, "second", 86_400_000) => '日',
-        (Counted::Rate, "week", _) | (Counted::Span, "second", 604_800_000) => '周',
+        (QuantityKind::Rate, "year", _) | (QuantityKind::Span, "month", 12_000) => '年',
+        (QuantityKind::Rate, "month", _) | (QuantityKind::Span, "month", 1000) => '月',
+        (QuantityKind::Rate, "day", _) | (QuantityKind::Span, "second", 86_400_000) => '日',
+        (QuantityKind::Rate, "week", _) | (QuantityKind::Span, "second", 604_800_000) => '周',
         _ => return false,
     };
     // Leave is so many days a year.
-    let is_yearly = more.class == Counted::Rate && more.unit == "year";
+    let is_yearly = more.class == QuantityKind::Rate && more.unit == "year";
     let yearly = ["annual", "vacation", "holiday", "leave", "pto"];
     let holds = |question: &Question| {
         let says = |form: &str| form.contains(sign) || is_yearly && yearly.iter().any(|word| form.contains(word));
@@ -222,7 +224,7 @@ impl Aligned {
             let pair = at.checked_sub(1).zip(place.checked_sub(1));
             pair.and_then(|(at, place)| one.terms.get(at).zip(two.terms.get(place))).is_some_and(|(a, b)| exact(a, b))
         };
-        let is_noun = |a: &Term, b: &Term| a.class != Class::Verb && b.class != Class::Verb;
+        let is_noun = |a: &Term, b: &Term| a.class != WordClass::Verb && b.class != WordClass::Verb;
         let passes: [(Alike, bool); 3] = [(exact, true), (exact, false), (Term::same, false)];
         for (same, led) in passes {
             left.clear();
@@ -294,7 +296,7 @@ fn contained(question: &Question, term: &Term, other: &Question) -> bool {
         let mut pairs = whole.forms.iter().zip(&term.forms);
         pairs.any(|(whole, part)| whole != part && part.chars().count() > 1 && whole.starts_with(&**part))
     };
-    let whole = question.terms.iter().find(|whole| !whole.not && whole.class == Class::Noun && holds(whole));
+    let whole = question.terms.iter().find(|whole| !whole.not && whole.class == WordClass::Noun && holds(whole));
     question.chinese && whole.is_some_and(|whole| other.terms.iter().any(|known| exact(known, whole)))
 }
 
@@ -312,7 +314,7 @@ fn unlike(one: &Question, left: &[usize], two: &Question, right: &[usize]) -> Gu
     if left.is_empty() || right.is_empty() {
         return Guard::Scope;
     }
-    if left.iter().chain(&right).all(|term| term.class == Class::Verb) { Guard::Action } else { Guard::Entity }
+    if left.iter().chain(&right).all(|term| term.class == WordClass::Verb) { Guard::Action } else { Guard::Entity }
 }
 
 fn kinds(one: &Question, two: &Question) -> Result<(), Guard> {
@@ -335,9 +337,10 @@ fn kinds(one: &Question, two: &Question) -> Result<(), Guard> {
     let sees = |question: &Question| {
         let terms = &question.terms;
         // What stands before a noun describes it: 登录密码.
-        let describes = |at: usize| terms.get(at + 1).is_some_and(|next| next.class == Class::Noun && !next.is_action);
+        let describes =
+            |at: usize| terms.get(at + 1).is_some_and(|next| next.class == WordClass::Noun && !next.is_action);
         let mut actions = terms.iter().enumerate().filter(|(_, term)| term.is_action);
-        actions.all(|(at, term)| is_seen(term) || term.class == Class::Noun || describes(at))
+        actions.all(|(at, term)| is_seen(term) || term.class == WordClass::Noun || describes(at))
     };
     if (both == (how, place) || both == (place, how))
         && sees(one)

@@ -3,7 +3,7 @@
 
 use super::closed::Kind;
 use super::question::{Question, bit};
-use super::term::{Class, Term};
+use super::term::{Term, WordClass};
 
 /// Words that mean the same where one of these is asked, and one of these things is spoken of.
 struct Like {
@@ -52,7 +52,8 @@ pub fn settle_likes(question: &mut Question) {
     }
     for at in 1..terms.len() {
         let [before, term, ..] = terms.get_mut(at - 1..).unwrap_or_default() else { return };
-        term.optional |= !before.optional && (before.is_action || before.class == Class::Verb) && term.is_one_of(TAILS);
+        term.optional |=
+            !before.optional && (before.is_action || before.class == WordClass::Verb) && term.is_one_of(TAILS);
     }
 }
 

@@ -5,7 +5,7 @@ use std::sync::LazyLock;
 
 use foldhash::fast::FixedState;
 
-use super::quantity::{Class, Quantity, chinese_number, is_numeral};
+use super::quantity::{Quantity, QuantityKind, chinese_number, is_numeral};
 use super::time;
 use super::token::{Script, Token};
 
@@ -32,7 +32,7 @@ fn currency_first(tokens: &[Token]) -> Option<(usize, Vec<Quantity>)> {
         return None;
     }
     let (value, taken) = multiplied(value, tokens.get(2..).unwrap_or_default());
-    Some((2 + taken, vec![Quantity::new(Class::Amount, unit, value)]))
+    Some((2 + taken, vec![Quantity::new(QuantityKind::Amount, unit, value)]))
 }
 
 /// A token of digits: its value, with what is written on to it.
@@ -61,7 +61,7 @@ fn digits(tokens: &[Token]) -> Option<(usize, Vec<Quantity>)> {
     let first = tokens.first()?;
     let Some((value, rest)) = plain(first) else {
         let (number, _) = parted(&first.text);
-        let class = if number.contains('.') { Class::Version } else { Class::Number };
+        let class = if number.contains('.') { QuantityKind::Version } else { QuantityKind::Number };
         return Some((1, vec![Quantity::written(class, &first.text)]));
     };
     if matches!(rest, "st" | "nd" | "rd" | "th") {
@@ -69,13 +69,13 @@ fn digits(tokens: &[Token]) -> Option<(usize, Vec<Quantity>)> {
     }
     if !rest.is_empty() {
         let measured = unit(rest).map(|(class, name, factor)| Quantity::new(class, name, value * factor));
-        return Some((1, vec![measured.unwrap_or_else(|| Quantity::written(Class::Number, &first.text))]));
+        return Some((1, vec![measured.unwrap_or_else(|| Quantity::written(QuantityKind::Number, &first.text))]));
     }
     let found = with_unit(value, tokens, 1);
     // A decimal that counts nothing may be a version: 3.10 is not 3.1.
-    let is_bare = found.0 == 1 && found.1.first().is_some_and(|quantity| quantity.class == Class::Number);
+    let is_bare = found.0 == 1 && found.1.first().is_some_and(|quantity| quantity.class == QuantityKind::Number);
     if is_bare && first.text.contains('.') {
-        return Some((1, vec![Quantity::written(Class::Version, &first.text.replace(',', ""))]));
+        return Some((1, vec![Quantity::written(QuantityKind::Version, &first.text.replace(',', ""))]));
     }
     Some(found)
 }
@@ -85,17 +85,17 @@ fn version(tokens: &[Token]) -> Option<(usize, Vec<Quantity>)> {
     let first = tokens.first()?.text.as_str();
     let is_version = |text: &str| text.chars().next().is_some_and(|sign| sign.is_ascii_digit());
     if let Some(rest) = first.strip_prefix('v').filter(|rest| is_version(rest)) {
-        return Some((1, vec![Quantity::written(Class::Version, rest)]));
+        return Some((1, vec![Quantity::written(QuantityKind::Version, rest)]));
     }
     if matches!(first, "version" | "v" | "ver" | "release")
         && let Some(next) = tokens.get(1).filter(|next| next.script == Script::Number)
     {
-        return Some((2, vec![Quantity::written(Class::Version, &next.text)]));
+        return Some((2, vec![Quantity::written(QuantityKind::Version, &next.text)]));
     }
     if let Some(quarter) = first.strip_prefix('q')
         && let Ok(quarter @ 1..=4) = quarter.parse::<u8>()
     {
-        return Some((1, vec![Quantity::new(Class::Quarter, "quarter", f64::from(quarter))]));
+        return Some((1, vec![Quantity::new(QuantityKind::Quarter, "quarter", f64::from(quarter))]));
     }
     None
 }
@@ -151,10 +151,10 @@ fn chinese(tokens: &[Token]) -> Option<(usize, Vec<Quantity>)> {
     }
     if first == "百分之" {
         let (value, taken) = numeral(tokens.get(1..)?)?;
-        return Some((taken + 1, vec![Quantity::new(Class::Measure, "%", value)]));
+        return Some((taken + 1, vec![Quantity::new(QuantityKind::Measure, "%", value)]));
     }
     if first == "双倍" {
-        return Some((1, vec![Quantity::new(Class::Number, "", 2.0)]));
+        return Some((1, vec![Quantity::new(QuantityKind::Number, "", 2.0)]));
     }
     if first == "半" || first == "半个" {
         let (class, name, factor) = tokens.get(1).and_then(|next| unit(&next.text))?;
@@ -163,7 +163,7 @@ fn chinese(tokens: &[Token]) -> Option<(usize, Vec<Quantity>)> {
     // The dictionary has 一个 as one word.
     if first == "一个" {
         let (class, name, factor) = tokens.get(1).and_then(|next| unit(&next.text))?;
-        return (class == Class::Span).then(|| (2, vec![Quantity::new(class, name, factor)]));
+        return (class == QuantityKind::Span).then(|| (2, vec![Quantity::new(class, name, factor)]));
     }
     let (value, taken) = numeral(tokens)?;
     let next = tokens.get(taken);
@@ -234,7 +234,7 @@ fn with_unit(value: f64, tokens: &[Token], taken: usize) -> (usize, Vec<Quantity
     let text = |at: usize| rest.get(at).map_or("", |token| token.text.as_str());
     let skipped = usize::from(text(0) == "个" || text(0) == "-");
     if let Some((class, name, factor)) = unit(text(skipped)) {
-        let half = if class == Class::Span && text(skipped + 1) == "半" { 0.5 } else { 0.0 };
+        let half = if class == QuantityKind::Span && text(skipped + 1) == "半" { 0.5 } else { 0.0 };
         return (
             taken + skipped + 1 + usize::from(half > 0.0),
             vec![Quantity::new(class, name, (value + half) * factor)],
@@ -246,26 +246,26 @@ fn with_unit(value: f64, tokens: &[Token], taken: usize) -> (usize, Vec<Quantity
         // What tells no more than that things are counted goes without saying; what counts times or parts does not.
         let counted = if token.text == "回" { "次" } else { token.text.as_str() };
         let counted = if BINDING.contains(&counted) { counted } else { "" };
-        return (taken + 1, vec![Quantity { text: counted.into(), ..Quantity::new(Class::Number, "", value) }]);
+        return (taken + 1, vec![Quantity { text: counted.into(), ..Quantity::new(QuantityKind::Number, "", value) }]);
     }
-    (taken, vec![Quantity::new(Class::Number, "", value)])
+    (taken, vec![Quantity::new(QuantityKind::Number, "", value)])
 }
 
 /// A rank with what it is a rank of.
 fn ordinal(value: f64, rest: &[Token], taken: usize) -> (usize, Vec<Quantity>) {
     match rest.first().map(|token| token.text.as_str()) {
-        Some("季度" | "季" | "quarter") => (taken + 1, vec![Quantity::new(Class::Quarter, "quarter", value)]),
+        Some("季度" | "季" | "quarter") => (taken + 1, vec![Quantity::new(QuantityKind::Quarter, "quarter", value)]),
         Some("个" | "条" | "名" | "位" | "次" | "款" | "项") => {
-            (taken + 1, vec![Quantity::new(Class::Ordinal, "", value)])
+            (taken + 1, vec![Quantity::new(QuantityKind::Ordinal, "", value)])
         }
-        _ => (taken, vec![Quantity::new(Class::Ordinal, "", value)]),
+        _ => (taken, vec![Quantity::new(QuantityKind::Ordinal, "", value)]),
     }
 }
 
 /// What a unit counts, its one name, and how many of that it is.
-pub fn unit(word: &str) -> Option<(Class, &'static str, f64)> {
+pub fn unit(word: &str) -> Option<(QuantityKind, &'static str, f64)> {
     if let Some(currency) = currency(word) {
-        return Some((Class::Amount, currency, 1.0));
+        return Some((QuantityKind::Amount, currency, 1.0));
     }
     let singular = word.strip_suffix('s').filter(|stem| stem.chars().count() > 2 && word.is_ascii()).unwrap_or(word);
     let at = [word, singular].iter().filter_map(|name| UNIT_ROWS.get(name)).min()?;
@@ -304,40 +304,40 @@ const CURRENCIES: [(&str, &str); 8] = [
     ("chf franc 瑞士法郎", "CHF"),
 ];
 
-const UNITS: [(&str, Class, &str, f64); 33] = [
-    ("秒 秒钟 sec second", Class::Span, "second", 1.0),
-    ("分钟 分 min minute mins", Class::Span, "second", 60.0),
-    ("小时 钟头 hour hr hrs h", Class::Span, "second", 3600.0),
-    ("天 日 day", Class::Span, "second", 86_400.0),
-    ("周 星期 礼拜 week wk", Class::Span, "second", 604_800.0),
-    ("fortnight", Class::Span, "second", 1_209_600.0),
-    ("个月 月 month", Class::Span, "month", 1.0),
-    ("季度 quarter", Class::Span, "month", 3.0),
-    ("年 周年 年度 year yr yrs", Class::Span, "month", 12.0),
-    ("岁 周岁", Class::Measure, "age", 1.0),
-    ("% 个百分点 percent pct", Class::Measure, "%", 1.0),
-    ("成", Class::Measure, "%", 10.0),
-    ("‰", Class::Measure, "%", 0.1),
-    ("折", Class::Measure, "tenth", 1.0),
-    ("kb", Class::Measure, "byte", 1e3),
-    ("mb 兆 megabyte", Class::Measure, "byte", 1e6),
-    ("gb gigabyte", Class::Measure, "byte", 1e9),
-    ("tb terabyte", Class::Measure, "byte", 1e12),
-    ("毫米 mm", Class::Measure, "metre", 1e-3),
-    ("厘米 公分 cm centimetre centimeter", Class::Measure, "metre", 1e-2),
-    ("米 metre meter", Class::Measure, "metre", 1.0),
-    ("公里 千米 km kilometre kilometer", Class::Measure, "metre", 1e3),
-    ("里 华里", Class::Measure, "metre", 500.0),
-    ("英里 mile mi", Class::Measure, "mile", 1.0),
-    ("inch inches in 英寸 寸", Class::Measure, "inch", 1.0),
-    ("foot feet ft 英尺", Class::Measure, "foot", 1.0),
-    ("毫克 mg", Class::Measure, "gram", 1e-3),
-    ("克 gram", Class::Measure, "gram", 1.0),
-    ("公斤 千克 kg kilo kilogram", Class::Measure, "gram", 1e3),
-    ("斤", Class::Measure, "gram", 500.0),
-    ("吨 tonne ton", Class::Measure, "gram", 1e6),
-    ("毫升 ml", Class::Measure, "litre", 1e-3),
-    ("平米 平方米 平方 sqm", Class::Measure, "square metre", 1.0),
+const UNITS: [(&str, QuantityKind, &str, f64); 33] = [
+    ("秒 秒钟 sec second", QuantityKind::Span, "second", 1.0),
+    ("分钟 分 min minute mins", QuantityKind::Span, "second", 60.0),
+    ("小时 钟头 hour hr hrs h", QuantityKind::Span, "second", 3600.0),
+    ("天 日 day", QuantityKind::Span, "second", 86_400.0),
+    ("周 星期 礼拜 week wk", QuantityKind::Span, "second", 604_800.0),
+    ("fortnight", QuantityKind::Span, "second", 1_209_600.0),
+    ("个月 月 month", QuantityKind::Span, "month", 1.0),
+    ("季度 quarter", QuantityKind::Span, "month", 3.0),
+    ("年 周年 年度 year yr yrs", QuantityKind::Span, "month", 12.0),
+    ("岁 周岁", QuantityKind::Measure, "age", 1.0),
+    ("% 个百分点 percent pct", QuantityKind::Measure, "%", 1.0),
+    ("成", QuantityKind::Measure, "%", 10.0),
+    ("‰", QuantityKind::Measure, "%", 0.1),
+    ("折", QuantityKind::Measure, "tenth", 1.0),
+    ("kb", QuantityKind::Measure, "byte", 1e3),
+    ("mb 兆 megabyte", QuantityKind::Measure, "byte", 1e6),
+    ("gb gigabyte", QuantityKind::Measure, "byte", 1e9),
+    ("tb terabyte", QuantityKind::Measure, "byte", 1e12),
+    ("毫米 mm", QuantityKind::Measure, "metre", 1e-3),
+    ("厘米 公分 cm centimetre centimeter", QuantityKind::Measure, "metre", 1e-2),
+    ("米 metre meter", QuantityKind::Measure, "metre", 1.0),
+    ("公里 千米 km kilometre kilometer", QuantityKind::Measure, "metre", 1e3),
+    ("里 华里", QuantityKind::Measure, "metre", 500.0),
+    ("英里 mile mi", QuantityKind::Measure, "mile", 1.0),
+    ("inch inches in 英寸 寸", QuantityKind::Measure, "inch", 1.0),
+    ("foot feet ft 英尺", QuantityKind::Measure, "foot", 1.0),
+    ("毫克 mg", QuantityKind::Measure, "gram", 1e-3),
+    ("克 gram", QuantityKind::Measure, "gram", 1.0),
+    ("公斤 千克 kg kilo kilogram", QuantityKind::Measure, "gram", 1e3),
+    ("斤", QuantityKind::Measure, "gram", 500.0),
+    ("吨 tonne ton", QuantityKind::Measure, "gram", 1e6),
+    ("毫升 ml", QuantityKind::Measure, "litre", 1e-3),
+    ("平米 平方米 平方 sqm", QuantityKind::Measure, "square metre", 1.0),
 ];
 
 fn english_number(word: &str) -> Option<f64> {

@@ -7,7 +7,7 @@ use super::guard::Guard;
 use super::pivots::PIVOTS;
 use super::question::Matched;
 use super::question::Question;
-use super::term::{Class, Term};
+use super::term::{Term, WordClass};
 
 /// A place in either question.
 type Pair = (usize, usize);
@@ -37,8 +37,9 @@ fn changes_sides(one: &Question, two: &Question, matched: &Matched) -> bool {
     let is_led = |question: &Question, term: &Term| {
         question.sides.pivots.iter().any(|(sign, at)| *sign != '是' && at + 1 == term.at.0)
     };
-    let is_noun =
-        |(a, b): &(&Term, &Term)| a.class != Class::Verb && b.class != Class::Verb || is_led(one, a) || is_led(two, b);
+    let is_noun = |(a, b): &(&Term, &Term)| {
+        a.class != WordClass::Verb && b.class != WordClass::Verb || is_led(one, a) || is_led(two, b)
+    };
     let nouns = matched.iter().filter_map(terms).filter(is_noun);
     let mut places: SmallVec<[Pair; 8]> = nouns.map(|(a, b)| (a.at.0, b.at.0)).collect();
     let persons = one.sides.persons.iter();
@@ -63,14 +64,14 @@ fn changes_sides(one: &Question, two: &Question, matched: &Matched) -> bool {
 /// Whether one tells what was done to something, and the other who did it: 钱包被偷了, 偷了钱包.
 fn suffers(passive: &Question, active: &Question, matched: &Matched) -> bool {
     // The one behind 被 is read as a noun.
-    let is_verb = |pair: &&Pair| active.terms.get(pair.1).is_some_and(|term| term.class == Class::Verb);
+    let is_verb = |pair: &&Pair| active.terms.get(pair.1).is_some_and(|term| term.class == WordClass::Verb);
     let turned = |verb: &Pair| matched.iter().any(|noun| noun.0 < verb.0 && noun.1 > verb.1);
     passive.turns.suffers() && !active.passive && matched.iter().filter(is_verb).any(turned)
 }
 
 /// Whether another verb is what is done: 恢复删除的照片, 删除恢复的照片.
 fn acts_otherwise(one: &Question, two: &Question, matched: &Matched) -> bool {
-    let acts = |term: &Term| term.class == Class::Verb && !term.timed && !term.optional;
+    let acts = |term: &Term| term.class == WordClass::Verb && !term.timed && !term.optional;
     let head = |question: &Question| {
         let (behind, _) = question.sides.led?;
         question.terms.iter().position(|term| term.at.0 >= behind && acts(term))

@@ -7,7 +7,7 @@ use super::closed::{Case, Kind, Mark, Person, Role};
 use super::guard::Guard;
 use super::question::{Asked, Matched, Question};
 use super::sides;
-use super::term::Class;
+use super::term::WordClass;
 
 /// Whether the same persons are spoken of, in the same parts.
 pub fn persons(one: &Question, two: &Question) -> Result<(), Guard> {
@@ -97,7 +97,9 @@ pub fn directions(one: &Question, two: &Question, matched: &Matched) -> Result<(
         return Err(Guard::Direction);
     }
     // A word that is a noun in one of them is one in both; a verb may stand anywhere.
-    let is_noun = |a: Class, b: Class| (a == Class::Noun || b == Class::Noun) && a != Class::Verb && b != Class::Verb;
+    let is_noun = |a: WordClass, b: WordClass| {
+        (a == WordClass::Noun || b == WordClass::Noun) && a != WordClass::Verb && b != WordClass::Verb
+    };
     let nouns: SmallVec<[(usize, usize); 12]> =
         matched.iter().copied().filter(|pair| terms(pair).is_some_and(|(a, b)| is_noun(a.class, b.class))).collect();
     for (at, first) in nouns.iter().enumerate() {
@@ -174,7 +176,7 @@ fn is_needed(one: &Question, two: &Question, noun: (usize, usize)) -> bool {
 
 /// Whether two words that are no verbs have changed sides of a verb, whatever the dictionary takes them for.
 fn flanks(one: &Question, two: &Question, matched: &Matched) -> bool {
-    let is_verb = |pair: &&(usize, usize)| one.terms.get(pair.0).is_some_and(|term| term.class == Class::Verb);
+    let is_verb = |pair: &&(usize, usize)| one.terms.get(pair.0).is_some_and(|term| term.class == WordClass::Verb);
     let others = || matched.iter().filter(|pair| !is_verb(pair));
     matched.iter().filter(is_verb).any(|verb| {
         others().any(|first| {
@@ -190,23 +192,24 @@ fn exchanged(one: &Question, two: &Question, matched: &Matched) -> bool {
     let classes =
         |pair: &(usize, usize)| one.terms.get(pair.0).zip(two.terms.get(pair.1)).map(|(a, b)| [a.class, b.class]);
     // What is a verb in one of them is one in both.
-    let is = |pair: &(usize, usize), wanted: Class| {
-        classes(pair)
-            .is_some_and(|found| found.contains(&wanted) && (wanted == Class::Verb || !found.contains(&Class::Verb)))
+    let is = |pair: &(usize, usize), wanted: WordClass| {
+        classes(pair).is_some_and(|found| {
+            found.contains(&wanted) && (wanted == WordClass::Verb || !found.contains(&WordClass::Verb))
+        })
     };
-    let of = |wanted: Class| matched.iter().filter(move |pair| is(pair, wanted));
+    let of = |wanted: WordClass| matched.iter().filter(move |pair| is(pair, wanted));
     let persons = one
         .persons
         .iter()
         .flat_map(|here| two.persons.iter().filter(move |there| there.0 == here.0).map(move |there| (here.3, there.3)));
     persons.into_iter().any(|person| {
-        of(Class::Verb).any(|verb| {
+        of(WordClass::Verb).any(|verb| {
             let before = (person.0 <= verb.0, person.1 <= verb.1);
             let opposite = |noun: &(usize, usize)| {
                 let noun = (noun.0 < verb.0, noun.1 < verb.1);
                 noun.0 != before.0 && noun.1 != before.1
             };
-            before.0 != before.1 && of(Class::Noun).any(opposite)
+            before.0 != before.1 && of(WordClass::Noun).any(opposite)
         })
     })
 }
@@ -215,9 +218,9 @@ fn exchanged(one: &Question, two: &Question, matched: &Matched) -> bool {
 /// stood behind before.
 fn agents(passive: &Question, active: &Question, matched: &Matched) -> bool {
     let part = |question: &Question, at: usize| question.terms.get(at).and_then(|term| term.role);
-    let noun = |at: usize| passive.terms.get(at).is_some_and(|term| term.class == Class::Noun);
+    let noun = |at: usize| passive.terms.get(at).is_some_and(|term| term.class == WordClass::Noun);
     // 费用由公司承担, 费用公司承担: in Chinese whoever does it may stand right before the verb without a word for that.
-    let is_verb = |at: usize| passive.terms.get(at).is_some_and(|term| term.class == Class::Verb);
+    let is_verb = |at: usize| passive.terms.get(at).is_some_and(|term| term.class == WordClass::Verb);
     let ahead = |agent: &(usize, usize)| {
         let verb = matched.iter().find(|verb| verb.0 == agent.0 + 1 && is_verb(verb.0));
         active.chinese && verb.is_some_and(|verb| verb.1 == agent.1 + 1)
@@ -246,7 +249,7 @@ fn may_turn(one: &Question, two: &Question, first: (usize, usize), second: (usiz
         Span {
             joined: behind.iter().all(|term| term.joined) && terms.len() == 2,
             of: behind.iter().any(|term| term.of) && !leads_on(question, a.max(b)),
-            verbs: terms.iter().any(|term| term.class == Class::Verb && !term.optional),
+            verbs: terms.iter().any(|term| term.class == WordClass::Verb && !term.optional),
             parts: ends.iter().flatten().filter(|term| matches!(term.role, Some(Role::Source | Role::Goal))).count(),
             by: ends.iter().flatten().any(|term| term.role == Some(Role::By)),
         }
@@ -279,8 +282,9 @@ fn moves(one: &Question, two: &Question, first: (usize, usize), second: (usize, 
 fn leads_on(question: &Question, at: usize) -> bool {
     let pair = question.terms.get(at).zip(question.terms.get(at + 1));
     !question.chinese
-        && pair
-            .is_some_and(|(noun, next)| next.class == Class::Noun && !next.is_action && noun.frame.touches(&next.frame))
+        && pair.is_some_and(|(noun, next)| {
+            next.class == WordClass::Noun && !next.is_action && noun.frame.touches(&next.frame)
+        })
 }
 
 /// What lies from one noun to another.

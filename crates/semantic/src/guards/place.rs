@@ -1,7 +1,7 @@
 //! Words that are what their place makes them: 还 gives back where nothing is still so, «within» bounds numbers alone.
 
 use super::measure;
-use super::quantity::{self, Class};
+use super::quantity::{self, QuantityKind};
 use super::token::{Script, Token};
 
 /// Puts in their own form what stands for another word in this place.
@@ -69,7 +69,7 @@ fn own(earlier: &[Token], rest: &[Token]) -> Option<(usize, Option<&'static str>
 fn count_ones(tokens: &mut Vec<Token>) {
     let counted = |at: usize| {
         let found = tokens.get(at..).and_then(measure::read);
-        found.is_some_and(|(_, found)| found.iter().any(|quantity| quantity.class == Class::Number))
+        found.is_some_and(|(_, found)| found.iter().any(|quantity| quantity.class == QuantityKind::Number))
     };
     let is_han = |token: &Token| token.script == Script::Han;
     let is_one = |token: &Token| matches!(token.text.as_str(), "一" | "一个");

@@ -4,11 +4,11 @@ use super::closed::Mark;
 use super::fold::{self, LONGEST};
 use super::lexicon::{Lexicon, lexicon};
 use super::place;
-use super::quantity::Class as Counted;
+use super::quantity::QuantityKind;
 use super::question::Question;
 use super::reader::{Reading, read};
 use super::signs;
-use super::term::Class;
+use super::term::WordClass;
 use super::token::{Script, Token, is_among};
 
 impl Question {
@@ -160,10 +160,10 @@ fn stands_alone(question: &Question, tokens: &[Token]) -> bool {
     let named = question.terms.iter().filter(|term| !term.optional).count() + usize::from(question.named);
     // What somebody wants to be done is a whole, be it one word: 想缓考.
     let wished = tokens.first().is_some_and(|token| matches!(token.text.as_str(), "想" | "想要" | "打算"))
-        && question.terms.iter().all(|term| term.class == Class::Noun || !term.is_character());
+        && question.terms.iter().all(|term| term.class == WordClass::Noun || !term.is_character());
     question.kinds != 0
         && (named > 1 || (named == 1 && wished))
-        && (wished || question.named || question.terms.iter().any(|term| term.class == Class::Noun))
+        && (wished || question.named || question.terms.iter().any(|term| term.class == WordClass::Noun))
 }
 
 /// Whether these words may tell a story that decides nothing, as far as can be seen without reading them as a question.
@@ -177,8 +177,9 @@ fn may_be_told(tokens: &[Token]) -> bool {
 /// Whether a story tells what happened, or what somebody is about to do, and nothing else.
 fn decides_nothing(story: &Question, tokens: &[Token]) -> bool {
     let tells = |token: &Token| is_among(&token.text, TOLD) || token.text.ends_with("ed");
-    let is_time =
-        |class: Counted| matches!(class, Counted::Relative | Counted::DayPart | Counted::Clock | Counted::Weekday);
+    let is_time = |class: QuantityKind| {
+        matches!(class, QuantityKind::Relative | QuantityKind::DayPart | QuantityKind::Clock | QuantityKind::Weekday)
+    };
     may_be_told(tokens)
         && (story.chinese || story.past || tokens.iter().any(tells))
         && story.kinds == 0

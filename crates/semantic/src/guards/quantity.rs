@@ -2,7 +2,7 @@
 
 /// What a number says.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Class {
+pub enum QuantityKind {
     /// How many; or a name made of digits.
     Number,
     /// Which one of a row.
@@ -37,7 +37,7 @@ pub enum Class {
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Quantity {
     /// What it says.
-    pub class: Class,
+    pub class: QuantityKind,
     /// What it counts; empty where that is a word of its own.
     pub unit: &'static str,
     /// In thousandths; saturating.
@@ -48,7 +48,7 @@ pub struct Quantity {
 
 impl Quantity {
     /// Of a class and unit.
-    pub fn new(class: Class, unit: &'static str, value: f64) -> Self {
+    pub fn new(class: QuantityKind, unit: &'static str, value: f64) -> Self {
         // A float becomes the nearest integer that there is.
         #[expect(clippy::cast_possible_truncation, reason = "it saturates")]
         let value = (value * 1000.0).round() as i64;
@@ -56,7 +56,7 @@ impl Quantity {
     }
 
     /// Compared as written.
-    pub fn written(class: Class, text: &str) -> Self {
+    pub fn written(class: QuantityKind, text: &str) -> Self {
         Self { class, unit: "", value: 0, text: text.into() }
     }
 }

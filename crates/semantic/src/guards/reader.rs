@@ -11,7 +11,7 @@ use super::question::{Question, bit};
 use super::settle::{Names, settle};
 use super::syntax;
 use super::tense;
-use super::term::{Class, Term};
+use super::term::{Term, WordClass};
 use super::token::{Script, Token};
 use super::turns;
 
@@ -186,7 +186,7 @@ impl<'a> Reader<'a> {
         };
         let mut term = Term::new(tokens, &phrase, self.lexicon);
         let mut goal_behind = false;
-        if term.groups.is_empty() && term.class == Class::Verb {
+        if term.groups.is_empty() && term.class == WordClass::Verb {
             // 转成, 借给, 调到: a verb with the part that the next noun plays.
             let stem = ["成", "给", "到"]
                 .iter()
@@ -197,29 +197,29 @@ impl<'a> Reader<'a> {
                 goal_behind = true;
             }
         }
-        if term.class == Class::Noun && term.is_action && self.stands_as_verb(at) {
-            term.class = Class::Verb;
+        if term.class == WordClass::Noun && term.is_action && self.stands_as_verb(at) {
+            term.class = WordClass::Verb;
         }
         // What one claims is paid back; a claim is a paper.
-        if matches!(phrase.as_str(), "claim" | "expense") && term.class == Class::Verb {
+        if matches!(phrase.as_str(), "claim" | "expense") && term.class == WordClass::Verb {
             term.groups.extend_from_slice(self.lexicon.groups("claim back").unwrap_or_default());
         }
         let next = std::mem::take(&mut self.next);
         if self.question.chinese {
             self.place(&mut term, next.role, at, taken);
-        } else if term.class == Class::Verb && self.is_named(at) {
-            term.class = Class::Noun;
+        } else if term.class == WordClass::Verb && self.is_named(at) {
+            term.class = WordClass::Noun;
         }
         term.not = next.not;
         term.undone = next.not && next.undone;
-        term.role = if term.class == Class::Verb { None } else { next.role };
+        term.role = if term.class == WordClass::Verb { None } else { next.role };
         term.joined = next.joined;
         term.of = next.of;
         term.timed = next.timed;
         term.at = (at, at + taken);
         self.next.timed = next.timed;
         // 从北京出发: the part passes the verb by; «to» before an English verb gives none.
-        if term.class == Class::Verb && self.question.chinese {
+        if term.class == WordClass::Verb && self.question.chinese {
             self.next.role = next.role;
         }
         if goal_behind {
@@ -236,12 +236,12 @@ impl<'a> Reader<'a> {
         let is_name = role.is_some() && (term.is_latin() || matches!(before, "对" | "对于"));
         let is_led = is_name || matches!(role, Some(Role::Source | Role::By | Role::Than));
         if is_led && self.lexicon.closed(before).is_some() {
-            term.class = Class::Noun;
-        } else if term.class == Class::Noun
+            term.class = WordClass::Noun;
+        } else if term.class == WordClass::Noun
             && matches!(before, "怎么" | "如何" | "怎样" | "咋" | "能" | "可以" | "能否" | "可否")
             && !is_verb(at + taken)
         {
-            term.class = Class::Verb;
+            term.class = WordClass::Verb;
         }
     }
 
@@ -310,9 +310,9 @@ impl<'a> Reader<'a> {
         let mut ends = self.question.terms.iter_mut().rev();
         if let Some(last) = ends.next() {
             last.timed = true;
-            let is_object = last.class == Class::Noun;
+            let is_object = last.class == WordClass::Noun;
             ends.next()
-                .filter(|verb| is_object && verb.class == Class::Verb)
+                .filter(|verb| is_object && verb.class == WordClass::Verb)
                 .into_iter()
                 .for_each(|verb| verb.timed = true);
         }

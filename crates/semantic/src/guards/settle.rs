@@ -5,9 +5,9 @@ use smallvec::SmallVec;
 use super::closed::{Case, Kind, Mark, Role};
 use super::lexicon::Lexicon;
 use super::likes::{settle_likes, settle_times};
-use super::quantity::{Class, Quantity};
+use super::quantity::{Quantity, QuantityKind};
 use super::question::{Question, bit};
-use super::term::Class as Word;
+use super::term::WordClass;
 use super::token::is_han;
 
 /// Nouns that may only name what is asked, with their places among the terms.
@@ -113,13 +113,13 @@ fn settle_periods(question: &mut Question) {
     }
     for quantity in question.quantities.iter_mut().chain(&mut question.sequence) {
         let unit = match (quantity.class, quantity.unit, quantity.value) {
-            (Class::Span, "month", 12_000) => "year",
-            (Class::Span, "month", 1000) => "month",
-            (Class::Span, "second", 604_800_000) => "week",
-            (Class::Span, "second", 86_400_000) => "day",
+            (QuantityKind::Span, "month", 12_000) => "year",
+            (QuantityKind::Span, "month", 1000) => "month",
+            (QuantityKind::Span, "second", 604_800_000) => "week",
+            (QuantityKind::Span, "second", 86_400_000) => "day",
             _ => continue,
         };
-        *quantity = Quantity::new(Class::Rate, unit, 1.0);
+        *quantity = Quantity::new(QuantityKind::Rate, unit, 1.0);
     }
 }
 
@@ -170,7 +170,7 @@ fn settle_optional(question: &mut Question) {
     let counted = asks(&[Kind::Count, Kind::Amount, Kind::AmountIs, Kind::Duration]);
     let requests = terms.iter().any(|term| term.is_one_of(REQUESTS));
     let actions = terms.iter().filter(|term| term.is_action && !term.is_one_of(LIGHT)).count();
-    let verbs = terms.iter().filter(|term| term.class == Word::Verb).count();
+    let verbs = terms.iter().filter(|term| term.class == WordClass::Verb).count();
     let exists = asked & (bit(Kind::Polar) | bit(Kind::What) | bit(Kind::WhatIs) | bit(Kind::Where)) != 0;
     let things = asked == bit(Kind::What) || asked == bit(Kind::WhatIs);
     let said: &[&str] = if asks(&[Kind::When, Kind::Clock, Kind::Day, Kind::Often, Kind::Where]) {
@@ -193,14 +193,14 @@ fn settle_optional(question: &mut Question) {
         let is_format = last.role == Some(Role::Goal) && last.is_latin() && term.is_one_of(FORMATS);
         // That it is asked whether there is a fee for an action says who takes it, and who gives it.
         let is_fee = behind.first().is_some_and(|next| next.ends_with(&["费", "费用", "违约金", "押金", "罚金"]));
-        let pays = asked == bit(Kind::Polar) && question.persons.is_empty() && last.class == Word::Verb;
+        let pays = asked == bit(Kind::Polar) && question.persons.is_empty() && last.class == WordClass::Verb;
         term.optional |= is_format || (pays && is_fee && term.is_one_of(PAYS));
     }
     for term in terms.iter_mut() {
         if term.is_one_of(LIGHT) {
-            term.class = Word::Verb;
+            term.class = WordClass::Verb;
         }
-        let is_lone = verbs == 1 && term.class == Word::Verb;
+        let is_lone = verbs == 1 && term.class == WordClass::Verb;
         term.bare = may && is_lone && (asked == bit(Kind::Polar) || things) && term.is_one_of(HAS);
         let located = asked == bit(Kind::Where);
         term.optional |=

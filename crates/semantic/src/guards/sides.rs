@@ -6,7 +6,7 @@ use super::closed::{Case, Kind, Person, Role};
 use super::guard::Guard;
 use super::question::{Question, Spoken, bit};
 use super::reader::Reader;
-use super::term::{Class, Term};
+use super::term::{Term, WordClass};
 
 impl Reader<'_> {
     /// The part that a person plays; it passes the owner by: into my folder.
@@ -30,7 +30,8 @@ impl Reader<'_> {
 /// Whether two things have changed sides of a preposition, whatever the dictionary takes them for.
 pub fn turned(one: &Question, two: &Question, matched: &[(usize, usize)]) -> bool {
     let led = |question: &Question, at: usize| question.terms.get(at).is_some_and(|term| term.of || is_way(term.role));
-    let acts = |question: &Question, at: usize| question.terms.get(at).is_some_and(|term| term.class == Class::Verb);
+    let acts =
+        |question: &Question, at: usize| question.terms.get(at).is_some_and(|term| term.class == WordClass::Verb);
     // A verb stands before its preposition, and what it is derived from may stand behind another: apply for, application.
     let moved = |here: bool| {
         matched
@@ -96,7 +97,7 @@ pub fn owners(one: &Question, two: &Question, matched: &[(usize, usize)]) -> Res
     let company = |question: &Question, verb: usize| stands(question, COMPANY, verb);
     let staff = |question: &Question, verb: usize| stands(question, STAFF, verb) || asks(question, verb);
     let acts = |question: &Question, at: usize| {
-        question.terms.get(at).is_some_and(|term| term.is_action && !term.optional && term.class == Class::Verb)
+        question.terms.get(at).is_some_and(|term| term.is_action && !term.optional && term.class == WordClass::Verb)
     };
     let is = |question: &Question, words: &[&str]| question.terms.iter().any(|term| term.is_one_of(words));
     let side = |question: &Question| (is(question, COMPANY), is(question, STAFF));
@@ -114,7 +115,7 @@ pub fn owners(one: &Question, two: &Question, matched: &[(usize, usize)]) -> Res
 /// Whether somebody does something in it.
 pub fn acts(question: &Question) -> bool {
     question.persons.iter().any(|(_, case, ..)| *case != Case::Owner)
-        || question.terms.iter().any(|term| term.bare || term.class == Class::Verb)
+        || question.terms.iter().any(|term| term.bare || term.class == WordClass::Verb)
 }
 
 /// Whether one asks where something is reported, and the other whom one tells.

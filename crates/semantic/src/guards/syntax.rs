@@ -3,9 +3,9 @@
 
 use super::closed::{Kind, Person};
 use super::frame::{Frame, Preposition, Subject};
-use super::quantity::Class as Counted;
+use super::quantity::QuantityKind;
 use super::question::Question;
-use super::term::{Class, Term};
+use super::term::{Term, WordClass};
 use super::token::{Script, Token};
 
 fn preposition(text: &str) -> Option<Preposition> {
@@ -55,11 +55,11 @@ fn before(tokens: &[Token], at: usize) -> &str {
 /// Gives a number to what it counts, and a time its preposition.
 fn read_counts(tokens: &[Token], question: &mut Question) {
     for (quantity, at, taken) in std::mem::take(&mut question.counts) {
-        if !matches!(quantity.class, Counted::Number | Counted::Version | Counted::Ordinal)
+        if !matches!(quantity.class, QuantityKind::Number | QuantityKind::Version | QuantityKind::Ordinal)
             && let Some(found) = preposition(before(tokens, at))
         {
             question.dated.push((quantity, found));
-        } else if quantity.class == Counted::Number && quantity.text.is_empty() {
+        } else if quantity.class == QuantityKind::Number && quantity.text.is_empty() {
             let mut terms = question.terms.iter_mut();
             if let Some(counted) = terms.find(|term| term.frame.first == at + taken) {
                 counted.frame.number = Some(quantity.value);
@@ -84,7 +84,7 @@ fn read_preposition(tokens: &[Token], at: usize, terms: &mut [Term]) {
     while place < tokens.len() {
         if let Some(term) = terms.iter_mut().find(|term| term.frame.first == place) {
             let may_be_verb = term.is_action && !is_noun && !text(tokens, place).ends_with('s');
-            if (term.class == Class::Verb && !is_first) || (found == Preposition::To && may_be_verb) {
+            if (term.class == WordClass::Verb && !is_first) || (found == Preposition::To && may_be_verb) {
                 return;
             }
             term.frame.preposition = Some((found, host));
@@ -106,11 +106,11 @@ fn read_verb(tokens: &[Token], place: usize, terms: &[Term]) -> Option<Frame> {
     let at = frame.first;
     let word = text(tokens, at);
     let noun_behind =
-        terms.get(place + 1).is_some_and(|next| next.frame.first == at + frame.taken && next.class != Class::Verb);
+        terms.get(place + 1).is_some_and(|next| next.frame.first == at + frame.taken && next.class != WordClass::Verb);
     let noun_before = place
         .checked_sub(1)
         .and_then(|before| terms.get(before))
-        .is_some_and(|noun| noun.frame.end() == at && !noun.is_action && noun.class == Class::Noun);
+        .is_some_and(|noun| noun.frame.end() == at && !noun.is_action && noun.class == WordClass::Noun);
     let is_participle = frame.taken == 1
         && !word.ends_with('s')
         && !word.ends_with("ing")
@@ -152,7 +152,7 @@ fn subject(tokens: &[Token], at: usize, terms: &[Term]) -> Option<Subject> {
     while let Some(earlier) = place.checked_sub(1) {
         let word = text(tokens, earlier);
         if let Some(found) = terms.iter().position(|term| (term.frame.first..term.frame.end()).contains(&earlier)) {
-            let is_light = terms.get(found).is_some_and(|term| BE.contains(&word) || term.class == Class::Other);
+            let is_light = terms.get(found).is_some_and(|term| BE.contains(&word) || term.class == WordClass::Other);
             if !is_light {
                 return Some(Subject::Term(found));
             }

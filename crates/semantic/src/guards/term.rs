@@ -9,7 +9,7 @@ use super::token::{Script, Token, is_among};
 
 /// What kind of word a term is, as far as the order of words is concerned.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Class {
+pub enum WordClass {
     /// It names a thing or a person.
     Noun,
     /// It names an action.
@@ -31,7 +31,7 @@ pub struct Term {
     bases: SmallVec<[Box<str>; 2]>,
     opposites: SmallVec<[&'static str; 2]>,
     /// What kind of word it is.
-    pub class: Class,
+    pub class: WordClass,
     /// Whether it may be a verb.
     pub is_action: bool,
     /// Whether it is negated.
@@ -71,7 +71,7 @@ impl Term {
             senses: SmallVec::new(),
             bases: SmallVec::new(),
             opposites: SmallVec::new(),
-            class: Class::Noun,
+            class: WordClass::Noun,
             is_action: false,
             not: false,
             failed: false,
@@ -97,10 +97,10 @@ impl Term {
             let is_verb = tag.starts_with('v') || tag == "zg" || phrase == "换";
             term.is_action = is_verb;
             term.class = match tag.chars().next() {
-                _ if is_verb => Class::Verb,
-                Some('v' | 'z') => Class::Verb,
-                Some('a' | 'd') => Class::Other,
-                _ => Class::Noun,
+                _ if is_verb => WordClass::Verb,
+                Some('v' | 'z') => WordClass::Verb,
+                Some('a' | 'd') => WordClass::Other,
+                _ => WordClass::Noun,
             };
             return term;
         }
@@ -159,20 +159,20 @@ impl Term {
         self.strange = !known && self.groups.is_empty();
         self.is_action = verb;
         self.class = match (known, noun, verb) {
-            (false, ..) | (_, true, _) => Class::Noun,
-            (_, _, true) => Class::Verb,
-            _ => Class::Other,
+            (false, ..) | (_, true, _) => WordClass::Noun,
+            (_, _, true) => WordClass::Verb,
+            _ => WordClass::Other,
         };
     }
 
     /// Where it is asked who does something, the one who does it is the action: 审批人 and 审批, approver and approve.
     pub fn name_action(&mut self, lexicon: &'static Lexicon) {
-        let Some(form) = self.forms.first().filter(|_| self.class == Class::Noun) else { return };
+        let Some(form) = self.forms.first().filter(|_| self.class == WordClass::Noun) else { return };
         let chinese = ["人", "者", "员"].iter().find_map(|ending| form.strip_suffix(ending));
         if let Some(stem) = chinese.filter(|stem| stem.chars().count() > 1 && lexicon.is_verb(stem)) {
             self.groups = lexicon.groups(stem).map(SmallVec::from_slice).unwrap_or_default();
             self.forms = SmallVec::from_iter([Box::from(stem)]);
-            (self.class, self.is_action) = (Class::Verb, true);
+            (self.class, self.is_action) = (WordClass::Verb, true);
         } else if let Some(stem) = form.strip_suffix("er").or_else(|| form.strip_suffix("or")) {
             let verbs = [format!("{stem}e"), stem.to_owned()];
             let verb = verbs.into_iter().find(|verb| lexicon.is(verb, "v"));
@@ -237,7 +237,7 @@ impl Term {
     /// A Chinese verb of one character, and a longer one that it is known to stand for: 查 and 查询, not 取 and 取消.
     fn shortened(&self, other: &Self) -> bool {
         let (Some(short), Some(long)) = (self.forms.first(), other.forms.first()) else { return false };
-        self.class == Class::Verb && other.class == Class::Verb && lexicon().stands_for(short, long)
+        self.class == WordClass::Verb && other.class == WordClass::Verb && lexicon().stands_for(short, long)
     }
 
     /// Whether both are kinds of their own, which WordNet has for one: a manager reports to a director.

@@ -5,7 +5,7 @@ use std::sync::LazyLock;
 
 use foldhash::fast::FixedState;
 
-use super::quantity::{Class, Quantity, chinese_number};
+use super::quantity::{Quantity, QuantityKind, chinese_number};
 use super::token::{Script, Token};
 
 /// Words by their text.
@@ -164,9 +164,9 @@ fn dated(text: &str) -> Option<Vec<Quantity>> {
             && (1.0..=31.0).contains(&day)
         {
             return Some(vec![
-                Quantity::new(Class::Year, "", year),
-                Quantity::new(Class::Month, "", month),
-                Quantity::new(Class::Number, "", day),
+                Quantity::new(QuantityKind::Year, "", year),
+                Quantity::new(QuantityKind::Month, "", month),
+                Quantity::new(QuantityKind::Number, "", day),
             ]);
         }
     }
@@ -177,7 +177,7 @@ fn dated(text: &str) -> Option<Vec<Quantity>> {
         _ => (minutes, 0.0),
     };
     let (hours, minutes) = (hours.parse::<f64>().ok()?, minutes.parse::<f64>().ok()?);
-    Some(vec![Quantity::new(Class::Clock, "", clock(hours, later) + minutes)])
+    Some(vec![Quantity::new(QuantityKind::Clock, "", clock(hours, later) + minutes)])
 }
 
 /// Minutes since midnight; noon and midnight are twelve.
@@ -189,12 +189,14 @@ fn clock(hours: f64, later: f64) -> f64 {
 fn calendar(tokens: &[Token]) -> Option<(usize, Vec<Quantity>)> {
     let value: f64 = tokens.first()?.text.parse().ok()?;
     match tokens.get(1).map_or("", |token| token.text.as_str()) {
-        "年" | "年度" if value >= 1900.0 => Some((2, vec![Quantity::new(Class::Year, "", value)])),
-        "月" | "月份" if (1.0..=12.0).contains(&value) => Some((2, vec![Quantity::new(Class::Month, "", value)])),
+        "年" | "年度" if value >= 1900.0 => Some((2, vec![Quantity::new(QuantityKind::Year, "", value)])),
+        "月" | "月份" if (1.0..=12.0).contains(&value) => {
+            Some((2, vec![Quantity::new(QuantityKind::Month, "", value)]))
+        }
         "号" | "日" if (1.0..=31.0).contains(&value) => Some((2, vec![numbered(value, tokens)])),
         "点" | "点钟" | "时" if (0.0..=24.0).contains(&value) => Some(spoken(value, 0.0, tokens, 2)),
         _ if (1900.0..2100.0).contains(&value) && tokens.get(1).is_none_or(|next| next.script != Script::Han) => {
-            Some((1, vec![Quantity::new(Class::Year, "", value)]))
+            Some((1, vec![Quantity::new(QuantityKind::Year, "", value)]))
         }
         _ => None,
     }
@@ -220,7 +222,10 @@ fn numbered(value: f64, tokens: &[Token]) -> Quantity {
             | "库"
             | "车"
     );
-    Quantity { text: if bears { "号".into() } else { Box::default() }, ..Quantity::new(Class::Number, "", value) }
+    Quantity {
+        text: if bears { "号".into() } else { Box::default() },
+        ..Quantity::new(QuantityKind::Number, "", value)
+    }
 }
 
 /// `7 am`, `7pm`, `7 o'clock`
@@ -233,19 +238,19 @@ fn hour(tokens: &[Token]) -> Option<(usize, Vec<Quantity>)> {
     };
     for (ending, later) in [("am", 0.0), ("pm", 720.0)] {
         if let Some(value) = first.strip_suffix(ending).and_then(|value| value.parse::<f64>().ok()) {
-            return Some((1, vec![Quantity::new(Class::Clock, "", clock(value, later))]));
+            return Some((1, vec![Quantity::new(QuantityKind::Clock, "", clock(value, later))]));
         }
     }
     let later = half(&tokens.get(1)?.text)?;
     let value = first.parse::<f64>().ok()?;
-    Some((2, vec![Quantity::new(Class::Clock, "", clock(value, later))]))
+    Some((2, vec![Quantity::new(QuantityKind::Clock, "", clock(value, later))]))
 }
 
 /// An hour, with a half or minutes behind it.
 fn spoken(hours: f64, later: f64, tokens: &[Token], taken: usize) -> (usize, Vec<Quantity>) {
     let half = tokens.get(taken).is_some_and(|token| token.text == "半");
     let minutes = if half { 30.0 } else { 0.0 };
-    (taken + usize::from(half), vec![Quantity::new(Class::Clock, "", clock(hours, later) + minutes)])
+    (taken + usize::from(half), vec![Quantity::new(QuantityKind::Clock, "", clock(hours, later) + minutes)])
 }
 
 fn chinese(tokens: &[Token]) -> Option<(usize, Vec<Quantity>)> {
@@ -254,16 +259,16 @@ fn chinese(tokens: &[Token]) -> Option<(usize, Vec<Quantity>)> {
         return Some((1, vec![found]));
     }
     if let Some((_, half)) = HALVES.iter().find(|(name, _)| *name == first) {
-        return Some((1, vec![Quantity::new(Class::Quarter, "half", *half)]));
+        return Some((1, vec![Quantity::new(QuantityKind::Quarter, "half", *half)]));
     }
     if let Some(found) = day_of_week(tokens) {
         return Some(found);
     }
     if first == SINGLE_DAY {
-        return Some((1, vec![Quantity::new(Class::Rate, "day", 1.0)]));
+        return Some((1, vec![Quantity::new(QuantityKind::Rate, "day", 1.0)]));
     }
     if let Some(unit) = ["每个", "每一", "每"].iter().find_map(|head| first.strip_prefix(head)).and_then(unit) {
-        return Some((1, vec![Quantity::new(Class::Rate, unit, 1.0)]));
+        return Some((1, vec![Quantity::new(QuantityKind::Rate, unit, 1.0)]));
     }
     if let Some(part) = day_part(first) {
         // «Three in the afternoon» is fifteen o'clock.
@@ -271,12 +276,14 @@ fn chinese(tokens: &[Token]) -> Option<(usize, Vec<Quantity>)> {
             let later = if part >= 3.0 && value < 12.0 { 720.0 } else { 0.0 };
             return Some(spoken(value, later, tokens, 1 + taken));
         }
-        return Some((1, vec![Quantity::new(Class::DayPart, "", part)]));
+        return Some((1, vec![Quantity::new(QuantityKind::DayPart, "", part)]));
     }
     let value = chinese_number(first)?;
     match tokens.get(1).map_or("", |token| token.text.as_str()) {
-        "月" | "月份" if (1.0..=12.0).contains(&value) => Some((2, vec![Quantity::new(Class::Month, "", value)])),
-        "年" if value >= 1900.0 => Some((2, vec![Quantity::new(Class::Year, "", value)])),
+        "月" | "月份" if (1.0..=12.0).contains(&value) => {
+            Some((2, vec![Quantity::new(QuantityKind::Month, "", value)]))
+        }
+        "年" if value >= 1900.0 => Some((2, vec![Quantity::new(QuantityKind::Year, "", value)])),
         "号" => Some((2, vec![numbered(value, tokens)])),
         "点" | "点钟" if value <= 24.0 => Some(spoken(value, 0.0, tokens, 2)),
         _ => None,
@@ -293,10 +300,10 @@ fn day_of_week(tokens: &[Token]) -> Option<(usize, Vec<Quantity>)> {
     };
     let steps: Vec<f64> = tokens.iter().take(2).map_while(step).collect();
     let day = weekday(&tokens.get(steps.len())?.text)?;
-    let mut found = vec![Quantity::new(Class::Weekday, "", day)];
+    let mut found = vec![Quantity::new(QuantityKind::Weekday, "", day)];
     let weeks: f64 = steps.iter().sum();
     if weeks != 0.0 {
-        found.push(Quantity::new(Class::Relative, "week", weeks));
+        found.push(Quantity::new(QuantityKind::Relative, "week", weeks));
     }
     Some((steps.len() + 1, found))
 }
@@ -322,13 +329,13 @@ fn english(tokens: &[Token]) -> Option<(usize, Vec<Quantity>)> {
         _ => None,
     };
     if let Some(step) = step {
-        return english_unit(next).map(|unit| (2, vec![Quantity::new(Class::Relative, unit, step)]));
+        return english_unit(next).map(|unit| (2, vec![Quantity::new(QuantityKind::Relative, unit, step)]));
     }
     if matches!(word, "per" | "each" | "every" | "a" | "an")
         && let Some(unit) = english_unit(next)
         && !(matches!(word, "a" | "an") && matches!(next, "day" | "term" | "weekend" | "night"))
     {
-        return Some((2, vec![Quantity::new(Class::Rate, unit, 1.0)]));
+        return Some((2, vec![Quantity::new(QuantityKind::Rate, unit, 1.0)]));
     }
     let rate = match word {
         "daily" => Some("day"),
@@ -339,17 +346,17 @@ fn english(tokens: &[Token]) -> Option<(usize, Vec<Quantity>)> {
         _ => None,
     };
     if let Some(unit) = rate {
-        return Some((1, vec![Quantity::new(Class::Rate, unit, 1.0)]));
+        return Some((1, vec![Quantity::new(QuantityKind::Rate, unit, 1.0)]));
     }
     if let Some(part) = day_part(word) {
-        return Some((1, vec![Quantity::new(Class::DayPart, "", part)]));
+        return Some((1, vec![Quantity::new(QuantityKind::DayPart, "", part)]));
     }
     let singular = word.strip_suffix('s').unwrap_or(word);
     if let Some(day) = WEEKDAYS
         .iter()
         .position(|day| *day == word || *day == singular || (first.capital && day.starts_with(word) && word.len() == 3))
     {
-        return Some((1, vec![Quantity::new(Class::Weekday, "", ordinal(day))]));
+        return Some((1, vec![Quantity::new(QuantityKind::Weekday, "", ordinal(day))]));
     }
     month(tokens)
 }
@@ -364,7 +371,7 @@ fn month(tokens: &[Token]) -> Option<(usize, Vec<Quantity>)> {
     if matches!(word, "may" | "march") && !first.capital {
         return None;
     }
-    Some((1, vec![Quantity::new(Class::Month, "", ordinal(at))]))
+    Some((1, vec![Quantity::new(QuantityKind::Month, "", ordinal(at))]))
 }
 
 fn ordinal(at: usize) -> f64 {
@@ -373,7 +380,7 @@ fn ordinal(at: usize) -> f64 {
 
 fn relative(word: &str) -> Option<Quantity> {
     let (unit, step) = RELATIVE_BY_NAME.get(word)?;
-    Some(Quantity::new(Class::Relative, unit, f64::from(*step)))
+    Some(Quantity::new(QuantityKind::Relative, unit, f64::from(*step)))
 }
 
 fn weekday(word: &str) -> Option<f64> {
