@@ -48,15 +48,12 @@ fn is_way(role: Option<Role>) -> bool {
 /// Whether two questions are word for word the same but for two that have changed places, with more than «and» between
 /// them: no dictionary needs to know what they are.
 pub fn exchanged(one: &str, two: &str) -> bool {
-    let same = one.split(' ').zip(two.split(' ')).take_while(|(a, b)| a == b).count();
-    let mut here: SmallVec<[&str; 24]> = one.split(' ').skip(same).collect();
-    let mut there: SmallVec<[&str; 24]> = two.split(' ').skip(same).collect();
+    let (one, two) = without_common_ends(one, two);
+    let here: SmallVec<[&str; 24]> = one.split(' ').collect();
+    let there: SmallVec<[&str; 24]> = two.split(' ').collect();
     if here.len() != there.len() {
         return false;
     }
-    let same = here.iter().rev().zip(there.iter().rev()).take_while(|(a, b)| a == b).count();
-    here.truncate(here.len() - same);
-    there.truncate(there.len() - same);
     // X between Y, and Y between X.
     (1..here.len().saturating_sub(1)).any(|first| {
         (1..here.len().saturating_sub(first)).any(|last| {
@@ -71,12 +68,28 @@ pub fn exchanged(one: &str, two: &str) -> bool {
     })
 }
 
+/// Two questions of as many words without the words that both begin with, and those that both end with.
+fn without_common_ends<'a>(one: &'a str, two: &'a str) -> (&'a str, &'a str) {
+    let same = one.bytes().zip(two.bytes()).take_while(|(a, b)| a == b).count();
+    let begin = one.as_bytes().get(..same).and_then(|same| same.iter().rposition(|byte| *byte == b' '));
+    let from = begin.map_or(0, |space| space + 1);
+    let (one, two) = (one.get(from..).unwrap_or_default(), two.get(from..).unwrap_or_default());
+    let same = one.bytes().rev().zip(two.bytes().rev()).take_while(|(a, b)| a == b).count();
+    let end = one.as_bytes().get(one.len() - same..).and_then(|same| same.iter().position(|byte| *byte == b' '));
+    let behind = end.map_or(0, |space| same - space);
+    (one.get(..one.len() - behind).unwrap_or_default(), two.get(..two.len() - behind).unwrap_or_default())
+}
+
 /// Whether the company does in one of them what whoever asks, or the staff, does in the other: who pays for the course.
 ///
 /// # Errors
 /// That it is another one who does it.
 pub fn owners(one: &Question, two: &Question, matched: &[(usize, usize)]) -> Result<(), Guard> {
     if one.chinese || two.chinese {
+        return Ok(());
+    }
+    let is = |question: &Question, words: &[&str]| question.terms.iter().any(|term| term.is_one_of(words));
+    if !is(one, COMPANY) && !is(two, COMPANY) {
         return Ok(());
     }
     // Who does it stands before the verb, or behind «by».
@@ -99,7 +112,6 @@ pub fn owners(one: &Question, two: &Question, matched: &[(usize, usize)]) -> Res
     let acts = |question: &Question, at: usize| {
         question.terms.get(at).is_some_and(|term| term.is_action && !term.optional && term.class == WordClass::Verb)
     };
-    let is = |question: &Question, words: &[&str]| question.terms.iter().any(|term| term.is_one_of(words));
     let side = |question: &Question| (is(question, COMPANY), is(question, STAFF));
     let is_named = one.terms.iter().chain(&two.terms).all(|term| !term.is_action);
     if is_named && matches!((side(one), side(two)), ((true, false), (false, true)) | ((false, true), (true, false))) {
