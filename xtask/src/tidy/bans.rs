@@ -42,7 +42,7 @@ const BANS: [Ban; 4] = [
         except: &[
             (
                 "crates/gateway/src/worker.rs",
-                "a connection's task, which ends with the connection and counts itself; the worker's sweeps and its outbox, which end with the worker",
+                "a connection's task, which ends with the connection and counts itself; the worker's sweeps and its delayed writes, which end with the worker",
             ),
             (
                 "crates/gateway/src/serve/lead.rs",
