@@ -309,7 +309,7 @@ pub async fn recall(
                 rider.flight.land(End::PassedOn);
                 live.flights.close(&rider.flight);
                 if let Some(found) = late? {
-                    trail.cache_id = found.key.or(trail.cache_id);
+                    trail.cache_id = found.key;
                     return Ok((Recalled::Found(found), stale));
                 }
             }

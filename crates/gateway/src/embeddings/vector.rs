@@ -32,7 +32,7 @@ pub struct InputVector {
     pub model: Bytes,
     /// The label of that upstream.
     pub upstream: Bytes,
-    /// What is known of where it stands: see [`crate::sources::of_vectors`].
+    /// What is known of where it stands: see [`crate::cache::sources::of_vectors`].
     pub source: u64,
     /// The input's share of what the upstream counted.
     pub tokens: u64,

@@ -4,7 +4,7 @@ use base::{Code, Endpoint, Refusal};
 use bytes::Bytes;
 use dialect::Ask;
 use dialect::json::{Ambiguous, Found, Member, Patch, Paths, Value, quoted};
-use rules::params::{ANSWER_LIMITS, By, Field, OLLAMA_WORDS, Policy, Ruled, Verdict, Written, ruled};
+use rules::params::{ANSWER_LIMITS, By, Field, OLLAMA_NAMES, OLLAMA_WORDS, Policy, Ruled, Verdict, Written, ruled};
 use smallvec::SmallVec;
 
 /// One change of a body.
@@ -64,7 +64,12 @@ fn pass<'f, 'p>(
     // Who rules Ollama's options by their own names means those.
     let own = |ruled: &Ruled<'_>| ruled.field.path.first().is_some_and(|first| &**first == OPTIONS);
     let are_options_ruled = fields.iter().any(own);
-    let names = |field| names(field, are_options_ruled);
+    let is_ruled = |name: &str| fields.iter().any(|ruled| matches!(&*ruled.field.path, [only] if **only == *name));
+    let names = |field: &Field| match field.names {
+        // Who rules `think` or `format` by that name means it.
+        [_, other] if field.limit.is_none() && endpoint != Endpoint::Rerank && is_ruled(other) => &[],
+        _ => names(field, are_options_ruled),
+    };
     let mut firsts: SmallVec<[&str; 16]> = SmallVec::new();
     for ruled in fields {
         match names(ruled.field) {
@@ -231,9 +236,10 @@ impl<'p> Edit<'p, '_> {
         Ok(())
     }
 
-    /// What says the same in values of its own goes where a value is forced.
+    /// Ollama's own name goes where a value is forced: other servers read the field alone.
     fn makes_room(&mut self, ruled: &Ruled<'p>, name: &str, member: &Member<'_>) -> bool {
-        let goes = ruled.is_forced() && OLLAMA_WORDS.iter().any(|[_, word]| *word == name);
+        let is_ollamas = OLLAMA_NAMES.iter().chain(&OLLAMA_WORDS).any(|[_, other]| *other == name);
+        let goes = ruled.is_forced() && is_ollamas;
         if goes {
             self.patch.remove(member);
             self.note_named(ruled, name, Some(member.value), (None, By::Force));

@@ -193,7 +193,7 @@ fn what_callers_write_in_ollamas_own_words_is_ruled_too() {
         for (written, sent) in [
             (
                 r#""options":{"temperature":2,"top_k":99,"top_p":1,"num_ctx":8}"#,
-                r#""options":{"temperature":0.2,"top_k":5,"top_p":1,"num_ctx":8},"min_p":0.1"#,
+                r#""options":{"top_k":5,"top_p":1,"num_ctx":8},"temperature":0.2,"min_p":0.1"#,
             ),
             (
                 r#""think":"high","options":{"min_p":0,"top_p":null}"#,
@@ -220,6 +220,10 @@ fn what_callers_write_in_ollamas_own_words_is_ruled_too() {
         ] {
             assert_eq!(seen(&stage, &a, written).await, told, "{written}");
         }
+        let stage = ruled("{ force: { reasoning_effort: low, think: false } }", "{}");
+        let a = stage.host("a", pleasant());
+        let sent = r#""think":false,"reasoning_effort":"low""#;
+        assert_eq!(seen(&stage, &a, r#""think":true"#).await, sent, "who rules both by name means both");
         let stage = ruled("{ max: { top_k: 5, options.top_k: 50 } }", "{}");
         let a = stage.host("a", pleasant());
         let written = r#""top_k":9,"options":{"top_k":40}"#;
