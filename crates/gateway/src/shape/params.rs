@@ -61,15 +61,7 @@ fn pass<'f, 'p>(
     is_first: bool,
     (endpoint, note): (Endpoint, Note<'_>),
 ) -> Result<(Bytes, &'f [Ruled<'p>]), Refusal> {
-    // Who rules Ollama's options by their own names means those.
-    let own = |ruled: &Ruled<'_>| ruled.field.path.first().is_some_and(|first| &**first == OPTIONS);
-    let are_options_ruled = fields.iter().any(own);
-    let is_ruled = |name: &str| fields.iter().any(|ruled| matches!(&*ruled.field.path, [only] if **only == *name));
-    let names = |field: &Field| match field.names {
-        // Who rules `think` or `format` by that name means it.
-        [_, other] if field.limit.is_none() && endpoint != Endpoint::Rerank && is_ruled(other) => &[],
-        _ => names(field, are_options_ruled),
-    };
+    let names = |field: &Field| names(field, fields);
     let mut firsts: SmallVec<[&str; 16]> = SmallVec::new();
     for ruled in fields {
         match names(ruled.field) {
@@ -96,14 +88,13 @@ fn pass<'f, 'p>(
     Ok((edit.patch.apply(body), &[]))
 }
 
-/// Where Ollama's own parameters stand in a body.
-const OPTIONS: &str = "options";
-
-/// The names of a field that goes by several.
-fn names(field: &Field, are_options_ruled: bool) -> &'static [&'static str] {
+/// The names of a field that goes by several. Who rules `think`, `format` or something in `options` by that name means it: it
+/// is no other name of another field then. What is left for a later pass stands inside of something, and has one name.
+fn names(field: &Field, all: &[Ruled<'_>]) -> &'static [&'static str] {
+    let is_ruled = |name: &str| all.iter().any(|ruled| ruled.field.path.first().is_some_and(|first| **first == *name));
     match field.names {
         _ if field.limit.is_some() => &ANSWER_LIMITS,
-        [_, other] if are_options_ruled && first(other) == OPTIONS && *other != OPTIONS => &[],
+        [_, other] if is_ruled(first(other)) => &[],
         names => names,
     }
 }
