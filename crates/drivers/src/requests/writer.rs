@@ -19,8 +19,6 @@ use crate::file::{Failure, remove_own, set_aside};
 const TICK: Duration = Duration::from_secs(10);
 /// Blocks written in one commit at most.
 const BATCH: usize = 32;
-/// Free pages that are given back in one step.
-const PAGES: u64 = 256;
 
 /// Writes until the store is dropped.
 pub(super) fn write_out(desk: &Desk, paths: [PathBuf; 2]) {
@@ -276,19 +274,26 @@ impl Keeper<'_> {
         Ok(())
     }
 
-    /// A file that had more room before gives back what is free.
+    /// A file that had more room before gives back what is free, a step at a time that its log has room for. The log
+    /// is folded after that: it would keep its size until something else is written.
     fn shrink(&self, room: Room) -> Result<(), Failure> {
         let Some(file) = &self.file else { return Ok(()) };
+        let mut has_shrunk = false;
         loop {
             let (all, free) = file.pages()?;
             if all <= room.pages || free == 0 {
-                return Ok(());
+                break;
             }
-            file.shrink(PAGES.min(free))?;
+            file.shrink(room.log.min(free))?;
+            has_shrunk = true;
             if file.pages()?.0 == all {
-                return Ok(());
+                break;
             }
         }
+        if has_shrunk {
+            file.fold_log();
+        }
+        Ok(())
     }
 
     /// What was kept in it goes: from the disk, too.
