@@ -10,17 +10,54 @@
 /// another way, since keys outlive the process on disk.
 const VERSION: u32 = 1;
 
+/// Bytes that are kept together at most before they are hashed: as many as BLAKE3 hashes side by side.
+const KEPT: usize = 16 << 10;
+/// A piece of so many bytes is hashed where it lies.
+const LARGE: usize = 2 << 10;
+
+/// What is hashed, piece by piece. A hasher is two kilobytes that have to be made and moved, and gains by many bytes
+/// at once, while most keys are a few hundred in small pieces: those are kept until there are enough of them.
+#[derive(Clone, Debug, Default)]
+struct Hashing {
+    kept: Vec<u8>,
+    begun: Option<Box<blake3::Hasher>>,
+}
+
+impl Hashing {
+    fn update(&mut self, piece: &[u8]) {
+        if piece.len() < LARGE && self.kept.len() + piece.len() <= KEPT {
+            self.kept.extend_from_slice(piece);
+            return;
+        }
+        let hasher = self.begun.get_or_insert_default();
+        hasher.update(&self.kept);
+        self.kept.clear();
+        if piece.len() < LARGE {
+            self.kept.extend_from_slice(piece);
+        } else {
+            hasher.update(piece);
+        }
+    }
+
+    fn finish(self) -> [u8; 32] {
+        match self.begun {
+            None => blake3::hash(&self.kept).into(),
+            Some(mut hasher) => hasher.update(&self.kept).finalize().into(),
+        }
+    }
+}
+
 /// Puts a key together, part by part.
 #[derive(Clone, Debug)]
-pub struct KeyBuilder(blake3::Hasher);
+pub struct KeyBuilder(Hashing);
 
 impl KeyBuilder {
     /// Begins a key of one kind, such as `answer` or `vector`.
     #[must_use]
     pub fn new(domain: &str) -> Self {
-        let mut hasher = blake3::Hasher::new();
-        hasher.update(&VERSION.to_le_bytes());
-        Self(hasher).part(domain.as_bytes())
+        let mut hashing = Hashing { kept: Vec::with_capacity(384), begun: None };
+        hashing.update(&VERSION.to_le_bytes());
+        Self(hashing).part(domain.as_bytes())
     }
 
     /// Adds a part.
@@ -54,17 +91,15 @@ impl KeyBuilder {
     /// What `feed` answers; there is no key then.
     pub fn content<E>(self, feed: impl FnOnce(&mut dyn FnMut(&[u8])) -> Result<(), E>) -> Result<Self, E> {
         // Hashed by itself, for its length is known only at its end.
-        let mut content = blake3::Hasher::new();
-        feed(&mut |piece| {
-            content.update(piece);
-        })?;
-        Ok(self.part(content.finalize().as_bytes()))
+        let mut content = Hashing { kept: Vec::with_capacity(1024), begun: None };
+        feed(&mut |piece| content.update(piece))?;
+        Ok(self.part(&content.finish()))
     }
 
     /// The key.
     #[must_use]
     pub fn finish(self) -> [u8; 32] {
-        *self.0.finalize().as_bytes()
+        self.0.finish()
     }
 }
 
@@ -139,6 +174,19 @@ mod tests {
         assert_eq!(with(&[b"abc"]), with(&[b"a", b"", b"bc"]));
         assert_ne!(with(&[b"abc"]), with(&[b"abce"]));
         assert_eq!(KeyBuilder::new("answer").content(|_| Err("not to be keyed")).map(drop), Err("not to be keyed"));
+    }
+
+    #[test]
+    fn content_of_any_size_is_hashed_as_one() {
+        // Around what is kept together, and what is not kept at all.
+        for size in [0, 1, 100, LARGE - 1, LARGE, LARGE + 1, KEPT - 1, KEPT, KEPT + 1, 3 * KEPT + 7] {
+            let bytes: Vec<u8> = (0..size).map(|at| at.to_le_bytes()[0]).collect();
+            for step in [1, 7, LARGE - 1, LARGE, 2 * LARGE + 3, KEPT] {
+                let mut hashing = Hashing::default();
+                bytes.chunks(step).for_each(|piece| hashing.update(piece));
+                assert_eq!(hashing.finish(), *blake3::hash(&bytes).as_bytes(), "{size} bytes, {step} at a time");
+            }
+        }
     }
 
     #[test]
