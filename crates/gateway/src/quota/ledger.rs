@@ -173,20 +173,21 @@ impl UsageLedger {
 
 /// Adds what the ledger has of a request: those of known clients on known routes that were let in. What other
 /// upstreams used than the one that answered is booked as theirs, and is no request more.
-pub(crate) fn enter(mut record: Record, into: &mut Vec<Entry>) {
+pub(crate) fn enter(record: &mut Record, into: &mut Vec<Entry>) {
     let was_let_in = !record.attempts.is_empty() || matches!(record.outcome, Outcome::Ok | Outcome::UpstreamDegraded);
-    let (Some(client), Some(route), true) = (record.client, record.route, was_let_in) else { return };
+    let (Some(client), Some(route), true) = (record.client.take(), record.route.take(), was_let_in) else { return };
     let at = record.time;
     let entry = |upstream, model, used| self::entry(at, (&client, &route), (upstream, model), used);
     let first = into.len();
     let (is_hit, saved, took) = (record.cache.is_some_and(base::Cached::is_hit), record.saved.take(), record.took);
     let spending = std::mem::take(&mut record.spending);
     if spending.is_empty() {
-        into.push(entry(record.upstream, record.model, record.usage.map(|usage| (usage, record.cost))));
+        let used = record.usage.map(|usage| (usage, record.cost.take()));
+        into.push(entry(record.upstream.take(), record.model.take(), used));
     } else {
         let (own, others): (Vec<_>, Vec<_>) = spending.into_each().partition(|spent| spent.upstream == record.upstream);
         if own.is_empty() {
-            into.push(entry(record.upstream, record.model, None));
+            into.push(entry(record.upstream.take(), record.model.take(), None));
         }
         let spent = own.into_iter().chain(others);
         into.extend(spent.map(|spent| entry(spent.upstream, spent.model, Some((spent.usage, spent.cost)))));
