@@ -4,6 +4,7 @@ use std::ops::Range;
 use std::sync::LazyLock;
 
 use aho_corasick::AhoCorasick;
+use memchr::memmem::Finder;
 
 /// How far behind the name of its part a `data:` URL begins at most: `{"url":"data:application/…`.
 const NEAR: usize = 256;
@@ -26,16 +27,20 @@ const SIGNS: [&str; 5] = ["\"image_url\"", "\"input_audio\"", "\"file_id\"", "\"
 /// What finds any of them in one pass; made once, for making it costs as much as finding nothing in a usual prompt.
 static FIND: LazyLock<Option<AhoCorasick>> = LazyLock::new(|| AhoCorasick::new(SIGNS).ok());
 
+/// The same for each alone. Most bodies hold none, and that is told sooner by five passes for a rare byte each than by
+/// one that halts at every quote.
+static FINDERS: LazyLock<[Finder<'static>; SIGNS.len()]> = LazyLock::new(|| SIGNS.map(Finder::new));
+
 /// Whether there may be any.
 pub fn any(body: &[u8]) -> bool {
-    FIND.as_ref().is_some_and(|finder| finder.is_match(body))
+    FINDERS.iter().any(|finder| finder.find(body).is_some())
 }
 
 /// All of them in the order of the body, each with the bytes that are no text: none for a URL. Reads each byte a few
 /// times at most, however many there are.
 pub fn all(body: &[u8]) -> Vec<(Attached, Range<usize>)> {
     let mut found: Vec<(Attached, Range<usize>)> = Vec::new();
-    let Some(finder) = &*FIND else { return found };
+    let Some(finder) = FIND.as_ref().filter(|_| any(body)) else { return found };
     // Behind the bytes of the last one.
     let mut past = 0;
     for sign in finder.find_iter(body) {
