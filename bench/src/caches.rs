@@ -12,18 +12,18 @@ use tokio::task::{JoinSet, LocalSet};
 
 use crate::clock;
 use crate::figures::{Figures, float};
-use crate::load::{self, Sample};
+use crate::load;
 use crate::options::Options;
 use crate::process::{self, First, Scratch};
 use crate::rounds::in_runtime;
+use crate::saturate::{Cost, Slices, side_by_side};
 use crate::say;
 use crate::target::{self, Kind, Target};
 use crate::wire::Connection;
 use crate::workload::{self, CLIENT_KEY, Call};
 
-/// Connections over which hits are asked for, and for so long.
+/// Connections over which hits are asked for.
 const CONNECTIONS: usize = 32;
-const WINDOW: Duration = Duration::from_millis(1_500);
 /// Questions of one round, and the connections over which they are asked.
 const QUESTIONS: usize = 600;
 const ASKERS: usize = 16;
@@ -184,31 +184,25 @@ async fn hits(
     (with, nginx): (&Target, &Target),
     round: usize,
 ) -> io::Result<()> {
-    let sample = async |target: &Target, call: &Call| -> io::Result<Sample> {
-        let taken = load::closed_loop(target.port, call, CONNECTIONS, WINDOW, &|| target.cpu_ns()).await?;
+    let of = [(with, stored), (nginx, plain)];
+    let take = async |at: usize, window| {
+        let Some((target, call)) = of.get(at) else { return Ok(Cost::default()) };
+        let taken = load::closed_loop(target.port, call, CONNECTIONS, window, &|| target.cpu_ns()).await?;
         if taken.wrong > 0 {
             return Err(io::Error::other(taken.first_wrong.unwrap_or_default()));
         }
-        Ok(taken)
+        Ok(Cost { calls: taken.calls, elapsed_ns: taken.elapsed_ns, cpu_ns: taken.cpu_ns })
     };
-    let (hit, proxied) = if round.is_multiple_of(2) {
-        let hit = sample(with, stored).await?;
-        (hit, sample(nginx, plain).await?)
-    } else {
-        let proxied = sample(nginx, plain).await?;
-        (sample(with, stored).await?, proxied)
-    };
-    let rate = |sample: &Sample| float(sample.calls) * 1e9 / float(sample.elapsed_ns.max(1));
-    let cpu = |sample: &Sample| float(sample.cpu_ns) / float(sample.calls.max(1));
-    figures.add(rate_of, rate(&hit) / rate(&proxied));
-    figures.add(cpu_of, cpu(&hit) / cpu(&proxied));
+    let [hit, proxied] = side_by_side(round, Slices::SHORT, take).await?;
+    figures.add(rate_of, hit.rate() / proxied.rate());
+    figures.add(cpu_of, hit.cpu() / proxied.cpu());
     say(&format!(
         "round {}: {name} {:.0}/s of {:.1} us, nginx {:.0} calls/s of {:.1} us",
         round + 1,
-        rate(&hit),
-        cpu(&hit) / 1e3,
-        rate(&proxied),
-        cpu(&proxied) / 1e3
+        hit.rate(),
+        hit.cpu() / 1e3,
+        proxied.rate(),
+        proxied.cpu() / 1e3
     ));
     Ok(())
 }

@@ -11,7 +11,7 @@ use crate::figures::{Figures, float};
 use crate::options::Options;
 use crate::process::{self, First, Scratch};
 use crate::rounds::in_runtime;
-use crate::saturate::{Tally, drive, load, saturate};
+use crate::saturate::{Cost, Slices, Tally, drive, load, saturate, side_by_side};
 use crate::say;
 use crate::target::{self, Target};
 use crate::workload::{self, CLIENT_KEY};
@@ -20,8 +20,7 @@ use crate::workload::{self, CLIENT_KEY};
 const CLIENTS: usize = 10_000;
 /// Connections that saturate.
 const CONNECTIONS: usize = 32;
-/// Lengths of one sample: what limits cost, and what a neighbour costs.
-const COST_WINDOW: Duration = Duration::from_millis(1_500);
+/// Length of one sample of what a neighbour costs.
 const NEIGHBOUR_WINDOW: Duration = Duration::from_secs(3);
 /// What the upstream takes for a call: two chunks, so long apart.
 const UPSTREAM_US: u64 = 50_000;
@@ -53,21 +52,19 @@ pub(crate) fn run(options: &Options) -> io::Result<()> {
         let [_, _, limited, _] = gateways.as_slice() else { return Err(io::Error::other("four gateways are wanted")) };
         let mut figures = Figures::default();
         for round in 0..options.rounds {
-            let mut costs = [(0.0, 0.0); 4];
-            // None has the steady advantage of coming first.
-            for turn in 0..costs.len() {
-                let at = (turn + round) % costs.len();
-                if let (Some(gateway), Some(taken)) = (gateways.get(at), costs.get_mut(at)) {
-                    *taken = cost(gateway).await?;
-                }
-            }
-            let [free, clients, everywhere, twin] = costs;
-            figures.add("calls/s of 10,000 clients with limits, over those of clients without", clients.0 / free.0);
-            figures.add("the same where the gateway and the route have limits too", everywhere.0 / free.0);
-            figures.add("the same of a second gateway without limits", twin.0 / free.0);
-            figures.add("CPU per call of 10,000 clients with limits, over that without", clients.1 / free.1);
-            figures.add("the same where the gateway and the route have limits too (CPU)", everywhere.1 / free.1);
-            figures.add("the same of a second gateway without limits (CPU)", twin.1 / free.1);
+            let take = async |at: usize, window| match gateways.get(at) {
+                Some(gateway) => cost(gateway, window).await,
+                None => Ok(Cost::default()),
+            };
+            let [free, clients, everywhere, twin] = side_by_side(round, Slices::SHORT, take).await?;
+            let rate = |cost: Cost| cost.rate() / free.rate();
+            let cpu = |cost: Cost| cost.cpu() / free.cpu();
+            figures.add("calls/s of 10,000 clients with limits, over those of clients without", rate(clients));
+            figures.add("the same where the gateway and the route have limits too", rate(everywhere));
+            figures.add("the same of a second gateway without limits", rate(twin));
+            figures.add("CPU per call of 10,000 clients with limits, over that without", cpu(clients));
+            figures.add("the same where the gateway and the route have limits too (CPU)", cpu(everywhere));
+            figures.add("the same of a second gateway without limits (CPU)", cpu(twin));
             let free_first = round % 2 == 0;
             let (alone, beside) = if free_first {
                 (neighbour(limited, false).await?, neighbour(limited, true).await?)
@@ -136,12 +133,12 @@ fn with_key(call: &[u8], client: usize) -> Vec<u8> {
     String::from_utf8_lossy(call).replace(CLIENT_KEY, &key(client)).into_bytes()
 }
 
-/// Calls per second of short chats by many clients in turn, and CPU nanoseconds of one.
-async fn cost(gateway: &Target) -> io::Result<(f64, f64)> {
+/// What short chats by many clients in turn cost.
+async fn cost(gateway: &Target, window: Duration) -> io::Result<Cost> {
     let chat = workload::short_chat().bytes;
     let share = CLIENTS / CONNECTIONS;
     let calls = |at| (at * share..(at + 1) * share).map(|client| with_key(&chat, client)).collect();
-    saturate(gateway, (0..CONNECTIONS).map(calls).collect(), COST_WINDOW).await
+    saturate(gateway, (0..CONNECTIONS).map(calls).collect(), window).await
 }
 
 /// What the quiet client saw, in milliseconds, and the share of the loud one's calls that were refused.

@@ -2,21 +2,18 @@
 //! their samples belong to one round.
 
 use std::io;
-use std::time::Duration;
 
 use crate::figures::Figures;
 use crate::options::Options;
 use crate::process::{self, First, Scratch};
 use crate::rounds::in_runtime;
-use crate::saturate::saturate;
+use crate::saturate::{Cost, Slices, saturate, side_by_side};
 use crate::say;
 use crate::target::{self, Target};
 use crate::workload::{self, CLIENT_KEY};
 
 /// Connections that saturate.
 const CONNECTIONS: usize = 32;
-/// Length of one sample: several commits of the records' file.
-const WINDOW: Duration = Duration::from_secs(3);
 
 /// What is compared with the first, as `records` of each gateway.
 const KEPT: [(&str, &str); 3] =
@@ -36,21 +33,16 @@ pub(crate) fn run(options: &Options) -> io::Result<()> {
         }
         let mut figures = Figures::default();
         for round in 0..options.rounds {
-            let mut costs = [(0.0, 0.0); KEPT.len()];
-            // None has the steady advantage of coming first.
-            for turn in 0..KEPT.len() {
-                let at = (turn + round) % KEPT.len();
-                if let (Some(gateway), Some(cost)) = (gateways.get(at), costs.get_mut(at)) {
-                    let calls = vec![vec![workload::short_chat().bytes]; CONNECTIONS];
-                    *cost = saturate(gateway, calls, WINDOW).await?;
-                }
-            }
-            let [none, records, texts] = costs;
-            figures.add("calls/s with request records, over those without", records.0 / none.0);
-            figures.add("CPU per call with request records, over that without", records.1 / none.1);
-            figures.add("calls/s with texts kept too, over those without records", texts.0 / none.0);
-            figures.add("CPU per call with texts kept too, over that without records", texts.1 / none.1);
-            let micros = |cost: (f64, f64)| cost.1 / 1e3;
+            let take = async |at: usize, window| match gateways.get(at) {
+                Some(gateway) => saturate(gateway, vec![vec![workload::short_chat().bytes]; CONNECTIONS], window).await,
+                None => Ok(Cost::default()),
+            };
+            let [none, records, texts]: [Cost; KEPT.len()] = side_by_side(round, Slices::LONG, take).await?;
+            figures.add("calls/s with request records, over those without", records.rate() / none.rate());
+            figures.add("CPU per call with request records, over that without", records.cpu() / none.cpu());
+            figures.add("calls/s with texts kept too, over those without records", texts.rate() / none.rate());
+            figures.add("CPU per call with texts kept too, over that without records", texts.cpu() / none.cpu());
+            let micros = |cost: Cost| cost.cpu() / 1e3;
             say(&format!(
                 "round {}: CPU per call {:.2} us without, {:.2} us with records, {:.2} us with texts too",
                 round + 1,
