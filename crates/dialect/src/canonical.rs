@@ -77,6 +77,13 @@ impl Ask {
         Ok(())
     }
 
+    /// Whether [`Ask::deciding`] says the same of every call to this endpoint with the same bytes: what else it goes by
+    /// was read from them.
+    #[must_use]
+    pub fn is_decided_by_body(&self) -> bool {
+        self.content_type.is_none() && matches!(self.view, View::Chat(_) | View::Completions(_))
+    }
+
     /// Hands everything in this call to `sink` that decides its answer beside the question: two calls
     /// whose questions mean the same may share an answer only where this is equal. Of the message
     /// that asks it, all but its content is in; passages marked as retrieved are not.

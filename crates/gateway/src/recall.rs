@@ -168,7 +168,8 @@ pub fn wish(
         wish.kb_version = live.kb_versions.for_call(route, headers::kb_version(headers)?);
         // What has side effects is to have them: another call's answer does not stand for it.
         if !control.no_store && wish.passenger.is_idempotent {
-            wish.names.answer = key(environment, route, &wish, (ask, first));
+            let around = surroundings(wish.kind.as_str(), environment, route, &wish, first);
+            wish.names.answer = trail.per_worker.known_bodies.key(&around, ask, || key(around.clone(), ask));
         }
         wish.may_look = wish.names.answer.is_some() && !control.no_cache;
         trail.record.cache = Some(if wish.may_look { Cached::Miss } else { Cached::Bypass });
@@ -210,10 +211,9 @@ pub fn is_of_key(route: &Route, first: Option<usize>, label: &str) -> bool {
     route.first_upstreams(first).any(|upstream| *upstream.label == *label)
 }
 
-/// All that decides a call's answer; `None` where it cannot be told.
-fn key(environment: &[u8], route: &Route, wish: &Wish, (ask, first): (&Ask, Option<usize>)) -> Option<Key> {
-    let builder = surroundings(wish.kind.as_str(), environment, route, wish, first);
-    builder.content(|sink| ask.deciding(sink)).ok().map(|builder| Key(builder.finish()))
+/// All that decides a call's answer, `around` the call itself and in it; `None` where it cannot be told.
+fn key(around: KeyBuilder, ask: &Ask) -> Option<Key> {
+    around.content(|sink| ask.deciding(sink)).ok().map(|builder| Key(builder.finish()))
 }
 
 /// All that decides an answer beside the call itself.
@@ -241,7 +241,8 @@ pub fn key_by_body(snapshot: &Snapshot, (route, client): (&Route, &Client), ask:
     let scope = client.cache_scope.unwrap_or(route.cache.scope);
     let owner = (scope == CacheScope::Client).then(|| client.name.clone());
     let wish = Wish { owner, kb_version: KbVersion::configured(route), ..Wish::nothing(route, client, ask) };
-    key(snapshot.general.environment.as_bytes(), route, &wish, (ask, None))
+    let environment = snapshot.general.environment.as_bytes();
+    key(surroundings(wish.kind.as_str(), environment, route, &wish, None), ask)
 }
 
 /// A look-up by meaning, to be begun where there is no answer to the very call.

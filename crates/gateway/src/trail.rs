@@ -31,7 +31,8 @@ pub use tries::Tries;
 /// The only per-request mutable thing. Dropped without [`Trail::end`], it records a caller who left.
 pub struct Trail {
     live: Arc<Live>,
-    per_worker: Arc<PerWorker>,
+    /// Whose worker's it is.
+    pub per_worker: Arc<PerWorker>,
     /// What will be written down; steps note facts here.
     pub record: Record,
     /// Its id as a header shows it.

@@ -96,6 +96,12 @@ impl KeyBuilder {
         Ok(self.part(&content.finish()))
     }
 
+    /// All that was added, as it will be hashed; `None` where some of it is hashed already, since it was long.
+    #[must_use]
+    pub fn so_far(&self) -> Option<&[u8]> {
+        self.0.begun.is_none().then_some(&self.0.kept)
+    }
+
     /// The key.
     #[must_use]
     pub fn finish(self) -> [u8; 32] {

@@ -3,6 +3,7 @@
 pub mod flights;
 pub mod forms;
 pub mod kb_versions;
+pub mod known_bodies;
 pub mod purges;
 pub mod shared_call;
 pub mod sources;

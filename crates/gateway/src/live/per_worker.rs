@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use arc_swap::ArcSwap;
 use tokio::sync::watch;
 
+use crate::cache::known_bodies::KnownBodies;
 use crate::records::pending::PendingRecords;
 use crate::running::{Counts, Running};
 
@@ -15,6 +16,8 @@ use crate::running::{Counts, Running};
 pub struct PerWorker {
     /// Where its requests leave their records.
     pub pending: PendingRecords,
+    /// The keys of bodies that have come to it before.
+    pub known_bodies: KnownBodies,
     running: ArcSwap<Running>,
     cut: watch::Sender<bool>,
     /// By the route's name; bounded by the routes of every configuration that had requests running.
@@ -34,6 +37,7 @@ impl PerWorker {
         let running = bind(&|route| counts_in(&routes, route));
         Arc::new(Self {
             pending: PendingRecords::default(),
+            known_bodies: KnownBodies::default(),
             running: ArcSwap::from_pointee(running),
             cut: watch::Sender::new(false),
             routes,

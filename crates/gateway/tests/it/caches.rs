@@ -114,6 +114,28 @@ fn what_decides_the_answer_is_in_the_key_and_what_does_not_is_not() {
 }
 
 #[test]
+fn a_body_that_has_come_often_is_still_another_call_for_another_owner_or_version() {
+    story(async {
+        let stage = Stage::set(&config(", scope: client", ""));
+        let a = stage.host("a", pleasant());
+        let with = |key, version| ask().key(key).header("x-mai-kb-version", version);
+        let all = [with("sk-app", "1"), with("sk-other", "1"), with("sk-app", "2"), with("sk-other", "2")];
+        let mut ids: [Vec<String>; 4] = Default::default();
+        for _ in 0..5 {
+            for (asked, ids) in all.iter().zip(&mut ids) {
+                let answer = stage.ask(asked.clone()).await;
+                ids.push(answer.header("x-mai-cache-id").unwrap().to_owned());
+            }
+        }
+        assert_eq!(a.calls().len(), 4, "one for each");
+        ids.iter_mut().for_each(Vec::dedup);
+        assert!(ids.iter().all(|ids| ids.len() == 1), "{ids:?}");
+        let ids = ids.concat();
+        assert!(ids.iter().enumerate().all(|(at, id)| !ids[..at].contains(id)), "{ids:?}");
+    });
+}
+
+#[test]
 fn the_key_is_made_of_what_goes_upstream() {
     story(async {
         let stage = Stage::set(&config("", "params: { force: { temperature: 0.2 } }"));
