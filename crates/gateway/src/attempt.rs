@@ -69,7 +69,7 @@ pub struct Opened {
 /// What a successful try brings.
 pub enum Landed {
     /// Everything at once.
-    Whole(Answer, Option<HeaderValue>),
+    Whole(Answer),
     /// A stream.
     Stream(Box<Opened>),
 }
@@ -272,7 +272,7 @@ impl Exchange<'_> {
             let usage = dialect::usage_in(&body).map(Box::new);
             Fault { usage, ..self.scrubbed(fault) }
         });
-        Ok(Landed::Whole(judged?, None))
+        Ok(Landed::Whole(judged?))
     }
 
     /// Reads a stream up to its first content.

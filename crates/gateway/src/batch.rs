@@ -194,7 +194,7 @@ async fn pursue_part(
     });
     let won = pursue(&call, plan, tries).await?;
     tries.end(AttemptOutcome::Ok, Some(200));
-    if let Landed::Whole(answer, _) = &won.landed {
+    if let Landed::Whole(answer) = &won.landed {
         // Whatever becomes of the whole: of a sister that fails, of scores that another model gives anew.
         tries.spend(&won.upstream, part.used(answer, &won.upstream.sent));
     }
@@ -207,7 +207,7 @@ fn joined(ask: &Ask, won: Vec<Won>) -> Result<Won, Refusal> {
     for part in won {
         by.get_or_insert((part.upstream, part.shown));
         match part.landed {
-            Landed::Whole(answer, _) => answers.push(answer),
+            Landed::Whole(answer) => answers.push(answer),
             Landed::Stream(_) => return Err(no_part()),
         }
     }
@@ -217,7 +217,7 @@ fn joined(ask: &Ask, won: Vec<Won>) -> Result<Won, Refusal> {
     };
     let answer = answer.map_err(pursuit::refusal)?;
     let (upstream, shown) = by.ok_or_else(no_part)?;
-    Ok(Won { landed: Landed::Whole(answer, None), upstream, shown, visit: None, is_counted: true })
+    Ok(Won { landed: Landed::Whole(answer), upstream, shown, visit: None, is_counted: true })
 }
 
 fn no_part() -> Refusal {

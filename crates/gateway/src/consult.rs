@@ -312,7 +312,7 @@ impl Consult<'_> {
         let mut account = Account { live, of: (&route.name, ask.endpoint), home, tries: Tries::new(live.clock) };
         account.tries.parent = self.trace.copied().map(Box::new);
         let won = pursue(&call, plan, &mut account.tries).await?;
-        let Landed::Whole(answer, _) = won.landed else { return Err(unfit()) };
+        let Landed::Whole(answer) = won.landed else { return Err(unfit()) };
         account.tries.end(AttemptOutcome::Ok, Some(200));
         account.tries.spend(&won.upstream, ask.used(&answer, &won.upstream.sent));
         Ok((answer, won.upstream))

@@ -350,7 +350,7 @@ fn model_of(upstream: &Upstream, landed: &Landed) -> Option<Box<str>> {
         return None;
     }
     match landed {
-        Landed::Whole(answer, _) => dialect::model_in(&answer.body),
+        Landed::Whole(answer) => dialect::model_in(&answer.body),
         Landed::Stream(opened) => opened.raw.is_none().then(|| dialect::model_in(&opened.first))?,
     }
 }
@@ -393,7 +393,7 @@ fn guard_dimension(
     (upstream, known): (&Upstream, &UpstreamState),
     landed: Landed,
 ) -> Result<Landed, Missed> {
-    let Landed::Whole(answer, _) = &landed else { return Ok(landed) };
+    let Landed::Whole(answer) = &landed else { return Ok(landed) };
     let Some(found) = answer.dimension else { return Ok(landed) };
     let route = call.route.0;
     if asked_dimensions(call).is_some() {

@@ -437,8 +437,8 @@ fn answer(connection: &Connection, answered: Answered, mut trail: Trail) -> Resp
     let Won { landed, upstream, shown, visit, is_counted } = won;
     let opened = match landed {
         Landed::Stream(opened) => opened,
-        Landed::Whole(answer, kind) => {
-            let (body, head) = answers::whole((answer, kind), (shown, is_counted), &ask, &mut trail);
+        Landed::Whole(answer) => {
+            let (body, head) = answers::whole(answer, shown, is_counted, &ask, &mut trail);
             let mut response = Response::new(Reply::whole(body));
             *response.headers_mut() = trail.conclude(head, Some(base::AttemptOutcome::Ok), Outcome::Ok);
             connection.presence.idle();

@@ -26,15 +26,16 @@ pub fn own(body: Bytes, outcome: Outcome, mut trail: Trail) -> Response<Reply> {
     response
 }
 
-/// An upstream's whole answer and its head; what it used is in the trail.
+/// An upstream's whole answer and its head; what it used is in the trail, where it `is_counted` already.
 pub fn whole(
-    (answer, kind): (Answer, Option<HeaderValue>),
-    (shown, is_counted): (HeaderValue, bool),
+    answer: Answer,
+    shown: HeaderValue,
+    is_counted: bool,
     ask: &Ask,
     trail: &mut Trail,
 ) -> (Bytes, AnswerHead) {
     trail.record.status = 200;
-    let mut head = AnswerHead::of(kind.unwrap_or(if answer.is_stream { EVENTS } else { JSON })).by(shown);
+    let mut head = AnswerHead::of(if answer.is_stream { EVENTS } else { JSON }).by(shown);
     if answer.is_stream {
         unbuffered(&mut head);
         trail.first_content();

@@ -88,7 +88,7 @@ impl Gathering<'_> {
         match self.alone(&merged, trail).await {
             Ok(won) => {
                 trail.tries.end(AttemptOutcome::Ok, Some(200));
-                let Won { landed: Landed::Whole(answer, kind), upstream, shown, .. } = won else {
+                let Won { landed: Landed::Whole(answer), upstream, shown, .. } = won else {
                     return Err(internal());
                 };
                 let attempts = trail.tries.ended_since(first);
@@ -96,7 +96,7 @@ impl Gathering<'_> {
                 let joined = Arc::new(Joined::new(&asks, (merged.ask, answer), by, attempts));
                 tell(members, |at| Word::Answered(joined.clone(), at + 1));
                 let piece = joined.piece(0, &sent.ask).ok_or_else(internal)?;
-                Ok(Won { landed: Landed::Whole(piece, kind), upstream, shown, visit: None, is_counted: false })
+                Ok(Won { landed: Landed::Whole(piece), upstream, shown, visit: None, is_counted: false })
             }
             Err(refusal) => {
                 let attempts = trail.tries.ended_since(first);
@@ -127,7 +127,7 @@ impl Gathering<'_> {
                 trail.tries.share(&joined.attempts);
                 let piece = joined.piece(at, &sent.ask).ok_or_else(internal)?;
                 let (upstream, shown) = (joined.upstream.clone(), joined.shown.clone());
-                Ok(Won { landed: Landed::Whole(piece, None), upstream, shown, visit: None, is_counted: false })
+                Ok(Won { landed: Landed::Whole(piece), upstream, shown, visit: None, is_counted: false })
             }
             Some(Word::Refused(refusal, attempts)) => {
                 trail.tries.share(&attempts);

@@ -14,7 +14,6 @@ use super::{Connection, Gone, JSON, answers, keep, seek, shutting_down};
 use crate::attempt::{Landed, Opened};
 use crate::cache::flights::{Broken, End, Head};
 use crate::cache::forms::{Gathering, Whole};
-use crate::caller::headers::AnswerHead;
 use crate::caller::socket::Presence;
 use crate::degrade::Softened;
 use crate::pursue::Won;
@@ -86,7 +85,8 @@ impl Drop for Cockpit {
 impl Flight {
     async fn fly(&self, mut trail: Trail, tell: oneshot::Sender<Answer>) {
         let Some(state) = self.call.running.state(&self.call.route) else {
-            return self.refused(super::internal(), trail, tell);
+            let _ = tell.send(Answer::Whole(self.refused(super::internal(), trail)));
+            return;
         };
         let mut cut = self.worker.per_worker.cut();
         let sought = tokio::select! {
@@ -95,12 +95,9 @@ impl Flight {
             _ = cut.wait_for(|cut| *cut) => Err(shutting_down()),
         };
         match sought {
-            Ok(Won { landed: Landed::Whole(answer, kind), upstream, shown, is_counted, .. }) => {
+            Ok(Won { landed: Landed::Whole(answer), upstream, shown, is_counted, .. }) => {
                 trail.answered_by(&upstream);
-                let of = (shown.clone(), is_counted);
-                let is_stream = answer.is_stream;
-                let (body, head) = answers::whole((answer, kind), of, &self.call.shaped.ask, &mut trail);
-                self.whole((body, head, is_stream), shown, trail, tell);
+                let _ = tell.send(Answer::Whole(self.whole(answer, shown, is_counted, trail)));
             }
             Ok(Won { landed: Landed::Stream(opened), upstream, shown, visit, .. }) => {
                 trail.answered_by(&upstream);
@@ -115,14 +112,20 @@ impl Flight {
                     cut,
                     prompt_guess,
                 };
-                Box::pin(self.stream(*opened, (passage, shown), trail, tell)).await;
+                let (head, headers) = self.head(&opened, shown, &passage.upstream.label, &mut trail);
+                let _ = tell.send(Answer::Begun(headers, head.is_events));
+                self.flight.begin(head.clone());
+                Box::pin(self.stream(*opened, passage, head, trail)).await;
             }
-            Err(refusal) => self.refused(refusal, trail, tell),
+            Err(refusal) => {
+                // A leader who has left needs none.
+                let _ = tell.send(Answer::Whole(self.refused(refusal, trail)));
+            }
         }
     }
 
     /// Nobody has answered.
-    fn refused(&self, refusal: Refusal, mut trail: Trail, tell: oneshot::Sender<Answer>) {
+    fn refused(&self, refusal: Refusal, mut trail: Trail) -> Response<Reply> {
         // Too long for the upstream's model is its word too: what is too long for the route has not come so far.
         if refusal.code.row().outcome == Outcome::CallerRefused || refusal.code == Code::ContextLengthExceeded {
             keep::refusal(&self.keeper(), &refusal);
@@ -131,29 +134,29 @@ impl Flight {
         let owners = (&*self.call.route, &*self.call.client);
         let old = (&self.call.wish, self.stale.clone());
         let softened = answers::soften(refusal, owners, &self.call.shaped.ask, old, (&self.worker.live, &mut trail));
-        let response = match softened {
+        match softened {
             Softened::Answer(body) => answers::own(body, Outcome::UpstreamDegraded, trail),
             Softened::Stale(found) => {
                 answers::kept(found, (&self.call.running, &self.call.route), &self.worker.live, trail)
             }
             Softened::Error(refusal) => refuse::refuse(&refusal, trail),
-        };
-        // A leader who has left needs none.
-        let _ = tell.send(Answer::Whole(response));
+        }
     }
 
     /// Everything came at once.
     fn whole(
         &self,
-        (body, head, is_stream): (Bytes, AnswerHead, bool),
+        answer: dialect::Answer,
         shown: HeaderValue,
+        is_counted: bool,
         mut trail: Trail,
-        tell: oneshot::Sender<Answer>,
-    ) {
+    ) -> Response<Reply> {
+        let ask = &self.call.shaped.ask;
+        let is_stream = answer.is_stream;
+        let (body, head) = answers::whole(answer, shown.clone(), is_counted, ask, &mut trail);
         let took = self.worker.live.clock.now() - trail.began();
         let (usage, cost) = trail.used_so_far();
         let content_type = head.content_type.clone();
-        let ask = &self.call.shaped.ask;
         let whole = if is_stream {
             let mut gathering = Gathering::of(ask);
             gathering.take(&body);
@@ -176,26 +179,23 @@ impl Flight {
         self.over(End::Landed(Arc::new(landed)));
         let mut response = Response::new(Reply::whole(body));
         *response.headers_mut() = trail.conclude(head, Some(AttemptOutcome::Ok), Outcome::Ok);
-        let _ = tell.send(Answer::Whole(response));
+        response
     }
 
-    /// The answer comes piece by piece.
-    async fn stream(
-        &self,
-        opened: Opened,
-        (passage, shown): (Passage, HeaderValue),
-        mut trail: Trail,
-        tell: oneshot::Sender<Answer>,
-    ) {
+    /// The head of an answer that comes piece by piece: as the flight tells it, and as the leader gets it.
+    fn head(&self, opened: &Opened, shown: HeaderValue, label: &str, trail: &mut Trail) -> (Head, HeaderMap) {
         trail.record.status = 200;
         let is_events = opened.raw.is_none();
-        let is_of_key = recall::is_of_key(&self.call.route, self.call.errands.first, &passage.upstream.label);
+        let is_of_key = recall::is_of_key(&self.call.route, self.call.errands.first, label);
         trail.cache_id = trail.cache_id.filter(|_| is_of_key);
         let id = trail.cache_id;
-        let headers = answers::begun(&shown, opened.raw.as_ref(), &mut trail);
+        let headers = answers::begun(&shown, opened.raw.as_ref(), trail);
         let content_type = headers.get(header::CONTENT_TYPE).cloned().unwrap_or(JSON);
-        let _ = tell.send(Answer::Begun(headers, is_events));
-        self.flight.begin(Head { shown: shown.clone(), content_type: content_type.clone(), is_events, id });
+        (Head { shown, content_type, is_events, id }, headers)
+    }
+
+    /// The rest of an answer that comes piece by piece.
+    async fn stream(&self, opened: Opened, passage: Passage, head: Head, trail: Trail) {
         let (upstream, began) = (passage.upstream.clone(), trail.began());
         let mut cut = passage.cut.clone();
         let mut relay = Relay::new(opened, passage, trail);
@@ -227,9 +227,9 @@ impl Flight {
                 gathering.unshown_usage(relay.unshown_usage());
                 let answer = keep::Complete {
                     given: self.flight.gathered(&piece),
-                    content_type: content_type.clone(),
+                    content_type: head.content_type.clone(),
                     whole: gathering.finish(&self.call.shaped.ask, usage),
-                    shown: shown.clone(),
+                    shown: head.shown.clone(),
                     upstream: upstream.label.clone(),
                     usage: Some(usage),
                     cost: upstream.price.as_ref().and_then(|price| price.of(usage)),

@@ -138,11 +138,11 @@ impl Quest {
 
 /// A whole answer as a response.
 fn answer(won: Won, ask: &Ask, mut trail: Trail) -> Response<Reply> {
-    let Won { landed: Landed::Whole(answer, kind), upstream, shown, is_counted, .. } = won else {
+    let Won { landed: Landed::Whole(answer), upstream, shown, is_counted, .. } = won else {
         return refuse::refuse(&Refusal::new(Code::UpstreamBadResponse, "the answer is a stream"), trail);
     };
     trail.answered_by(&upstream);
-    let (body, head) = answers::whole((answer, kind), (shown, is_counted), ask, &mut trail);
+    let (body, head) = answers::whole(answer, shown, is_counted, ask, &mut trail);
     let mut response = Response::new(Reply::whole(body));
     *response.headers_mut() = trail.conclude(head, Some(AttemptOutcome::Ok), Outcome::Ok);
     response
@@ -198,7 +198,7 @@ async fn put_together(
     trail.record.saved = basket.saved(route).map(Box::new);
     trail.age = basket.age();
     let (upstream, shown) = came_from(&newest, (route, state)).ok_or_else(internal)?;
-    Ok(Won { landed: Landed::Whole(answer, None), upstream, shown, visit: None, is_counted: true })
+    Ok(Won { landed: Landed::Whole(answer), upstream, shown, visit: None, is_counted: true })
 }
 
 /// Who has given a vector; where the route does not have that upstream any more, the first that it has.
@@ -330,7 +330,7 @@ impl Gathering<'_> {
                 return Err(refusal);
             }
         };
-        let Landed::Whole(answer, _) = &won.landed else { return Ok(Some(won)) };
+        let Landed::Whole(answer) = &won.landed else { return Ok(Some(won)) };
         if !std::mem::replace(&mut won.is_counted, true) {
             // The upstream is paid, whether or not the caller stays until its answer has been read.
             let used = sent.ask.used(answer, &won.upstream.sent);
