@@ -1,6 +1,5 @@
 //! All limits that apply to a call, as one decision.
 
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use base::{Clock, Code, Decision, Line, Refusal, decision};
@@ -16,10 +15,11 @@ use rules::queue::Full;
 use rules::shares::Priority;
 use state::{Meter, Scope};
 
+use crate::caller::Caller;
 use crate::limits::meters::{Concerned, Whose};
 use crate::limits::queue::Waiter;
 use crate::permit::Permit;
-use crate::running::Running;
+use crate::running::{OnRoute, Running};
 use crate::trail::Trail;
 
 /// Lets a call pass within every limit that applies to it: the gateway's, its route's, its client's, its
@@ -29,19 +29,14 @@ use crate::trail::Trail;
 /// # Errors
 /// `rate_limit_exceeded`, which names the limit and says truthfully when to come back; `queue_full`,
 /// `queue_timeout`, `deadline_exceeded`.
-pub async fn admit(
-    running: &Arc<Running>,
-    (client, route): (&Arc<Client>, &Arc<Route>),
-    ask: &Ask,
-    deadline: Instant,
-    trail: &mut Trail,
-) -> Result<(), Refusal> {
+pub async fn admit(on: OnRoute<'_>, caller: Caller<'_>, ask: &Ask, trail: &mut Trail) -> Result<(), Refusal> {
+    let (OnRoute { running, route, .. }, Caller { client, deadline, .. }) = (on, caller);
     let meters = running.meters.of(Whose::of(client, route));
     if meters.is_empty() {
         return Ok(());
     }
     let now = Clock.now();
-    let tokens = if meters.counts_tokens { tokens(ask, (route, client)) } else { 0 };
+    let tokens = if meters.counts_tokens { tokens(ask, route, client) } else { 0 };
     let want = Want { tokens, priority: client.priority, is_turn: false };
     let decision = running.meters.counters.take(&meters, want, now).await;
     trail.allowance = decision.allowance;
@@ -64,7 +59,7 @@ pub async fn admit(
         trail.tries.queue_ends();
         trail.allowance = turn.ok_or_else(|| queue.is_over(&refusal))?;
     }
-    trail.permit = Some(Permit::new(running.clone(), (client, route), tokens));
+    trail.permit = Some(Permit::new(running.clone(), client, route, tokens));
     Ok(())
 }
 
@@ -75,14 +70,14 @@ pub fn weigh(route: &Route, client: &Client, ask: &Ask, trail: &mut Trail) {
         return;
     }
     if let Some(permit) = trail.permit.as_mut().filter(|permit| permit.aside() > 0) {
-        permit.wants(tokens(ask, (route, client)));
+        permit.wants(tokens(ask, route, client));
     }
 }
 
 /// Tokens that a call comes to use at most, as far as that can be told from what its caller wrote without reading
 /// its prompt: of the prompt what its size says, but no more than the route's budget lets through; of the answer as
 /// much as the parameter policies leave it.
-fn tokens(ask: &Ask, (route, client): (&Route, &Client)) -> u64 {
+fn tokens(ask: &Ask, route: &Route, client: &Client) -> u64 {
     let image = || images::worth(route.upstreams.iter().map(|upstream| &*upstream.sent));
     let ruled = |what: Amount, written| amount(&route.params, &client.params, what.name(), written);
     let mut estimate = ask.estimate_with(image, ruled);

@@ -14,7 +14,7 @@ use self::passthrough::Raw;
 use crate::bodies::decompress::Decompress;
 use crate::caller::headers;
 use crate::net::{Checkout, Flow, Line, Outgoing, SendFault, request_target};
-use crate::running::UpstreamState;
+use crate::running::AtUpstream;
 use crate::worker::Worker;
 use source::Source;
 
@@ -91,14 +91,14 @@ pub struct Missed {
 pub async fn attempt(
     worker: &Worker,
     errand: Errand<'_>,
-    (upstream, state): (&Upstream, &UpstreamState),
+    at: AtUpstream<'_>,
     step: &Step,
     until: Instant,
 ) -> Result<Landed, Missed> {
-    let mut facts = Circumstances::default();
-    let mut line = Line::default();
-    let trying = exchange(worker, errand, (upstream, state), step, (&mut facts, &mut line));
+    let mut progress = Progress::default();
+    let trying = exchange(worker, errand, at, step, &mut progress);
     let outcome = tokio::time::timeout_at(until.into(), trying).await;
+    let Progress { facts, line } = progress;
     match outcome {
         Ok(Ok(landed)) => Ok(landed),
         Ok(Err(fault)) => Err(Missed { fault, facts, in_line: line.is_waiting }),
@@ -112,20 +112,29 @@ pub async fn attempt(
     }
 }
 
+/// How far a try has come, also where its clock ends it.
+#[derive(Default)]
+struct Progress {
+    facts: Circumstances,
+    line: Line,
+}
+
 async fn exchange(
     worker: &Worker,
     errand: Errand<'_>,
-    (upstream, state): (&Upstream, &UpstreamState),
+    at: AtUpstream<'_>,
     step: &Step,
-    (facts, line): (&mut Circumstances, &mut Line),
+    progress: &mut Progress,
 ) -> Result<Landed, Fault> {
-    let target = target(errand.ask, upstream, state, step);
+    let Progress { facts, line } = progress;
+    let upstream = at.upstream;
+    let target = target(errand.ask, at, step);
     if wants_vocabulary(errand.ask, upstream, &target) {
         let model = errand.ask.model.clone();
         // Other calls of this worker must not wait for it. A load that fails shows in the encoding.
         let _ = tokio::task::spawn_blocking(move || dialect::load_vocabulary(&model)).await;
     }
-    let (request, added) = request(errand, (upstream, state), &target, step.target.key)?;
+    let (request, added) = request(errand, at, &target, step.target.key)?;
     facts.added_stream_options = added.stream_options;
     facts.carried_token_arrays = added.token_arrays && upstream.provider.token_arrays == dialect::TokenArrays::Auto;
     let how = if step.manner.fresh { Checkout::Fresh } else { Checkout::Any };
@@ -147,17 +156,18 @@ async fn exchange(
     }
 }
 
-fn target<'a>(ask: &'a Ask, upstream: &'a Upstream, state: &UpstreamState, step: &Step) -> Target<'a> {
+fn target<'a>(ask: &'a Ask, at: AtUpstream<'a>, step: &Step) -> Target<'a> {
     use std::sync::atomic::Ordering::Relaxed;
+    let AtUpstream { upstream, known } = at;
     let provider = &upstream.provider;
     Target {
         model: upstream.model.as_deref().unwrap_or(&ask.model),
         score: provider.score,
-        ask_usage: !step.manner.without_stream_options && !state.learned.refuses_stream_options.load(Relaxed),
+        ask_usage: !step.manner.without_stream_options && !known.learned.refuses_stream_options.load(Relaxed),
         decode_tokens: match provider.token_arrays {
             dialect::TokenArrays::Decode => true,
             dialect::TokenArrays::Pass => false,
-            dialect::TokenArrays::Auto => step.manner.decode_tokens || state.learned.refuses_token_arrays.load(Relaxed),
+            dialect::TokenArrays::Auto => step.manner.decode_tokens || known.learned.refuses_token_arrays.load(Relaxed),
         },
         base_path: &provider.base_path,
     }
@@ -174,11 +184,11 @@ const ACCEPT_ANY: HeaderValue = HeaderValue::from_static("application/json, */*"
 
 fn request(
     errand: Errand<'_>,
-    (upstream, state): (&Upstream, &UpstreamState),
+    at: AtUpstream<'_>,
     target: &Target<'_>,
     key: Option<usize>,
 ) -> Result<(Outgoing, Added), Fault> {
-    let ask = errand.ask;
+    let (ask, AtUpstream { upstream, known }) = (errand.ask, at);
     let provider = &upstream.provider;
     let encoded = provider.dialect.encode(ask, target).map_err(untranslatable)?;
     let Some(path) = upstream.paths.get(&ask.endpoint) else {
@@ -188,7 +198,7 @@ fn request(
     *request.method_mut() = Method::POST;
     *request.uri_mut() = request_target(provider, path.clone())?;
     let headers = request.headers_mut();
-    *headers = state.headers(key);
+    *headers = known.headers(key);
     if let Some(kind) = &ask.content_type {
         headers.insert(header::CONTENT_TYPE, kind.clone());
     }

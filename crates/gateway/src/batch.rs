@@ -110,12 +110,12 @@ async fn pursue_all(call: &Call<'_>, parts: &[Ask], tries: &mut [Tries]) -> Resu
 /// The vector spaces of a route in the order in which its upstreams would be tried: vectors of two never stand in one
 /// answer, so one space answers all parts, and the next where that fails.
 fn spaces(call: &Call<'_>) -> Vec<Option<String>> {
-    let route = call.route.0;
+    let route = call.on.route;
     if route.vector_space().is_some() {
         return Vec::new();
     }
     let worker = call.worker;
-    let plan = plan(call.route, (call.first, &[]), worker.live.clock.now(), &worker.dice);
+    let plan = plan(call.on, call.first, &[], worker.live.clock.now(), &worker.dice);
     let mut spaces: Vec<Option<String>> = Vec::new();
     for upstream in plan.iter().filter_map(|(target, _)| route.upstreams.get(target.upstream)) {
         if !spaces.contains(&upstream.space) {
@@ -128,7 +128,7 @@ fn spaces(call: &Call<'_>) -> Vec<Option<String>> {
 /// Scores of different models cannot stand in one ranking. Where parts were answered by several,
 /// because an upstream failed in between, the one that was tried last ranks the others' parts too.
 async fn put_on_one_scale(call: &Call<'_>, parts: &[Ask], tries: &mut [Tries], won: &mut [Won]) -> Result<(), Refusal> {
-    let upstreams = &call.route.0.upstreams;
+    let upstreams = &call.on.route.upstreams;
     let place = |won: &&Won| upstreams.iter().position(|upstream| Arc::ptr_eq(upstream, &won.upstream));
     let Some(last) = won.iter().max_by_key(place).map(|won| won.upstream.clone()) else { return Ok(()) };
     let is_odd = |won: &Won| won.upstream.model != last.model;
@@ -181,9 +181,9 @@ async fn pursue_part(
     may_serve: &(dyn Fn(&Upstream) -> bool + Sync),
 ) -> Result<Won, Refusal> {
     let call = Call { errand: Errand { ask: part, ..call.errand }, ..call };
-    let route = call.route.0;
+    let route = call.on.route;
     let worker = call.worker;
-    let mut plan = plan(call.route, (call.first, &[]), worker.live.clock.now(), &worker.dice);
+    let mut plan = plan(call.on, call.first, &[], worker.live.clock.now(), &worker.dice);
     plan.retain(|(target, _)| {
         let Some(upstream) = route.upstreams.get(target.upstream) else { return false };
         let may_serve = may_serve(upstream);

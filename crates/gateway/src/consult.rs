@@ -295,19 +295,19 @@ impl Consult<'_> {
     /// One call of the gateway's own.
     async fn send(&self, route: &Arc<Route>, ask: &Ask, deadline: Instant) -> Result<(Answer, Arc<Upstream>), Refusal> {
         let live = &self.worker.live;
-        let state = self.running.state(route).ok_or_else(unfit)?;
+        let on = self.running.on(route).ok_or_else(unfit)?;
         let errand = Errand { ask, request_id: self.request_id, traceparent: None, passed: None };
         let call = Call {
             worker: self.worker,
             client: self.client,
-            route: (route, state),
+            on,
             errand,
             permit: None,
             is_idempotent: true,
             first: None,
             deadline,
         };
-        let plan = plan(call.route, (None, &[]), live.clock.now(), &self.worker.dice);
+        let plan = plan(on, None, &[], live.clock.now(), &self.worker.dice);
         let home = &self.running.snapshot.currency;
         let mut account = Account { live, of: (&route.name, ask.endpoint), home, tries: Tries::new(live.clock) };
         account.tries.parent = self.trace.copied().map(Box::new);
@@ -403,7 +403,7 @@ pub fn manner(route: &Route) -> Option<Box<[u8]>> {
 /// What goes out, within the route's own parameters.
 fn shaped(route: &Route, endpoint: Endpoint, body: String) -> Result<Ask, Refusal> {
     let ask = Ask::read(endpoint, None, body.into())?;
-    params::apply(ask, (&route.params, &Policy::default()), &mut |_| {})
+    params::apply(ask, &route.params, &Policy::default(), &mut |_| {})
 }
 
 /// Never told to a caller.

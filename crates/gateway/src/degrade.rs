@@ -19,17 +19,22 @@ pub enum Softened<Old> {
     Error(Refusal),
 }
 
+/// What is wished for where a call of this client on this route fails.
+#[must_use]
+pub fn wished(route: &Route, client: &Client) -> OnFailure {
+    client.on_failure.unwrap_or(route.on_failure)
+}
+
 /// Softens a failure of the upstreams where that is wished; what is the caller's own fault, a policy's
 /// or the gateway's stays as it is. `old` finds an expired answer to the same call.
 #[must_use]
 pub fn soften<Old>(
     refusal: Refusal,
-    (route, client): (&Route, &Client),
+    wished: OnFailure,
     ask: &Ask,
     old: impl FnOnce() -> Option<Old>,
     trail: &mut Trail,
 ) -> Softened<Old> {
-    let wished = client.on_failure.unwrap_or(route.on_failure);
     if wished == OnFailure::Error || !is_failure_of_upstreams(&refusal) {
         return Softened::Error(refusal);
     }

@@ -46,7 +46,7 @@ pub fn endpoint(path: Option<&str>, body: &[u8]) -> Result<Endpoint, String> {
 /// A sentence when there is no such client. A request that would be refused is no error: the
 /// refusal is part of the story.
 pub fn explain(snapshot: &Snapshot, client: &str, endpoint: Endpoint, body: Bytes) -> Result<Value, String> {
-    story(snapshot, &Tokenizers::default(), client, (endpoint, body))
+    story(snapshot, &Tokenizers::default(), client, endpoint, body)
 }
 
 /// The same under the configuration in force. It counts the prompt, and may load a vocabulary: not for workers.
@@ -54,14 +54,15 @@ pub fn explain(snapshot: &Snapshot, client: &str, endpoint: Endpoint, body: Byte
 /// # Errors
 /// As of [`explain`].
 pub fn explain_live(live: &Live, client: &str, endpoint: Endpoint, body: Bytes) -> Result<Value, String> {
-    story(&live.running().snapshot, &live.tokenizers, client, (endpoint, body))
+    story(&live.running().snapshot, &live.tokenizers, client, endpoint, body)
 }
 
 fn story(
     snapshot: &Snapshot,
     tokenizers: &Tokenizers,
     client: &str,
-    (endpoint, body): (Endpoint, Bytes),
+    endpoint: Endpoint,
+    body: Bytes,
 ) -> Result<Value, String> {
     let Some(client) = snapshot.client_named(client) else {
         let known: Vec<&str> = snapshot.clients.iter().map(|client| &*client.name).collect();
@@ -73,8 +74,7 @@ fn story(
     let only = || understand::only_model(snapshot, client, endpoint);
     let told = Ask::read_with(endpoint, None, body, only).and_then(|ask| {
         let route = understand::route(snapshot, client, &ask)?;
-        let policies = (&route.params, &client.params);
-        let ask = params::apply(ask, policies, &mut |change| changes.push(told_change(&change)))?;
+        let ask = params::apply(ask, &route.params, &client.params, &mut |change| changes.push(told_change(&change)))?;
         let job = context::Job::unlearned(ask, route);
         Ok((route.clone(), context::work(job, tokenizers)?))
     });
@@ -90,7 +90,7 @@ fn story(
         Ok((route, done)) => {
             story["body_bytes"] = json!(size);
             story["params"] = json!(changes);
-            tell(&mut story, (snapshot, client, &route), endpoint, &done);
+            tell(&mut story, snapshot, client, &route, &done);
         }
     }
     if !snapshot.not_in_force.is_empty() {
@@ -100,12 +100,7 @@ fn story(
 }
 
 /// What would become of a request that is not refused.
-fn tell(
-    story: &mut Value,
-    (snapshot, client, route): (&Snapshot, &Client, &Route),
-    endpoint: Endpoint,
-    done: &context::Done,
-) {
+fn tell(story: &mut Value, snapshot: &Snapshot, client: &Client, route: &Route, done: &context::Done) {
     let ask = &done.ask;
     let deadline = client.deadline.map_or(route.deadline, |own| own.min(route.deadline));
     story["route"] = json!(&*route.name);
@@ -138,7 +133,7 @@ fn tell(
         "throttled": route.retry.throttled.iter().map(|wait| millis(*wait)).collect::<Vec<_>>(),
     });
     let fits = route.upstreams.iter().enumerate().filter(|(at, _)| !done.too_small.contains(at));
-    story["upstreams"] = fits.map(|(_, upstream)| shown(upstream, endpoint)).collect();
+    story["upstreams"] = fits.map(|(_, upstream)| shown(upstream, ask.endpoint)).collect();
     if !done.too_small.is_empty() {
         story["too_small"] = done.too_small.iter().map(|at| json!(label(route, *at))).collect();
     }
@@ -249,7 +244,7 @@ fn cache(snapshot: &Snapshot, client: &Client, route: &Route, ask: &Ask) -> Valu
         "ttl_ms": millis(caching.ttl),
         "scope": client.cache_scope.unwrap_or(caching.scope).as_str(),
         "kb_version": caching.kb_version.as_deref(),
-        "key": recall::key_by_body(snapshot, (route, client), ask).map(|key| key.to_string()),
+        "key": recall::key_by_body(snapshot, route, client, ask).map(|key| key.to_string()),
     });
     if let Some(is_there) = recall::is_query_in_message(route, ask) {
         told["query_in_user_message"] = json!(is_there);

@@ -57,7 +57,7 @@ struct Input {
 /// What a call wants of the cache. `None` for a call that nothing is stored of: by its caller's wish, or since its
 /// vectors are not each input's own.
 #[must_use]
-pub fn wish(snapshot: &Snapshot, (route, client, headers): (&Route, &Client, &HeaderMap), ask: &Ask) -> Option<Wish> {
+pub fn wish(snapshot: &Snapshot, route: &Route, client: &Client, headers: &HeaderMap, ask: &Ask) -> Option<Wish> {
     let control = headers::cache_control(headers);
     if control.no_store || ask.endpoint.family() != Family::Embeddings {
         return None;
@@ -234,7 +234,7 @@ impl Basket {
     }
 
     /// Takes what has been stored under this key since the look-up; false where nothing has.
-    pub fn take_late(&mut self, live: &Live, (place, key): (usize, &Key)) -> bool {
+    pub fn take_late(&mut self, live: &Live, place: usize, key: &Key) -> bool {
         let state::Answer::Ready(Some(stored)) = live.answers.get(key) else { return false };
         let now = live.steady_wall();
         let held = InputVector::read(&stored, now)

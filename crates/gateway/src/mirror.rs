@@ -17,7 +17,7 @@ use rules::pursuit::{Manner, Step, Target};
 use rules::split::Mirror;
 
 use crate::attempt::{Errand, Landed, Opened, Passed, attempt, unfold, unfold_rest};
-use crate::running::Running;
+use crate::running::{AtUpstream, Running};
 use crate::worker::{Worker, set_off};
 
 /// Copies of one route under way at a time, by worker.
@@ -43,10 +43,8 @@ pub struct Copy {
 /// Sends a copy on its way; false where it is skipped.
 #[must_use]
 pub fn send(copy: Copy, mirror: Mirror) -> bool {
-    let (Some(upstream), Some(state)) = (copy.route.upstreams.get(mirror.to), copy.running.state(&copy.route)) else {
-        return false;
-    };
-    let Some(known) = state.upstreams.get(mirror.to) else { return false };
+    let Some(on) = copy.running.on(&copy.route) else { return false };
+    let (state, Some(AtUpstream { upstream, known })) = (on.state, on.at(mirror.to)) else { return false };
     let now = copy.worker.live.clock.now();
     let takes_copies = known.gate.standing().is_sound(now);
     // By chance: with a turn among the calls' they could see the same keys for ever.
@@ -100,16 +98,14 @@ impl Copy {
     }
 
     async fn answer(&self, target: Target) -> Result<(), Fault> {
-        let to = target.upstream;
         let unknown = || Fault::upstream(Kind::Connect, "the route has no such upstream");
-        let upstream = self.route.upstreams.get(to).ok_or_else(unknown)?;
-        let known = self.running.state(&self.route).and_then(|state| state.upstreams.get(to)).ok_or_else(unknown)?;
+        let at = self.running.on(&self.route).and_then(|on| on.at(target.upstream)).ok_or_else(unknown)?;
         let now = self.worker.live.clock.now();
         let step = Step { target, manner: Manner::default(), more: false };
         let until = now + self.route.timeout.attempt.min(self.route.deadline);
         let passed = self.passed.as_deref();
         let errand = Errand { ask: &self.ask, request_id: &self.request_id, traceparent: None, passed };
-        match attempt(&self.worker, errand, (upstream, known), &step, until).await {
+        match attempt(&self.worker, errand, at, &step, until).await {
             Ok(Landed::Whole(..)) => Ok(()),
             Ok(Landed::Stream(opened)) => self.read_out(*opened).await,
             Err(missed) => Err(missed.fault),

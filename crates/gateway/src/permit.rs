@@ -36,7 +36,7 @@ pub struct LinedUp<'a>(&'a Permit);
 impl Permit {
     /// For a call whose meters have been charged, with `aside` tokens.
     #[must_use]
-    pub fn new(running: Arc<Running>, (client, route): (&Client, &Route), aside: u64) -> Self {
+    pub fn new(running: Arc<Running>, client: &Client, route: &Route, aside: u64) -> Self {
         let (whose, priority) = (Whose::of(client, route), client.priority);
         Self { running, whose, priority, aside, used: 0, is_void: false, ended: None, lines: AtomicU32::new(0) }
     }

@@ -5,13 +5,14 @@ use std::time::Instant;
 use base::Dice;
 use config::{Client, Route};
 use dialect::Ask;
-use http::{HeaderMap, HeaderValue};
+use http::HeaderValue;
 use rules::order::{Contender, Strategy, arrange};
 use rules::pursuit::{Bar, Target};
 use rules::split::{self, Case, Mirror};
 use smallvec::SmallVec;
 
-use crate::running::RouteState;
+use crate::caller::Caller;
+use crate::running::{AtUpstream, OnRoute};
 
 /// Whom a call may try, in order; those that take no calls now are marked so.
 pub type Plan = SmallVec<[(Target, Option<Bar>); 4]>;
@@ -20,12 +21,8 @@ pub type Plan = SmallVec<[(Target, Option<Bar>); 4]>;
 /// before all others, each with its provider's keys in turn. Those that are too small for the call
 /// are passed over.
 #[must_use]
-pub fn plan(
-    (route, state): (&Route, &RouteState),
-    (first, too_small): (Option<usize>, &[usize]),
-    now: Instant,
-    dice: &Dice,
-) -> Plan {
+pub fn plan(on: OnRoute<'_>, first: Option<usize>, too_small: &[usize], now: Instant, dice: &Dice) -> Plan {
+    let OnRoute { route, state, .. } = on;
     let mut plan = Plan::new();
     let looks: SmallVec<[(Option<Bar>, f64); 4]> =
         state.upstreams.iter().map(|known| known.gate.standing().look(now)).collect();
@@ -34,7 +31,7 @@ pub fn plan(
         route.strategy == Strategy::Ordered && first.is_none() && looks.iter().all(|(_, share)| *share >= 1.0);
     if is_plain {
         for (at, (bar, _)) in looks.iter().enumerate().filter(|(at, _)| !too_small.contains(at)) {
-            add(&mut plan, (route, state), at, *bar, now);
+            add(&mut plan, on, at, *bar, now);
         }
         return plan;
     }
@@ -59,7 +56,7 @@ pub fn plan(
     arrange(route.strategy, first, &mut contenders, &mut || dice.unit());
     for contender in contenders {
         let bar = looks.get(contender.at).and_then(|(bar, _)| *bar);
-        add(&mut plan, (route, state), contender.at, bar, now);
+        add(&mut plan, on, contender.at, bar, now);
     }
     plan
 }
@@ -68,16 +65,17 @@ pub fn plan(
 #[must_use]
 pub fn branch(
     route: &Route,
-    client: &Client,
-    (headers, ask, quota_used): (&HeaderMap, &Ask, &dyn Fn() -> Option<f64>),
+    caller: Caller<'_>,
+    ask: &Ask,
+    quota_used: &dyn Fn() -> Option<f64>,
     dice: &Dice,
 ) -> Option<usize> {
     if route.split.is_empty() {
         return None;
     }
-    let header = |name: &str| headers.get(name).map(HeaderValue::as_bytes);
+    let header = |name: &str| caller.headers.get(name).map(HeaderValue::as_bytes);
     let tag = ask.tag.as_deref();
-    let case = Case { route: &route.name, header: &header, tag, client: &client.name, quota_used: quota_used() };
+    let case = Case { route: &route.name, header: &header, tag, client: &caller.client.name, quota_used: quota_used() };
     split::choose(&route.split, &case, &mut || dice.unit())
 }
 
@@ -89,8 +87,8 @@ pub fn mirror(route: &Route, client: &Client, is_idempotent: bool, dice: &Dice) 
 }
 
 /// An upstream with each of its keys.
-fn add(plan: &mut Plan, (route, state): (&Route, &RouteState), at: usize, bar: Option<Bar>, now: Instant) {
-    let (Some(upstream), Some(known)) = (route.upstreams.get(at), state.upstreams.get(at)) else { return };
+fn add(plan: &mut Plan, on: OnRoute<'_>, at: usize, bar: Option<Bar>, now: Instant) {
+    let Some(AtUpstream { upstream, known }) = on.at(at) else { return };
     for (key, resting) in known.keys.order(&upstream.provider, &known.turn, now) {
         plan.push((Target { upstream: at, key }, bar.or(resting)));
     }

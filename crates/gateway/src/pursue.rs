@@ -1,12 +1,13 @@
 //! Try, judge, move on: one call's way to an answer.
 
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
 use base::decision::Trouble;
 use base::{AttemptOutcome, Class, Code, Decision, Fault, Kind, Line, Refusal, Skip};
-use config::{Client, Route, Upstream};
+use config::{Client, Upstream};
 use dialect::Protocol;
 use http::HeaderValue;
 use rules::pursuit::{Bar, LEAST, Next, Pause, Pursuit, Step, Target, Terms, deadline_exceeded};
@@ -14,7 +15,7 @@ use rules::queue::Full;
 
 use crate::attempt::{Errand, Landed, Missed, attempt};
 use crate::permit::Permit;
-use crate::running::{RouteState, UpstreamState};
+use crate::running::{AtUpstream, OnRoute, UpstreamState};
 use crate::trail::Tries;
 use crate::upstream::slots::Slot;
 use crate::upstream::standing::Visit;
@@ -34,8 +35,8 @@ pub struct Call<'a> {
     pub client: &'a Client,
     /// Its place within its limits, where any applies.
     pub permit: Option<&'a Permit>,
-    /// The route and its state.
-    pub route: (&'a Route, &'a RouteState),
+    /// The route that it is made on.
+    pub on: OnRoute<'a>,
     /// What is sent.
     pub errand: Errand<'a>,
     /// False for a call that its caller has marked as having side effects.
@@ -70,7 +71,7 @@ pub async fn pursue(
     tries: &mut Tries,
 ) -> Result<Won, Refusal> {
     let clock = call.worker.live.clock;
-    let (route, state) = call.route;
+    let OnRoute { route, state, .. } = call.on;
     let terms = Terms {
         retry: &route.retry,
         longest_rest: route.breaker.max_rest,
@@ -90,12 +91,13 @@ pub async fn pursue(
         let Some((step, now, mut visit)) = approach(call, &mut pursuit, &mut held, tries).await else {
             return Err(pursuit.verdict(clock.now()));
         };
-        let Some((upstream, known)) = target(call, &step) else { return Err(pursuit.verdict(now)) };
+        let Some(at) = target(call, &step) else { return Err(pursuit.verdict(now)) };
+        let AtUpstream { upstream, known } = at;
         tries.begin(&upstream.label, &call.worker.dice);
         let until = until(call, &step, now);
-        let tried = make(call, tries, (upstream, known), &step, (now, until)).await;
+        let tried = make(call, tries, at, &step, now..until).await;
         tries.wait_ends();
-        match tried.and_then(|landed| guard_dimension(call, (upstream, known), landed)) {
+        match tried.and_then(|landed| guard_dimension(call, at, landed)) {
             Ok(landed) => {
                 learn(known, &step);
                 tries.answered_by(|| model_of(upstream, &landed));
@@ -107,7 +109,7 @@ pub async fn pursue(
             Err(missed) => {
                 let was_short = until.saturating_duration_since(now) * 2 < own_timeout(call);
                 let is_real = tries.drill().is_none();
-                note(call, tries, (upstream, known), &step, &missed.fault);
+                note(call, tries, at, &step, &missed.fault);
                 let now = clock.now();
                 held = visit.slot.take();
                 // A drill says nothing about the places of a provider, which other routes use too.
@@ -134,11 +136,12 @@ pub async fn pursue(
 async fn make(
     call: &Call<'_>,
     tries: &mut Tries,
-    at: (&Upstream, &UpstreamState),
+    at: AtUpstream<'_>,
     step: &Step,
-    (now, until): (Instant, Instant),
+    time: Range<Instant>,
 ) -> Result<Landed, Missed> {
-    let drawn = call.worker.live.drills.draw((&call.route.0.name, &at.0.label), now, &call.worker.dice);
+    let Range { start: now, end: until } = time;
+    let drawn = call.worker.live.drills.draw(&call.on.route.name, &at.upstream.label, now, &call.worker.dice);
     tries.drilled(drawn.clone());
     let errand = Errand { traceparent: tries.traceparent(), ..call.errand };
     match drawn {
@@ -151,10 +154,8 @@ async fn make(
 }
 
 /// The upstream that a step names, and what is known of it.
-fn target<'a>(call: &Call<'a>, step: &Step) -> Option<(&'a Arc<Upstream>, &'a UpstreamState)> {
-    let (route, state) = call.route;
-    let at = step.target.upstream;
-    route.upstreams.get(at).zip(state.upstreams.get(at))
+fn target<'a>(call: &Call<'a>, step: &Step) -> Option<AtUpstream<'a>> {
+    call.on.at(step.target.upstream)
 }
 
 /// The way to the next try: waits, in line or for one more, and takes what the try needs. Nothing where the
@@ -204,7 +205,7 @@ async fn approach(
 }
 
 fn skipped(call: &Call<'_>, at: usize, why: Skip) -> Decision {
-    let upstream = call.route.0.upstreams.get(at).map(|upstream| upstream.label.clone()).unwrap_or_default();
+    let upstream = call.on.route.upstreams.get(at).map(|upstream| upstream.label.clone()).unwrap_or_default();
     Decision::Skipped { upstream, why }
 }
 
@@ -226,12 +227,13 @@ enum Shut {
 
 /// Takes what a try needs: a place at the upstream, if it is not held already, and a visit.
 fn enter(
-    (upstream, known): (&Arc<Upstream>, &UpstreamState),
+    at: AtUpstream<'_>,
     step: &Step,
     held: Option<Slot>,
     priority: rules::shares::Priority,
     now: Instant,
 ) -> Result<Visit, Shut> {
+    let AtUpstream { upstream, known } = at;
     let slot = match &known.slots {
         None => None,
         Some(slots) => {
@@ -256,9 +258,9 @@ fn enter(
 /// # Errors
 /// What the caller is told, and whether its time is over: then no other line is tried.
 async fn line(call: &Call<'_>, step: &Step, tries: &mut Tries) -> Result<Option<Slot>, (Refusal, bool)> {
-    let Some((upstream, known)) = target(call, step) else { return Ok(None) };
+    let Some(AtUpstream { upstream, known }) = target(call, step) else { return Ok(None) };
     let Some(slots) = &known.slots else { return Ok(None) };
-    let (client, provider, route) = (call.client, &upstream.provider, call.route.0);
+    let (client, provider, route) = (call.client, &upstream.provider, call.on.route);
     let now = call.worker.live.clock.now();
     let (priority, depth) = (client.priority, provider.queue.depth(client.priority));
     let left = |waited| client.queue.left(provider.queue, priority, waited);
@@ -323,7 +325,7 @@ fn arrived(mut visit: Visit, landed: &Landed, now: Instant) -> Option<Visit> {
 
 /// Waits for one more try, if the route's retry budget has one left.
 async fn wait(call: &Call<'_>, pursuit: &mut Pursuit<'_>, pause: &Pause, tries: &mut Tries) {
-    let (route, state) = call.route;
+    let OnRoute { route, state, .. } = call.on;
     let live = &call.worker.live;
     let is_granted = state.budget.take(live.clock.now(), route.retry.budget);
     live.metrics.retry(&route.name, is_granted);
@@ -357,7 +359,7 @@ fn model_of(upstream: &Upstream, landed: &Landed) -> Option<Box<str>> {
 
 /// The route's own clock for one try.
 fn own_timeout(call: &Call<'_>) -> Duration {
-    let timeout = call.route.0.timeout;
+    let timeout = call.on.route.timeout;
     if call.errand.ask.stream { timeout.attempt.min(timeout.first_byte) } else { timeout.attempt }
 }
 
@@ -388,14 +390,11 @@ fn learn(known: &UpstreamState, step: &Step) {
 }
 
 /// Withholds vectors of another dimension than the route's: configured, or that of its first answer.
-fn guard_dimension(
-    call: &Call<'_>,
-    (upstream, known): (&Upstream, &UpstreamState),
-    landed: Landed,
-) -> Result<Landed, Missed> {
+fn guard_dimension(call: &Call<'_>, at: AtUpstream<'_>, landed: Landed) -> Result<Landed, Missed> {
+    let AtUpstream { upstream, known } = at;
     let Landed::Whole(answer) = &landed else { return Ok(landed) };
     let Some(found) = answer.dimension else { return Ok(landed) };
-    let route = call.route.0;
+    let route = call.on.route;
     if asked_dimensions(call).is_some() {
         return Ok(landed);
     }
@@ -425,14 +424,8 @@ fn asked_dimensions(call: &Call<'_>) -> Option<usize> {
 
 /// Writes a failed try down, with what it used all the same, and rests whom it is about: a refused key, a
 /// throttled one among several, or the throttled upstream.
-fn note(
-    call: &Call<'_>,
-    tries: &mut Tries,
-    (upstream, known): (&Upstream, &UpstreamState),
-    step: &Step,
-    fault: &Fault,
-) {
-    let live = &call.worker.live;
+fn note(call: &Call<'_>, tries: &mut Tries, at: AtUpstream<'_>, step: &Step, fault: &Fault) {
+    let (live, upstream) = (&call.worker.live, at.upstream);
     let outcome = AttemptOutcome::of(fault);
     live.resources.tell(fault, live.clock.now());
     // One that only held the try up has not failed it so.
@@ -442,12 +435,12 @@ fn note(
         tries.spend(upstream, **usage);
     }
     match drill {
-        Some(drill) => rehearse_rest(call, tries, (upstream, known), (&drill, fault)),
-        None => rest(call, tries, (upstream, known), step, fault),
+        Some(drill) => rehearse_rest(call, tries, at, &drill, fault),
+        None => rest(call, tries, at, step, fault),
     }
     if fault.kind == Kind::Dimension {
-        live.metrics.dimension_mismatch(&call.route.0.name, &upstream.label);
-        live.alerts.mismatch(&call.route.0.name, &upstream.label, &fault.message);
+        live.metrics.dimension_mismatch(&call.on.route.name, &upstream.label);
+        live.alerts.mismatch(&call.on.route.name, &upstream.label, &fault.message);
     }
     // An upstream's own words may repeat the prompt, which no record holds.
     let why = if matches!(fault.kind, Kind::Status | Kind::BadResponse) { "" } else { &*fault.message };

@@ -3,6 +3,7 @@
 //! In this order: the first answer to the same idempotency key; a stored answer to the same call; a call in
 //! flight that asks the same. Who finds nothing leads a flight, which others then find.
 
+mod known_by;
 mod question;
 
 use std::pin::Pin;
@@ -11,22 +12,25 @@ use std::time::{Duration, Instant};
 
 use base::{Bypass, Cached, Code, Decision, Endpoint, Family, Matched, Outcome, Refusal};
 use bytes::Bytes;
-use config::{CacheScope, Client, Route, Snapshot};
+use config::{CacheScope, Client, Route};
 use dialect::Ask;
 use http::HeaderMap;
-use rules::cache_key::{KeyBuilder, body_fingerprint};
+use known_by::{key, surroundings};
+use rules::cache_key::KeyBuilder;
 use rules::pursuit::deadline_exceeded;
 use state::answers::{Key, Kind, Stored};
 
 use crate::cache::flights::{Arrival, Boarded, End, Form, Head, Landed, Names, Passenger, Promise, Rider};
 use crate::cache::kb_versions::KbVersion;
+use crate::caller::Caller;
 use crate::live::Live;
-use crate::running::Running;
+use crate::running::OnRoute;
 use crate::semantic_cache::questions::{Match, Sought};
 use crate::trail::Trail;
-use crate::{cache::forms, cache::sources, cache::stored, caller::headers};
+use crate::{cache::forms, cache::stored, caller::headers};
 
-pub use question::{asked, is_query_in_message};
+pub use known_by::{fingerprint, is_of_key, key_by_body};
+pub use question::{Comparable, is_query_in_message};
 
 /// What a look-up that is not answered from memory may take; then it has found nothing.
 const LOOK: Duration = Duration::from_millis(100);
@@ -135,6 +139,17 @@ impl Expired {
     }
 }
 
+/// A call that may have been answered before: all by which its answers are told apart, beside its route and its caller.
+#[derive(Clone, Copy, Debug)]
+pub struct Recallable<'a> {
+    /// What goes out.
+    pub ask: &'a Ask,
+    /// The upstream that the route's split has chosen.
+    pub first: Option<usize>,
+    /// By what a repeat under the same idempotency key is known; see [`fingerprint`].
+    pub fingerprint: Option<[u8; 32]>,
+}
+
 /// What a call wants of the caches; `None` where neither its route nor the caller wants anything. Notes in the
 /// trail that nothing was found, or looked for.
 ///
@@ -142,11 +157,13 @@ impl Expired {
 /// `invalid_request` for a header that cannot be read.
 pub fn wish(
     live: &Live,
-    running: &Running,
-    (route, client, headers): (&Route, &Client, &HeaderMap),
-    (ask, first, fingerprint): (&Ask, Option<usize>, Option<[u8; 32]>),
+    on: OnRoute<'_>,
+    caller: Caller<'_>,
+    sought: Recallable<'_>,
     trail: &mut Trail,
 ) -> Result<Option<Wish>, Refusal> {
+    let (OnRoute { running, route, .. }, Caller { client, headers, .. }) = (on, caller);
+    let Recallable { ask, first, fingerprint } = sought;
     let repeat = headers::idempotency_key(headers)?;
     if repeat.is_none() && !route.cache.is_on() {
         return Ok(None);
@@ -193,58 +210,6 @@ pub fn is_idempotent(ask: &Ask, headers: &HeaderMap) -> bool {
     !(ask.endpoint.family() == Family::Chat && headers::side_effects(headers))
 }
 
-/// By what a repeat under the same idempotency key is known: the body as it was sent, of a form all but its boundary. What
-/// becomes of it may change with what is learned, and with a reload. `None` where there is no such key.
-#[must_use]
-pub fn fingerprint(ask: &Ask, headers: &HeaderMap) -> Option<[u8; 32]> {
-    if !headers.contains_key(headers::IDEMPOTENCY_KEY) {
-        return None;
-    }
-    let form = KeyBuilder::new("form").part(ask.endpoint.tail().as_bytes());
-    let form = form.content(|sink| ask.feed_form(sink).then_some(()).ok_or(()));
-    Some(form.map_or_else(|()| body_fingerprint(ask.endpoint.tail(), &ask.body), KeyBuilder::finish))
-}
-
-/// Whether the upstream of this name is one of those that the key of an answer names.
-#[must_use]
-pub fn is_of_key(route: &Route, first: Option<usize>, label: &str) -> bool {
-    route.first_upstreams(first).any(|upstream| *upstream.label == *label)
-}
-
-/// All that decides a call's answer, `around` the call itself and in it; `None` where it cannot be told.
-fn key(around: KeyBuilder, ask: &Ask) -> Option<Key> {
-    around.content(|sink| ask.deciding(sink)).ok().map(|builder| Key(builder.finish()))
-}
-
-/// All that decides an answer beside the call itself.
-fn surroundings(domain: &str, environment: &[u8], route: &Route, wish: &Wish, first: Option<usize>) -> KeyBuilder {
-    let upstreams: smallvec::SmallVec<[&config::Upstream; 4]> =
-        route.first_upstreams(first).map(|upstream| &**upstream).collect();
-    let branch = first.and_then(|first| route.upstreams.get(first)).map(|upstream| upstream.name.as_bytes());
-    let key = KeyBuilder::new(domain)
-        .part(environment)
-        .part(route.name.as_bytes())
-        .option(wish.owner.as_ref().map(|owner| owner.as_bytes()))
-        .option(wish.kb_version.name.as_ref().map(|version| version.as_bytes()))
-        .option(branch)
-        .list(upstreams.iter().map(|upstream| upstream.label.as_bytes()));
-    upstreams.iter().fold(key, |key, upstream| sources::described(key, upstream, wish.endpoint))
-}
-
-/// The key of a call as its body and the configuration tell it; the caller's headers and an operator's version of
-/// the knowledge base may make it another one.
-#[must_use]
-pub fn key_by_body(snapshot: &Snapshot, (route, client): (&Route, &Client), ask: &Ask) -> Option<Key> {
-    if !route.cache.is_on() || ask.endpoint.family() == Family::Embeddings {
-        return None;
-    }
-    let scope = client.cache_scope.unwrap_or(route.cache.scope);
-    let owner = (scope == CacheScope::Client).then(|| client.name.clone());
-    let wish = Wish { owner, kb_version: KbVersion::configured(route), ..Wish::nothing(route, client, ask) };
-    let environment = snapshot.general.environment.as_bytes();
-    key(surroundings(wish.kind.as_str(), environment, route, &wish, None), ask)
-}
-
 /// A look-up by meaning, to be begun where there is no answer to the very call.
 pub type ByMeaning<'a> = Pin<Box<dyn Future<Output = Sought> + Send + 'a>>;
 
@@ -263,7 +228,8 @@ pub fn at_hand(live: &Live, wish: &Wish) -> Option<Found> {
 /// `idempotency_conflict`.
 pub async fn recall(
     live: &Live,
-    (wish, mut by_meaning): (&Wish, Option<ByMeaning<'_>>),
+    wish: &Wish,
+    mut by_meaning: Option<ByMeaning<'_>>,
     deadline: Instant,
     trail: &mut Trail,
 ) -> Result<(Recalled, Option<Expired>), Refusal> {

@@ -23,8 +23,10 @@ use crate::upstream::keyring::KeyRing;
 use crate::upstream::slots::ProviderSlots;
 use crate::upstream::standing::{Gate, Standing};
 
+mod on_route;
 mod pulled;
 
+pub use on_route::{AtUpstream, OnRoute};
 pub use pulled::Which;
 pub(crate) use pulled::{Lever, Pulled};
 

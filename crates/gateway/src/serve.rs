@@ -9,42 +9,41 @@ mod joining;
 mod keep;
 mod lead;
 mod listening;
+mod seek;
 mod vectors;
 
 use std::pin::Pin;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use base::{Code, Decision, Endpoint, Outcome, Refusal};
+use base::{Code, Endpoint, Outcome, Refusal};
 use bytes::Bytes;
-use config::{Client, Route};
+use config::{Client, OnFailure, Route, Snapshot};
 use dialect::Ask;
 use dialect::images;
 use errands::Errands;
 use http::request::Parts;
 use http::{HeaderMap, HeaderValue, Method, Request, Response, header};
 use hyper::body::Incoming;
+use seek::Seeker;
 use tokio::sync::watch;
 
 use crate::attempt::Landed;
 use crate::bodies::read::{Unread, throw_away};
 use crate::cache::flights::{self, Form, Head, Rider};
+use crate::caller::Caller;
 use crate::caller::socket::Presence;
 use crate::degrade::{self, Softened};
-use crate::mirror::Copy;
-use crate::pursue::{Call, Won, pursue};
-use crate::recall::Found;
+use crate::pursue::Won;
+use crate::recall::{Found, Recallable};
 use crate::relay::{Passage, Relay};
 use crate::reply::Reply;
 use crate::reply::flight_body::FlightBody;
-use crate::running::{RouteState, Running};
+use crate::running::Running;
 use crate::shape::Shaped;
 use crate::trail::Trail;
 use crate::worker::Worker;
-use crate::{
-    admit, batch, caller::headers, identify, mirror, models, plan, recall, records::telemetry, refuse, shape, stake,
-    understand,
-};
+use crate::{admit, caller::headers, identify, models, recall, records::telemetry, refuse, shape, understand};
 
 /// What the requests of one connection share.
 #[derive(Debug)]
@@ -146,7 +145,7 @@ fn end(connection: &Connection, told: Result<Told, End>, trail: Trail) -> Result
         }
         Ok(Told::Kept(found, running, route)) => {
             connection.presence.idle();
-            Ok(answers::kept(*found, (&running, &route), &connection.worker.live, trail))
+            Ok(answers::kept(*found, &running, &route, &connection.worker.live, trail))
         }
         Ok(Told::Shared(landed, body, form)) => {
             connection.presence.idle();
@@ -219,34 +218,38 @@ async fn tell(connection: &Connection, parts: &Parts, mut body: Incoming, trail:
         Wanted::Endpoint(endpoint) => Some(endpoint),
         Wanted::Lookup => None,
     };
-    let ask = read(&running, &client, (endpoint, &parts.headers), body, &connection.presence).await?;
+    let headers = &parts.headers;
+    let of = endpoint.unwrap_or(Endpoint::Chat);
+    let body = understand::body(&running, of, headers, body, &connection.presence).await?;
+    let ask = read(&running.snapshot, &client, endpoint, headers, body)?;
     if endpoint.is_some() {
-        trail.record.fingerprints = fingerprints(&worker.live, &parts.headers, &ask);
+        trail.record.fingerprints = fingerprints(&worker.live, headers, &ask);
     }
-    listening::begin(&worker.live, &running, (&parts.headers, &ask), trail);
+    listening::begin(&worker.live, &running, headers, &ask, trail);
     let route = understand::route(&running.snapshot, &client, &ask)?.clone();
-    let state = running.state(&route).ok_or_else(internal)?;
-    trail.on_route(&route.name, state.shown.clone(), state.counts.inflight.clone());
-    let deadline = trail.began() + deadline(&route, &client, &parts.headers)?;
-    let fingerprint = recall::fingerprint(&ask, &parts.headers);
-    admit::admit(&running, (&client, &route), &ask, deadline, trail).await?;
-    let shaped = shape::shape(ask, (&route, state), (&client, deadline), &worker.live.tokenizers, trail).await?;
+    let on = running.on(&route).ok_or_else(internal)?;
+    trail.on_route(&route.name, on.state.shown.clone(), on.state.counts.inflight.clone());
+    let deadline = trail.began() + deadline(&route, &client, headers)?;
+    let caller = Caller { client: &client, headers, deadline };
+    let fingerprint = recall::fingerprint(&ask, headers);
+    admit::admit(on, caller, &ask, trail).await?;
+    let shaped = shape::shape(ask, on, caller, &worker.live.tokenizers, trail).await?;
     admit::weigh(&route, &client, &shaped.ask, trail);
-    let errands = Errands::of((&running, &route), (&client, &parts.headers), &shaped.ask, (worker, trail)).await;
+    let errands = Errands::of(on, caller, &shaped.ask, worker, trail).await;
     if errands.depends(&route, &shaped.ask) && fingerprint.is_none() {
         let worker = connection.worker.clone();
         let quest = vectors::Quest { worker, running, client, route, shaped, errands, deadline };
         return Ok(Told::Gathers(Box::new(quest)));
     }
     if route.cache.is_on() || fingerprint.is_some() {
-        let asked = (&shaped.ask, errands.first, fingerprint);
-        if let Some(wish) = recall::wish(&worker.live, &running, (&route, &client, &parts.headers), asked, trail)? {
+        let sought = Recallable { ask: &shaped.ask, first: errands.first, fingerprint };
+        if let Some(wish) = recall::wish(&worker.live, on, caller, sought, trail)? {
             let mut call =
                 cacheable::Cacheable { running, route, client, shaped, errands, deadline, wish, asked: None };
             if let Some(found) = recall::at_hand(&worker.live, &call.wish) {
                 return Ok(call.found(connection, found));
             }
-            call.read_question(&parts.headers, trail)?;
+            call.read_question(headers, trail)?;
             return match endpoint {
                 Some(_) => Box::pin(call.told(connection, trail)).await,
                 None => Box::pin(call.looked_up(connection, trail)).await,
@@ -256,29 +259,33 @@ async fn tell(connection: &Connection, parts: &Parts, mut body: Incoming, trail:
     if endpoint.is_none() {
         return Err(cacheable::miss(&route).into());
     }
-    let caller = (&*client, &errands, deadline);
-    match seek(&connection.worker, (&running, &route, state), caller, &shaped, trail).await {
+    let seeker = Seeker { worker: &connection.worker, on, client: &client, errands: &errands, deadline };
+    match seeker.seek(&shaped, trail).await {
         Ok(won) => Ok(Told::Won(Box::new(Answered { won, ask: shaped.ask, route }))),
-        Err(refusal) => match degrade::soften(refusal, (&route, &client), &shaped.ask, || None::<Found>, trail) {
-            Softened::Answer(body) => Ok(Told::Whole(body, Outcome::UpstreamDegraded)),
-            Softened::Stale(_) => Err(internal().into()),
-            Softened::Error(refusal) => Err(refusal.into()),
-        },
+        Err(refusal) => soften(refusal, degrade::wished(&route, &client), &shaped.ask, trail),
     }
 }
 
-/// Reads a call, or a look-up before one.
-async fn read(
-    running: &Running,
+/// What is known of the body of a call, or of a look-up before one.
+fn read(
+    snapshot: &Snapshot,
     client: &Client,
-    (endpoint, headers): (Option<Endpoint>, &HeaderMap),
-    body: Incoming,
-    presence: &Presence,
-) -> Result<Ask, Unread> {
+    endpoint: Option<Endpoint>,
+    headers: &HeaderMap,
+    body: Bytes,
+) -> Result<Ask, Refusal> {
     match endpoint {
-        Some(endpoint) => understand::ask(running, client, (endpoint, headers), body, presence).await,
-        // Boxed, for few calls are one, and each would hold the room for it.
-        None => Box::pin(understand::lookup(running, headers, body, presence)).await,
+        Some(endpoint) => understand::ask(snapshot, client, endpoint, headers, body),
+        None => Ask::read_lookup(body),
+    }
+}
+
+/// Softens a failure of the upstreams where nothing is stored.
+fn soften(refusal: Refusal, wished: OnFailure, ask: &Ask, trail: &mut Trail) -> Result<Told, End> {
+    match degrade::soften(refusal, wished, ask, || None::<Found>, trail) {
+        Softened::Answer(body) => Ok(Told::Whole(body, Outcome::UpstreamDegraded)),
+        Softened::Stale(_) => Err(internal().into()),
+        Softened::Error(refusal) => Err(refusal.into()),
     }
 }
 
@@ -361,61 +368,16 @@ fn deadline(route: &Route, client: &Client, headers: &HeaderMap) -> Result<Durat
     Ok(shorter.fold(route.deadline, Duration::min))
 }
 
-/// From a request that is understood to an answer: an upstream's, or vectors of which some are stored.
-async fn seek(
-    worker: &Arc<Worker>,
-    route: (&Arc<Running>, &Arc<Route>, &RouteState),
-    caller: (&Client, &Errands, Instant),
-    shaped: &Shaped,
-    trail: &mut Trail,
-) -> Result<Won, Refusal> {
-    if caller.1.depends(route.1, &shaped.ask) {
-        let shared_call = Arc::default();
-        let gathering = vectors::Gathering { worker, route, caller, shaped, shared_call: &shared_call };
-        return Box::pin(gathering.all(trail)).await;
+impl Seeker<'_> {
+    /// From a request that is understood to an answer: an upstream's, or vectors of which some are stored.
+    async fn seek(&self, shaped: &Shaped, trail: &mut Trail) -> Result<Won, Refusal> {
+        if self.errands.depends(self.on.route, &shaped.ask) {
+            let shared_call = Arc::default();
+            let gathering = vectors::Gathering { seeker: *self, shaped, shared_call: &shared_call };
+            return Box::pin(gathering.all(trail)).await;
+        }
+        self.seek_upstream(shaped, trail).await
     }
-    seek_upstream(worker, route, caller, shaped, trail).await
-}
-
-/// From a request that is understood to an upstream's answer.
-async fn seek_upstream(
-    worker: &Arc<Worker>,
-    route: (&Arc<Running>, &Arc<Route>, &RouteState),
-    caller: (&Client, &Errands, Instant),
-    shaped: &Shaped,
-    trail: &mut Trail,
-) -> Result<Won, Refusal> {
-    let parts = batch::parts(&shaped.ask, route.1)?;
-    let sent = if parts.is_empty() { std::slice::from_ref(&shaped.ask) } else { &parts };
-    stake::stake(route.0, caller.0, (route.1, caller.1.first), sent, trail).await?;
-    ask_upstream(worker, route, caller, (shaped, &parts), trail).await
-}
-
-/// Asks upstreams for a call for which everything has been put aside, whole or in parts.
-async fn ask_upstream(
-    worker: &Arc<Worker>,
-    (running, route, state): (&Arc<Running>, &Arc<Route>, &RouteState),
-    (client, errands, deadline): (&Client, &Errands, Instant),
-    (Shaped { ask, too_small }, parts): (&Shaped, &[Ask]),
-    trail: &mut Trail,
-) -> Result<Won, Refusal> {
-    let request_id = trail.request_id.clone();
-    let Errands { is_idempotent, first, .. } = *errands;
-    let errand = errands.errand(ask, &request_id);
-    let permit = trail.permit.as_ref();
-    let call = Call { worker, client, permit, route: (route, state), errand, is_idempotent, first, deadline };
-    if let Some(mirror) = plan::mirror(route, client, is_idempotent, &worker.dice).filter(|_| parts.is_empty()) {
-        let to = route.upstreams.get(mirror.to);
-        let (worker, running, route) = (worker.clone(), running.clone(), route.clone());
-        let (ask, request_id, passed) = (ask.clone(), request_id.clone(), errands.passed.clone());
-        let copy = Copy { worker, running, route, ask, request_id, passed };
-        trail.tries.note_to(Decision::Mirrored, to.filter(|_| mirror::send(copy, mirror)));
-    }
-    if parts.is_empty() {
-        let plan = plan::plan(call.route, (call.first, too_small), worker.live.clock.now(), &worker.dice);
-        return pursue(&call, plan, &mut trail.tries).await;
-    }
-    Box::pin(batch::pursue_parts(&call, parts, &mut trail.tries)).await
 }
 
 fn internal() -> Refusal {

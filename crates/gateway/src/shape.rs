@@ -4,17 +4,15 @@
 pub mod context;
 pub mod params;
 
-use std::time::Instant;
-
 use base::decision::Rule;
 use base::{Decision, Endpoint, Refusal, Skip};
-use config::{Client, Route};
 use dialect::Ask;
 use rules::params::By;
 use smallvec::SmallVec;
 
+use crate::caller::Caller;
 use crate::live::tokenizers::Tokenizers;
-use crate::running::RouteState;
+use crate::running::OnRoute;
 use crate::trail::Trail;
 
 /// A call as it is to be answered.
@@ -33,23 +31,24 @@ pub struct Shaped {
 /// `context_length_exceeded` where the prompt fits neither budget nor windows; `deadline_exceeded`.
 pub async fn shape(
     ask: Ask,
-    (route, state): (&Route, &RouteState),
-    (client, deadline): (&Client, Instant),
+    on: OnRoute<'_>,
+    caller: Caller<'_>,
     tokenizers: &Tokenizers,
     trail: &mut Trail,
 ) -> Result<Shaped, Refusal> {
+    let (route, Caller { client, deadline, .. }) = (on.route, caller);
     let ask = match route.params.is_empty() && client.params.is_empty() {
         true => ask,
         false => {
             let mut note = |change: params::Change<'_>| trail.note(changed(&change));
-            params::apply(ask, (&route.params, &client.params), &mut note)?
+            params::apply(ask, &route.params, &client.params, &mut note)?
         }
     };
     if !matches!(ask.endpoint, Endpoint::Chat | Endpoint::Completions) || !context::is_bounded(route, &ask) {
         return Ok(Shaped { ask, too_small: SmallVec::new() });
     }
     // Boxed, for few calls are counted, and each would hold the room for it.
-    let done = Box::pin(context::bound(ask, (route, state), deadline, tokenizers)).await?;
+    let done = Box::pin(context::bound(ask, on, deadline, tokenizers)).await?;
     trail.record.truncated = done.truncated;
     if let Some(truncated) = done.truncated {
         trail.note(Decision::Truncated(Box::new(truncated)));

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use base::{Code, Decision, Refusal, Usage, decimal};
-use config::{Client, Route, Upstream};
+use config::{Client, Upstream};
 use dialect::Ask;
 use dialect::ask::Estimate;
 use dialect::images;
@@ -12,7 +12,7 @@ use rules::quota::Answer;
 use state::{Amounts, Standing, Wish};
 
 use crate::quota::quotas::{ClientQuota, Stake};
-use crate::running::Running;
+use crate::running::OnRoute;
 use crate::trail::Trail;
 
 /// Puts aside, for a client that has a quota, what the call may come to use: its prompt as estimated, its
@@ -22,16 +22,16 @@ use crate::trail::Trail;
 /// # Errors
 /// `insufficient_quota`, which names the quota and says when it begins anew.
 pub async fn stake(
-    running: &Running,
+    on: OnRoute<'_>,
     client: &Client,
-    (route, first): (&Route, Option<usize>),
+    first: Option<usize>,
     sent: &[Ask],
     trail: &mut Trail,
 ) -> Result<(), Refusal> {
-    let Some(quota) = running.quotas.of(client) else { return Ok(()) };
+    let Some(quota) = on.running.quotas.of(client) else { return Ok(()) };
     // The period in which a call arrives is the one that it is charged to, in the ledger too.
     let period = quota.period(trail.record.time);
-    let wish = wish(quota, &|| route.first_upstreams(first), sent);
+    let wish = wish(quota, &|| on.route.first_upstreams(first), sent);
     match quota.account().reserve(period, wish, quota.limits()).await {
         Ok(reserved) => {
             trail.note(Decision::Staked(reserved.tokens));
@@ -45,7 +45,7 @@ pub async fn stake(
         }
         Err(standing) => {
             trail.note(Decision::OverQuota);
-            Err(refusal(client, quota, (standing, wish), trail.record.time))
+            Err(refusal(client, quota, standing, wish, trail.record.time))
         }
     }
 }
@@ -77,7 +77,7 @@ fn wish<'a, I: Iterator<Item = &'a Arc<Upstream>>>(
 /// A period that ends sooner than this is worth waiting for.
 const WORTH_WAITING: Duration = Duration::from_secs(60);
 
-fn refusal(client: &Client, quota: &ClientQuota, (standing, wish): (Standing, Wish), now: Duration) -> Refusal {
+fn refusal(client: &Client, quota: &ClientQuota, standing: Standing, wish: Wish, now: Duration) -> Refusal {
     let terms = &quota.terms;
     let Amounts { tokens, cost } = standing.spent.plus(standing.reserved);
     let is_short =

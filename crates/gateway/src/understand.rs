@@ -14,20 +14,19 @@ use crate::bodies::read::{Unread, read_body, too_large};
 use crate::caller::socket::Presence;
 use crate::running::Running;
 
-/// Reads the caller's body and what must be known of it.
+/// What must be known of a call's body.
 ///
 /// # Errors
-/// A refusal that names the fault, or a caller who left.
-pub async fn ask(
-    running: &Running,
+/// A refusal that names the fault.
+pub fn ask(
+    snapshot: &Snapshot,
     client: &Client,
-    (endpoint, headers): (Endpoint, &HeaderMap),
-    body: Incoming,
-    presence: &Presence,
-) -> Result<Ask, Unread> {
-    let body = whole(running, endpoint, headers, body, presence).await?;
-    let only = || only_model(&running.snapshot, client, endpoint);
-    Ask::read_with(endpoint, headers.get(header::CONTENT_TYPE), body, only).map_err(Unread::Refused)
+    endpoint: Endpoint,
+    headers: &HeaderMap,
+    body: Bytes,
+) -> Result<Ask, Refusal> {
+    let only = || only_model(snapshot, client, endpoint);
+    Ask::read_with(endpoint, headers.get(header::CONTENT_TYPE), body, only)
 }
 
 /// The model that this client must mean on an endpoint: that of the only route there that it may use.
@@ -38,21 +37,11 @@ pub fn only_model<'a>(snapshot: &'a Snapshot, client: &Client, endpoint: Endpoin
     routes.next().is_none().then_some(&*only.model)
 }
 
-/// Reads what a look-up before a call is asked.
+/// The caller's whole body, unfolded.
 ///
 /// # Errors
-/// As of [`ask`].
-pub async fn lookup(
-    running: &Running,
-    headers: &HeaderMap,
-    body: Incoming,
-    presence: &Presence,
-) -> Result<Ask, Unread> {
-    Ask::read_lookup(whole(running, Endpoint::Chat, headers, body, presence).await?).map_err(Unread::Refused)
-}
-
-/// The whole body, unfolded.
-async fn whole(
+/// A refusal that names the fault, or a caller who left.
+pub async fn body(
     running: &Running,
     endpoint: Endpoint,
     headers: &HeaderMap,

@@ -32,7 +32,7 @@ impl Consult<'_> {
     ) -> Result<Arc<[f32]>, Refusal> {
         let (route, live) = (self.route(route)?, &self.worker.live);
         let ask = put(route, &asked.text)?;
-        let wish = inputs::wish(&self.running.snapshot, (route, self.client, &HeaderMap::new()), &ask).map(Arc::new);
+        let wish = inputs::wish(&self.running.snapshot, route, self.client, &HeaderMap::new(), &ask).map(Arc::new);
         let key = wish.as_ref().and_then(|wish| wish.key(0));
         let mut basket = wish.clone().map(|wish| Basket::new(wish, route.dimensions));
         if let Some(basket) = &mut basket {
@@ -52,7 +52,7 @@ impl Consult<'_> {
             let mut boarded =
                 live.input_flights.board(std::iter::once((0, key)), (&passenger, &call, &shared_call), is_fresh);
             if let (Some(own), Some(basket)) = (&mut boarded.own, &mut basket) {
-                own.give_up(|place, key| basket.take_late(live, (place, key)));
+                own.give_up(|place, key| basket.take_late(live, place, key));
             }
             if let Some(held) = basket.as_ref().and_then(|basket| basket.held(0)) {
                 return Ok(numbers(&held.numbers));

@@ -11,7 +11,7 @@ use rules::pursuit::{Circumstances, Step};
 
 use super::Call;
 use crate::attempt::{Landed, Missed, attempt};
-use crate::running::UpstreamState;
+use crate::running::AtUpstream;
 use crate::upstream::drills::{Failure, Harm};
 
 /// What an upstream that a drill makes refuse a call says.
@@ -24,7 +24,7 @@ const TOLD: &[u8] = br#"{"error":{"message":"injected by a drill","type":"drill"
 pub(super) async fn rehearse(
     call: &Call<'_>,
     harm: Harm,
-    (upstream, known): (&Upstream, &UpstreamState),
+    at: AtUpstream<'_>,
     step: &Step,
     until: Instant,
 ) -> Result<Landed, Missed> {
@@ -39,10 +39,10 @@ pub(super) async fn rehearse(
         }
     }
     match harm.then {
-        None => attempt(call.worker, call.errand, (upstream, known), step, until).await,
+        None => attempt(call.worker, call.errand, at, step, until).await,
         Some(Failure::Status(status)) => {
             let wall = clock.wall();
-            Err(missed(refused(upstream, call.errand.ask, status, wall)))
+            Err(missed(refused(at.upstream, call.errand.ask, status, wall)))
         }
         Some(Failure::Reset) => {
             let message = "the upstream closed the connection without an answer: a drill makes it do so";

@@ -4,25 +4,19 @@ use std::sync::Arc;
 
 use base::decision::Trouble;
 use base::{Class, Decision, Fault};
-use config::Upstream;
 use rules::pursuit::Step;
 
 use super::Call;
-use crate::running::UpstreamState;
+use crate::running::AtUpstream;
 use crate::trail::Tries;
 use crate::upstream::drills::Drill;
 use crate::upstream::keyring::REFUSED_REST;
 
 /// Rests whom a failed try is about.
-pub(super) fn rest(
-    call: &Call<'_>,
-    tries: &mut Tries,
-    (upstream, known): (&Upstream, &UpstreamState),
-    step: &Step,
-    fault: &Fault,
-) {
+pub(super) fn rest(call: &Call<'_>, tries: &mut Tries, at: AtUpstream<'_>, step: &Step, fault: &Fault) {
+    let AtUpstream { upstream, known } = at;
     let now = call.worker.live.clock.now();
-    let route = call.route.0;
+    let route = call.on.route;
     let longest = route.breaker.max_rest;
     let key_rests = |why| {
         let key = step.target.key.and_then(|key| u32::try_from(key).ok())?;
@@ -58,13 +52,9 @@ pub(super) fn rest(
 
 /// A drill has failed a try: what would rest a key of the provider, or the upstream, rests the upstream on this
 /// route alone, until the drill ends at the latest.
-pub(super) fn rehearse_rest(
-    call: &Call<'_>,
-    tries: &mut Tries,
-    (upstream, known): (&Upstream, &UpstreamState),
-    (drill, fault): (&Arc<Drill>, &Fault),
-) {
-    let (now, route) = (call.worker.live.clock.now(), call.route.0);
+pub(super) fn rehearse_rest(call: &Call<'_>, tries: &mut Tries, at: AtUpstream<'_>, drill: &Arc<Drill>, fault: &Fault) {
+    let AtUpstream { upstream, known } = at;
+    let (now, route) = (call.worker.live.clock.now(), call.on.route);
     let longest = route.breaker.max_rest;
     let is_of_key = fault.class == Class::Credential;
     let wait = match fault.class {
@@ -74,5 +64,5 @@ pub(super) fn rehearse_rest(
         _ => return,
     };
     tries.note_at(Decision::Rests(upstream.label.clone()), now);
-    known.gate.standing().rehearses(drill, now, (wait, is_of_key));
+    known.gate.standing().rehearses(drill, now, wait, is_of_key);
 }

@@ -1,17 +1,16 @@
 //! What the story comes to, as a response: the gateway's own answer, an upstream's, a stored one.
 
-use base::{Code, Cost, Decision, Outcome, Refusal, Saved};
+use base::{Code, Cost, Decision, Outcome, Saved};
 use bytes::Bytes;
-use config::{Client, Route};
+use config::Route;
 use dialect::{Answer, Ask};
 use http::{HeaderMap, HeaderValue, Response, StatusCode, header};
 
 use super::{EVENTS, JSON};
 use crate::cache::flights;
 use crate::caller::headers::{self, AnswerHead};
-use crate::degrade::{self, Softened};
 use crate::live::Live;
-use crate::recall::{Expired, Found, Wish};
+use crate::recall::Found;
 use crate::reply::Reply;
 use crate::running::Running;
 use crate::trail::Trail;
@@ -62,7 +61,7 @@ fn unbuffered(head: &mut AnswerHead) {
 }
 
 /// A stored answer.
-pub fn kept(found: Found, (running, route): (&Running, &Route), live: &Live, mut trail: Trail) -> Response<Reply> {
+pub fn kept(found: Found, running: &Running, route: &Route, live: &Live, mut trail: Trail) -> Response<Reply> {
     let Found { stored: entry, body, is_stream, how, key: _ } = found;
     let mut response = Response::new(Reply::whole(body));
     trail.record.cache = Some(how);
@@ -126,16 +125,4 @@ pub fn landed(landed: &flights::Landed, body: Bytes, is_stream: bool, mut trail:
     trail.record.saved = Some(flight_body::saved(landed));
     *response.headers_mut() = trail.conclude(head, None, Outcome::Ok);
     response
-}
-
-/// Softens a failure of the upstreams where that is wished.
-pub fn soften(
-    refusal: Refusal,
-    owners: (&Route, &Client),
-    ask: &Ask,
-    (wish, stale): (&Wish, Option<Expired>),
-    (live, trail): (&Live, &mut Trail),
-) -> Softened<Found> {
-    let old = || stale?.served(live, owners.0, wish);
-    degrade::soften(refusal, owners, ask, old, trail)
 }

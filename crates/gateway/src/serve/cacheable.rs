@@ -7,11 +7,13 @@ use base::{Code, Outcome, Refusal};
 use config::{Client, Route};
 use http::HeaderMap;
 
-use super::{Answered, Connection, End, Errands, Told, answers, internal, keep, seek};
+use super::seek::Seeker;
+use super::{Answered, Connection, End, Errands, Told, internal, keep};
 use crate::cache::flights::Rider;
 use crate::consult::{self, Consult};
-use crate::degrade::Softened;
-use crate::recall::{self, ByMeaning, Expired, Found, Recalled, Wish};
+use crate::degrade::{self, Softened};
+use crate::live::Live;
+use crate::recall::{self, ByMeaning, Comparable, Expired, Found, Recalled, Wish};
 use crate::running::Running;
 use crate::semantic_cache::questions::Asked;
 use crate::shape::Shaped;
@@ -60,17 +62,29 @@ impl Cacheable {
     /// # Errors
     /// `invalid_request` for a header that cannot be read.
     pub fn read_question(&mut self, headers: &HeaderMap, trail: &mut Trail) -> Result<(), Refusal> {
-        let asked = (&self.shaped.ask, self.errands.first);
-        self.asked = recall::asked((&self.running, &self.route), headers, asked, &self.wish, trail)?;
+        let Self { running, route, shaped, errands, wish, .. } = &*self;
+        let comparable = Comparable { running, route, ask: &shaped.ask, first: errands.first, wish };
+        self.asked = comparable.asked(headers, trail)?;
         Ok(())
+    }
+
+    /// Who asks upstreams for it; `None` where its route has no state.
+    pub fn seeker<'a>(&'a self, worker: &'a Arc<Worker>) -> Option<Seeker<'a>> {
+        let Self { running, route, client, errands, deadline, .. } = self;
+        Some(Seeker { worker, on: running.on(route)?, client, errands, deadline: *deadline })
+    }
+
+    /// Softens a failure of the upstreams where that is wished.
+    pub fn soften(&self, refusal: Refusal, stale: Option<Expired>, live: &Live, trail: &mut Trail) -> Softened<Found> {
+        let wished = degrade::wished(&self.route, &self.client);
+        let old = || stale?.served(live, &self.route, &self.wish);
+        degrade::soften(refusal, wished, &self.shaped.ask, old, trail)
     }
 
     /// Finds its answer, or waits for another's, or goes upstream: with others, or alone.
     pub async fn told(mut self, connection: &Connection, trail: &mut Trail) -> Result<Told, End> {
-        let live = &connection.worker.live;
         self.wish.passenger.allotted = self.deadline.saturating_duration_since(trail.began());
         let (recalled, stale) = self.recall(connection, trail).await?;
-        let owners = (&*self.route, &*self.client);
         let failed = match recalled {
             Recalled::Found(found) => return Ok(self.found(connection, found)),
             Recalled::Landed(landed, body) => return Ok(Told::Shared(landed, body, self.wish.passenger.form)),
@@ -82,10 +96,8 @@ impl Cacheable {
             }
             Recalled::Failed(refusal) => refusal,
             Recalled::Alone => {
-                let state = self.running.state(&self.route).ok_or_else(internal)?;
-                let caller = (&*self.client, &self.errands, self.deadline);
-                let route = (&self.running, &self.route, state);
-                match seek(&connection.worker, route, caller, &self.shaped, trail).await {
+                let seeker = self.seeker(&connection.worker).ok_or_else(internal)?;
+                match seeker.seek(&self.shaped, trail).await {
                     Ok(won) => {
                         trail.cache_id = None;
                         let Self { shaped, route, .. } = self;
@@ -95,8 +107,7 @@ impl Cacheable {
                 }
             }
         };
-        let old = (&self.wish, stale);
-        match answers::soften(failed, owners, &self.shaped.ask, old, (live, trail)) {
+        match self.soften(failed, stale, &connection.worker.live, trail) {
             Softened::Answer(body) => Ok(Told::Whole(body, Outcome::UpstreamDegraded)),
             Softened::Stale(found) => Ok(Told::Kept(Box::new(found), self.running, self.route)),
             Softened::Error(refusal) => Err(refusal.into()),
@@ -118,7 +129,7 @@ impl Cacheable {
         // Boxed, and begun only where nothing else is found.
         let by_meaning =
             asked.as_mut().map(|asked| -> ByMeaning<'_> { Box::pin(consult::look(&consult, route, asked)) });
-        recall::recall(&worker.live, (wish, by_meaning), deadline, trail).await
+        recall::recall(&worker.live, wish, by_meaning, deadline, trail).await
     }
 
     /// Looks whether its answer is there, and goes no further.

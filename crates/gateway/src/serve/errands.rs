@@ -3,14 +3,15 @@
 use std::sync::Arc;
 
 use base::{Decision, Trace};
-use config::{Client, Route};
+use config::Route;
 use dialect::Ask;
 use http::{HeaderMap, HeaderValue};
 
 use super::vectors;
 use crate::attempt::{Errand, Passed};
+use crate::caller::Caller;
 use crate::inputs::Wish;
-use crate::running::Running;
+use crate::running::OnRoute;
 use crate::trail::Trail;
 use crate::worker::Worker;
 use crate::{caller::headers, plan, recall};
@@ -29,20 +30,16 @@ pub struct Errands {
 
 impl Errands {
     /// Of a call of this client's.
-    pub async fn of(
-        (running, route): (&Arc<Running>, &Arc<Route>),
-        (client, headers): (&Arc<Client>, &HeaderMap),
-        ask: &Ask,
-        (worker, trail): (&Worker, &mut Trail),
-    ) -> Self {
+    pub async fn of(on: OnRoute<'_>, caller: Caller<'_>, ask: &Ask, worker: &Worker, trail: &mut Trail) -> Self {
+        let (OnRoute { running, route, .. }, Caller { client, headers, .. }) = (on, caller);
         let used = || running.quotas.of(client).map(|quota| quota.used(trail.record.time));
-        let first = plan::branch(route, client, (headers, ask, &used), &worker.dice);
+        let first = plan::branch(route, caller, ask, &used, &worker.dice);
         trail.tries.note_to(Decision::Branch, first.and_then(|first| route.upstreams.get(first)));
         Self {
             is_idempotent: recall::is_idempotent(ask, headers),
             passed: passed(headers, trail.record.trace.as_deref()),
             first,
-            inputs: vectors::wish((running, route), (client, headers), ask, trail).await,
+            inputs: vectors::wish(on, caller, ask, trail).await,
         }
     }
 

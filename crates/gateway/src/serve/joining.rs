@@ -13,13 +13,15 @@ use rules::pursuit::{LEAST, deadline_exceeded};
 use state::answers::Key;
 use tokio::sync::oneshot;
 
+use super::internal;
+use super::seek::Seeker;
 use super::vectors::Gathering;
-use super::{ask_upstream, internal, seek_upstream};
 use crate::attempt::Landed;
 use crate::cache::flights::Passenger;
 use crate::cache::shared_call::Pledge;
 use crate::embeddings::joining::{Follower, Joined, Lead, Member, Place, SMALL, Word};
 use crate::pursue::Won;
+use crate::running::OnRoute;
 use crate::shape::Shaped;
 use crate::trail::{Rest, Trail};
 use crate::worker::set_off;
@@ -31,17 +33,16 @@ const MOST_INPUTS: usize = 256;
 impl Gathering<'_> {
     /// Asks upstreams for these inputs: with those of other calls where the route waits for such, else alone.
     pub async fn bring_with_others(&self, sent: &Shaped, trail: &mut Trail) -> Result<Won, Refusal> {
-        let (running, route, _) = self.route;
-        let (client, errands, deadline) = self.caller;
-        let ask = &sent.ask;
+        let Seeker { worker, on, client, errands, deadline } = self.seeker;
+        let (ask, route) = (&sent.ask, on.route);
         let most = batch::most(ask, route).unwrap_or(MOST_INPUTS);
         let is_small = matches!(&ask.view, View::Embeddings(view) if view.inputs < most) && ask.body.len() <= SMALL;
-        let has_time = self.worker.live.clock.now() + route.wait + LEAST < deadline;
+        let has_time = worker.live.clock.now() + route.wait + LEAST < deadline;
         let key = (is_small && has_time && !route.wait.is_zero()).then(|| self.key(ask)).flatten();
-        let Some(key) = key else { return seek_upstream(self.worker, self.route, self.caller, sent, trail).await };
-        stake::stake(running, client, (route, errands.first), from_ref(ask), trail).await?;
+        let Some(key) = key else { return self.seeker.seek_upstream(sent, trail).await };
+        stake::stake(on, client, errands.first, from_ref(ask), trail).await?;
         let passenger = self.passenger(trail);
-        match self.worker.live.joint_calls.join(key, (ask, most), (&passenger, self.shared_call)) {
+        match worker.live.joint_calls.join(key, (ask, most), (&passenger, self.shared_call)) {
             Place::Leads(lead) => self.lead(lead, sent, trail).await,
             Place::Follows(follower) => self.follow(follower, sent, &passenger, trail).await,
         }
@@ -49,8 +50,7 @@ impl Gathering<'_> {
 
     /// What all calls of one joint call have in common; `None` for a call that must go alone.
     fn key(&self, ask: &Ask) -> Option<Key> {
-        let (running, route, _) = self.route;
-        let (client, errands, _) = self.caller;
+        let Seeker { on: OnRoute { running, route, .. }, client, errands, .. } = self.seeker;
         let branch =
             errands.first.and_then(|first| route.upstreams.get(first)).map(|upstream| upstream.name.as_bytes());
         // Across a reload a call goes with those alone whom the same upstreams will answer.
@@ -71,13 +71,13 @@ impl Gathering<'_> {
 
     /// Everything has been put aside already.
     async fn alone(&self, sent: &Shaped, trail: &mut Trail) -> Result<Won, Refusal> {
-        ask_upstream(self.worker, self.route, self.caller, (sent, &[]), trail).await
+        self.seeker.ask_upstream(sent, &[], trail).await
     }
 
     async fn lead(&self, lead: Lead<'_>, sent: &Shaped, trail: &mut Trail) -> Result<Won, Refusal> {
         trail.tries.pause();
         // Whether it is full or the time is over: it goes.
-        let _ = tokio::time::timeout(self.route.1.wait, lead.full()).await;
+        let _ = tokio::time::timeout(self.seeker.on.route.wait, lead.full()).await;
         trail.tries.wait_ends();
         let members = lead.close();
         let asks: Vec<&Ask> = std::iter::once(&sent.ask).chain(members.iter().map(|member| &member.ask)).collect();
@@ -152,7 +152,7 @@ impl Gathering<'_> {
         let _pledge = Pledge::make(self.shared_call);
         let mut seat = seat;
         let mut word = word;
-        let mut over = std::pin::pin!(tokio::time::sleep_until(self.caller.2.into()));
+        let mut over = std::pin::pin!(tokio::time::sleep_until(self.seeker.deadline.into()));
         loop {
             tokio::select! {
                 biased;

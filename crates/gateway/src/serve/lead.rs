@@ -10,7 +10,7 @@ use http::{HeaderMap, HeaderValue, Response, header};
 use tokio::sync::oneshot;
 
 use super::cacheable::{Cacheable, Lead};
-use super::{Connection, Gone, JSON, answers, keep, seek, shutting_down};
+use super::{Connection, Gone, JSON, answers, keep, shutting_down};
 use crate::attempt::{Landed, Opened};
 use crate::cache::flights::{Broken, End, Head};
 use crate::cache::forms::{Gathering, Whole};
@@ -84,14 +84,14 @@ impl Drop for Cockpit {
 
 impl Flight {
     async fn fly(&self, mut trail: Trail, tell: oneshot::Sender<Answer>) {
-        let Some(state) = self.call.running.state(&self.call.route) else {
+        let Some(seeker) = self.call.seeker(&self.worker) else {
             let _ = tell.send(Answer::Whole(self.refused(super::internal(), trail)));
             return;
         };
         let mut cut = self.worker.per_worker.cut();
         let sought = tokio::select! {
             biased;
-            sought = seek(&self.worker, (&self.call.running, &self.call.route, state), (&self.call.client, &self.call.errands, self.call.deadline), &self.call.shaped, &mut trail) => sought,
+            sought = seeker.seek(&self.call.shaped, &mut trail) => sought,
             _ = cut.wait_for(|cut| *cut) => Err(shutting_down()),
         };
         match sought {
@@ -131,14 +131,10 @@ impl Flight {
             keep::refusal(&self.keeper(), &refusal);
         }
         self.over(End::Refused(Arc::new(refusal.clone())));
-        let owners = (&*self.call.route, &*self.call.client);
-        let old = (&self.call.wish, self.stale.clone());
-        let softened = answers::soften(refusal, owners, &self.call.shaped.ask, old, (&self.worker.live, &mut trail));
-        match softened {
+        let live = &self.worker.live;
+        match self.call.soften(refusal, self.stale.clone(), live, &mut trail) {
             Softened::Answer(body) => answers::own(body, Outcome::UpstreamDegraded, trail),
-            Softened::Stale(found) => {
-                answers::kept(found, (&self.call.running, &self.call.route), &self.worker.live, trail)
-            }
+            Softened::Stale(found) => answers::kept(found, &self.call.running, &self.call.route, live, trail),
             Softened::Error(refusal) => refuse::refuse(&refusal, trail),
         }
     }

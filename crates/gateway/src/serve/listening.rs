@@ -14,7 +14,7 @@ use crate::running::Running;
 use crate::trail::Trail;
 
 /// Listens to a call, where that is asked for.
-pub fn begin(live: &Live, running: &Arc<Running>, (headers, ask): (&HeaderMap, &Ask), trail: &mut Trail) {
+pub fn begin(live: &Live, running: &Arc<Running>, headers: &HeaderMap, ask: &Ask, trail: &mut Trail) {
     if live.contents.is_on() {
         let shown = identify::presented(headers).filter_map(|key| std::str::from_utf8(key).ok());
         let of = (&*trail.record.request_id, trail.record.time);

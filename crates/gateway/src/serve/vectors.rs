@@ -17,10 +17,12 @@ use rules::cache_key::body_fingerprint;
 use rules::pursuit::deadline_exceeded;
 use tokio::sync::oneshot;
 
+use super::seek::Seeker;
 use super::{Connection, Errands, Gone, answers, internal, shutting_down};
 use crate::attempt::Landed;
 use crate::cache::flights::{Form, Passenger};
 use crate::cache::shared_call::{CallerGuard, SharedCall};
+use crate::caller::Caller;
 use crate::degrade::{self, Softened};
 use crate::embeddings::input_flights::{Arrival, Call, Carried, Rider};
 use crate::embeddings::vector::{How, InputVector};
@@ -28,7 +30,7 @@ use crate::inputs::{self, Basket, Shelf, Wish};
 use crate::live::Live;
 use crate::pursue::Won;
 use crate::reply::Reply;
-use crate::running::{RouteState, Running};
+use crate::running::{OnRoute, Running};
 use crate::shape::Shaped;
 use crate::trail::Trail;
 use crate::worker::{Worker, set_off};
@@ -58,14 +60,13 @@ pub struct Quest {
 
 /// Answers a call from what is stored, else sends it on its way, and waits for its answer.
 pub async fn lead(connection: &Connection, quest: Quest, mut trail: Trail) -> Result<Response<Reply>, Gone> {
-    let Some(state) = quest.running.state(&quest.route) else {
+    let Some(on) = quest.running.on(&quest.route) else {
         return Ok(refuse::refuse(&internal(), trail));
     };
-    let mut basket = quest.errands.inputs.as_ref().map(|wish| basket((&quest.route, state), &quest.shaped.ask, wish));
+    let mut basket = quest.errands.inputs.as_ref().map(|wish| basket(on, &quest.shaped.ask, wish));
     if let Some(basket) = &mut basket
         && basket.take_at_hand(&quest.worker.live)
-        && let Ok(won) =
-            put_together(basket, (&quest.route, state), &quest.shaped.ask, (&quest.worker.live, &mut trail)).await
+        && let Ok(won) = put_together(basket, on, &quest.shaped.ask, &quest.worker.live, &mut trail).await
     {
         connection.presence.idle();
         return Ok(answer(won, &quest.shaped.ask, trail));
@@ -97,16 +98,12 @@ impl Quest {
         shared_call: &Arc<SharedCall>,
         mut trail: Trail,
     ) -> Response<Reply> {
-        let Some(state) = self.running.state(&self.route) else { return refuse::refuse(&internal(), trail) };
-        let (route, ask) = ((&*self.route, state), &self.shaped.ask);
-        let gathering = Gathering {
-            worker: &self.worker,
-            route: (&self.running, &self.route, state),
-            caller: (&self.client, &self.errands, self.deadline),
-            shaped: &self.shaped,
-            shared_call,
-        };
-        let mut cut = self.worker.per_worker.cut();
+        let Self { worker, running, client, route, shaped, errands, deadline } = self;
+        let Some(on) = running.on(route) else { return refuse::refuse(&internal(), trail) };
+        let seeker = Seeker { worker, on, client, errands, deadline: *deadline };
+        let gathering = Gathering { seeker, shaped, shared_call };
+        let (live, ask) = (&worker.live, &shaped.ask);
+        let mut cut = worker.per_worker.cut();
         let gathered = tokio::select! {
             biased;
             gathered = gathering.any(basket.as_mut(), &mut trail) => gathered,
@@ -118,14 +115,14 @@ impl Quest {
         };
         let old = || {
             basket.and_then(|mut basket| {
-                basket.give_up_purged(&self.worker.live);
+                basket.give_up_purged(live);
                 basket.make_do().then_some(basket)
             })
         };
-        match degrade::soften(refusal, (&self.route, &self.client), ask, old, &mut trail) {
+        match degrade::soften(refusal, degrade::wished(route, client), ask, old, &mut trail) {
             Softened::Answer(body) => answers::own(body, Outcome::UpstreamDegraded, trail),
             Softened::Error(refusal) => refuse::refuse(&refusal, trail),
-            Softened::Stale(basket) => match put_together(&basket, route, ask, (&self.worker.live, &mut trail)).await {
+            Softened::Stale(basket) => match put_together(&basket, on, ask, live, &mut trail).await {
                 Ok(won) => {
                     trail.record.cache = Some(Cached::Stale);
                     answer(won, ask, trail)
@@ -149,14 +146,14 @@ fn answer(won: Won, ask: &Ask, mut trail: Trail) -> Response<Reply> {
 }
 
 /// An empty basket for a call.
-fn basket((route, state): (&Route, &RouteState), ask: &Ask, wish: &Arc<Wish>) -> Basket {
+fn basket(on: OnRoute<'_>, ask: &Ask, wish: &Arc<Wish>) -> Basket {
     let asked = match &ask.view {
         dialect::View::Embeddings(view) => view.dimensions,
         _ => None,
     };
     // All upstreams of a route whose vectors are stored share one space.
-    let learned = || state.upstreams.first().map(|known| known.dimension.load(Relaxed));
-    let dimension = asked.or(route.dimensions).or_else(|| learned().filter(|dimension| *dimension > 0));
+    let learned = || on.state.upstreams.first().map(|known| known.dimension.load(Relaxed));
+    let dimension = asked.or(on.route.dimensions).or_else(|| learned().filter(|dimension| *dimension > 0));
     Basket::new(wish.clone(), dimension)
 }
 
@@ -177,9 +174,10 @@ fn note_stored(basket: &Basket, trail: &mut Trail) {
 /// The answer of a call whose vectors are all there.
 async fn put_together(
     basket: &Basket,
-    (route, state): (&Route, &RouteState),
+    on: OnRoute<'_>,
     ask: &Ask,
-    (live, trail): (&Live, &mut Trail),
+    live: &Live,
+    trail: &mut Trail,
 ) -> Result<Won, Refusal> {
     let dialect::View::Embeddings(view) = &ask.view else { return Err(internal()) };
     let whole = basket.whole()?;
@@ -189,20 +187,21 @@ async fn put_together(
     } else {
         whole.answer(view, Some(&live.digits))
     };
-    basket.count(live, &route.name);
+    basket.count(live, &on.route.name);
     let cached = basket.cached();
     trail.record.cache = Some(cached);
     if cached.is_hit() {
         trail.note(Decision::Cache(cached));
     }
-    trail.record.saved = basket.saved(route).map(Box::new);
+    trail.record.saved = basket.saved(on.route).map(Box::new);
     trail.age = basket.age();
-    let (upstream, shown) = came_from(&newest, (route, state)).ok_or_else(internal)?;
+    let (upstream, shown) = came_from(&newest, on).ok_or_else(internal)?;
     Ok(Won { landed: Landed::Whole(answer), upstream, shown, visit: None, is_counted: true })
 }
 
 /// Who has given a vector; where the route does not have that upstream any more, the first that it has.
-fn came_from(held: &InputVector, (route, state): (&Route, &RouteState)) -> Option<(Arc<Upstream>, HeaderValue)> {
+fn came_from(held: &InputVector, on: OnRoute<'_>) -> Option<(Arc<Upstream>, HeaderValue)> {
+    let OnRoute { route, state, .. } = on;
     let mut pairs = route.upstreams.iter().zip(&state.upstreams);
     let known = pairs.find(|(upstream, _)| upstream.label.as_bytes() == held.upstream);
     if let Some((upstream, known)) = known {
@@ -215,9 +214,7 @@ fn came_from(held: &InputVector, (route, state): (&Route, &RouteState)) -> Optio
 /// One call that gathers its vectors.
 #[derive(Clone, Copy)]
 pub struct Gathering<'a> {
-    pub worker: &'a Arc<Worker>,
-    pub route: (&'a Arc<Running>, &'a Arc<Route>, &'a RouteState),
-    pub caller: (&'a Client, &'a Errands, Instant),
+    pub seeker: Seeker<'a>,
     pub shaped: &'a Shaped,
     pub shared_call: &'a Arc<SharedCall>,
 }
@@ -225,8 +222,8 @@ pub struct Gathering<'a> {
 impl Gathering<'_> {
     /// Gathers what a call wants, with whatever is stored of it.
     pub async fn all(&self, trail: &mut Trail) -> Result<Won, Refusal> {
-        let (_, route, state) = self.route;
-        let mut basket = self.caller.1.inputs.as_ref().map(|wish| basket((route, state), &self.shaped.ask, wish));
+        let Seeker { on, errands, .. } = self.seeker;
+        let mut basket = errands.inputs.as_ref().map(|wish| basket(on, &self.shaped.ask, wish));
         self.any(basket.as_mut(), trail).await
     }
 
@@ -240,7 +237,7 @@ impl Gathering<'_> {
 
     /// Who calls, for others who may wait for it.
     pub fn passenger(&self, trail: &Trail) -> Passenger {
-        let (client, _, deadline) = self.caller;
+        let Seeker { client, deadline, .. } = self.seeker;
         let allotted = deadline.saturating_duration_since(trail.began());
         Passenger {
             client: client.name.clone(),
@@ -254,16 +251,14 @@ impl Gathering<'_> {
 
     /// The call, for others who may wait for some of its inputs, of which so many are missing.
     fn call(&self, missing: usize) -> Call {
-        let (_, route, _) = self.route;
         let ask = &self.shaped.ask;
-        let most = batch::most(ask, route).unwrap_or(MOST_SHARED).min(MOST_SHARED);
+        let most = batch::most(ask, self.seeker.on.route).unwrap_or(MOST_SHARED).min(MOST_SHARED);
         let large = (missing > most).then(|| body_fingerprint(ask.endpoint.tail(), &ask.body));
-        Call { body: ask.body.clone(), large, ends: self.caller.2 }
+        Call { body: ask.body.clone(), large, ends: self.seeker.deadline }
     }
 
     async fn gather(&self, basket: &mut Basket, trail: &mut Trail) -> Result<Won, Refusal> {
-        let live = &self.worker.live;
-        let (_, route, state) = self.route;
+        let live = &self.seeker.worker.live;
         basket.look(live).await;
         note_stored(basket, trail);
         let passenger = self.passenger(trail);
@@ -278,7 +273,7 @@ impl Gathering<'_> {
             let keys = missing.iter().map(|place| (*place, basket.wish().key(*place)));
             let boarded = live.input_flights.board(keys, (&passenger, &call, self.shared_call), is_fresh);
             if let Some(mut own) = boarded.own {
-                own.give_up(|place, key| basket.take_late(live, (place, key)));
+                own.give_up(|place, key| basket.take_late(live, place, key));
                 has_asked |= own.places().next().is_some();
                 if let Some(won) = self.bring(own, basket, trail).await? {
                     return Ok(won);
@@ -304,7 +299,7 @@ impl Gathering<'_> {
             }
             basket.agree();
         }
-        put_together(basket, (route, state), &self.shaped.ask, (live, trail)).await
+        put_together(basket, self.seeker.on, &self.shaped.ask, live, trail).await
     }
 
     /// Brings what nobody else does: from an upstream, as one call. The answer as it came where that is all that
@@ -322,7 +317,9 @@ impl Gathering<'_> {
             }
         };
         let sent = part.as_ref().unwrap_or(self.shaped);
-        let (began, purges) = (self.worker.live.clock.now(), self.worker.live.purges.count());
+        let OnRoute { running, route, .. } = self.seeker.on;
+        let live = &self.seeker.worker.live;
+        let (began, purges) = (live.clock.now(), live.purges.count());
         let mut won = match self.bring_with_others(sent, trail).await {
             Ok(won) => won,
             Err(refusal) => {
@@ -341,14 +338,8 @@ impl Gathering<'_> {
                 trail.used(used);
             }
         }
-        let vectors = self.read(&sent.ask, (answer.clone(), won.upstream.clone(), began)).await;
-        let shelf = Shelf {
-            live: &self.worker.live,
-            snapshot: &self.route.0.snapshot,
-            route: self.route.1,
-            wish: &basket.wish().clone(),
-            purges,
-        };
+        let vectors = self.read(&sent.ask, answer.clone(), won.upstream.clone(), began).await;
+        let shelf = Shelf { live, snapshot: &running.snapshot, route, wish: &basket.wish().clone(), purges };
         for (place, held) in places.iter().zip(vectors.iter().flatten()) {
             shelf.keep(*place, held);
             basket.put(*place, held.clone());
@@ -358,7 +349,7 @@ impl Gathering<'_> {
             own.land(vectors);
         }
         if part.is_none() {
-            basket.count(&self.worker.live, &self.route.1.name);
+            basket.count(live, &route.name);
             trail.record.cache = Some(if is_read { basket.cached() } else { basket.missed() });
             trail.cache_id = trail.cache_id.filter(|_| is_read);
             return Ok(Some(won));
@@ -372,7 +363,9 @@ impl Gathering<'_> {
     async fn read(
         &self,
         ask: &Ask,
-        (answer, upstream, began): (Answer, Arc<Upstream>, Instant),
+        answer: Answer,
+        upstream: Arc<Upstream>,
+        began: Instant,
     ) -> Option<Vec<InputVector>> {
         let dialect::View::Embeddings(view) = &ask.view else { return None };
         let used = ask.used(&answer, &upstream.sent);
@@ -387,7 +380,7 @@ impl Gathering<'_> {
         let tokens = embeddings::share_out(used.prompt, &sizes);
         let source = sources::of_vectors(&upstream);
         let (model, upstream) = (Bytes::from(model), Bytes::copy_from_slice(upstream.label.as_bytes()));
-        let took = self.worker.live.clock.now() - began;
+        let took = self.seeker.worker.live.clock.now() - began;
         let held = |(numbers, tokens)| InputVector {
             numbers,
             model: model.clone(),
@@ -409,7 +402,7 @@ impl Gathering<'_> {
         trail: &mut Trail,
     ) -> Result<Option<InputVector>, Refusal> {
         trail.tries.pause();
-        let arrival = tokio::time::timeout_at(self.caller.2.into(), rider.arrival()).await;
+        let arrival = tokio::time::timeout_at(self.seeker.deadline.into(), rider.arrival()).await;
         trail.tries.wait_ends();
         match arrival {
             Err(_elapsed) => Err(deadline_exceeded()),
@@ -425,23 +418,19 @@ impl Gathering<'_> {
 }
 
 /// What an embeddings call wants of the cache, noted in its trail.
-pub async fn wish(
-    (running, route): (&Arc<Running>, &Arc<Route>),
-    (client, headers): (&Arc<Client>, &http::HeaderMap),
-    ask: &Ask,
-    trail: &mut Trail,
-) -> Option<Arc<Wish>> {
+pub async fn wish(on: OnRoute<'_>, caller: Caller<'_>, ask: &Ask, trail: &mut Trail) -> Option<Arc<Wish>> {
+    let (OnRoute { running, route, .. }, Caller { client, headers, .. }) = (on, caller);
     if !route.cache.is_on() || ask.endpoint.family() != base::Family::Embeddings {
         return None;
     }
     let wish = if ask.body.len() > READ_AT_ONCE {
         let (running, route, client) = (running.clone(), route.clone(), client.clone());
         let (headers, ask) = (headers.clone(), ask.clone());
-        let read = move || inputs::wish(&running.snapshot, (&route, &client, &headers), &ask);
+        let read = move || inputs::wish(&running.snapshot, &route, &client, &headers, &ask);
         // A reading that was lost finds nothing, and stores nothing.
         tokio::task::spawn_blocking(read).await.ok().flatten()
     } else {
-        inputs::wish(&running.snapshot, (route, client, headers), ask)
+        inputs::wish(&running.snapshot, route, client, headers, ask)
     };
     let looks = wish.as_ref().is_some_and(|wish| wish.may_look);
     trail.record.cache = Some(if looks { Cached::Miss } else { Cached::Bypass });

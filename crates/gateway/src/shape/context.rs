@@ -14,7 +14,7 @@ use rules::tokens::{Amounts, Worth};
 use smallvec::SmallVec;
 
 use crate::live::tokenizers::Tokenizers;
-use crate::running::RouteState;
+use crate::running::{OnRoute, RouteState};
 use crate::trail::{Lesson, Pupils};
 
 /// Bytes of a prompt that are counted where they are; more would hold up the worker's other calls.
@@ -148,13 +148,8 @@ impl Job {
 ///
 /// # Errors
 /// `context_length_exceeded`, `deadline_exceeded`
-pub async fn bound(
-    ask: Ask,
-    (route, state): (&Route, &RouteState),
-    deadline: Instant,
-    tokenizers: &Tokenizers,
-) -> Result<Done, Refusal> {
-    let job = Job::new(ask, route, state);
+pub async fn bound(ask: Ask, on: OnRoute<'_>, deadline: Instant, tokenizers: &Tokenizers) -> Result<Done, Refusal> {
+    let job = Job::new(ask, on.route, on.state);
     if job.ask.body.len() <= AT_ONCE && job.is_ready(tokenizers) {
         return work(job, tokenizers);
     }
@@ -182,7 +177,7 @@ pub fn work(job: Job, tokenizers: &Tokenizers) -> Result<Done, Refusal> {
     let mut left = None;
     if let Some(terms) = terms {
         let scale = Scale::of(&first, tokenizers);
-        let Some(kept) = keep(&done.ask, (terms, retrieval.as_ref()), &scale, pupils)? else { return Ok(done) };
+        let Some(kept) = keep(&done.ask, terms, retrieval.as_ref(), &scale, pupils)? else { return Ok(done) };
         left = Some(kept.left);
         (done.truncated, done.lesson, done.counted) = (kept.truncated, kept.lesson, kept.counted);
         if kept.body != done.ask.body {
@@ -217,7 +212,8 @@ struct Kept {
 /// Cuts a prompt; none where the call has none.
 fn keep(
     ask: &Ask,
-    (terms, retrieval): (Terms, Option<&Retrieval>),
+    terms: Terms,
+    retrieval: Option<&Retrieval>,
     scale: &Scale,
     pupils: Pupils,
 ) -> Result<Option<Kept>, Refusal> {

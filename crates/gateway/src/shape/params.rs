@@ -32,7 +32,7 @@ type Fields<'a> = SmallVec<[Ruled<'a>; 8]>;
 /// # Errors
 /// `parameter_denied` that names the field; `invalid_request` for a bounded field that is no number, for
 /// one that stands twice, and where the changed body is no longer what the endpoint takes.
-pub fn apply(ask: Ask, (route, client): (&Policy, &Policy), note: Note<'_>) -> Result<Ask, Refusal> {
+pub fn apply(ask: Ask, route: &Policy, client: &Policy, note: Note<'_>) -> Result<Ask, Refusal> {
     if ask.content_type.is_some() {
         return Ok(ask);
     }
@@ -43,7 +43,7 @@ pub fn apply(ask: Ask, (route, client): (&Policy, &Policy), note: Note<'_>) -> R
     let mut rest = fields.as_slice();
     while !rest.is_empty() {
         let changed;
-        (changed, rest) = pass(&body, rest, rest.len() == fields.len(), (ask.endpoint, &mut *note))?;
+        (changed, rest) = pass(&body, rest, rest.len() == fields.len(), ask.endpoint, &mut *note)?;
         body = changed;
     }
     if body == ask.body {
@@ -59,7 +59,8 @@ fn pass<'f, 'p>(
     body: &Bytes,
     fields: &'f [Ruled<'p>],
     is_first: bool,
-    (endpoint, note): (Endpoint, Note<'_>),
+    endpoint: Endpoint,
+    note: Note<'_>,
 ) -> Result<(Bytes, &'f [Ruled<'p>]), Refusal> {
     let names = |field: &Field| names(field, fields);
     let mut firsts: SmallVec<[&str; 16]> = SmallVec::new();

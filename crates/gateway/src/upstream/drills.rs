@@ -135,7 +135,7 @@ impl Drills {
     /// What befalls a try at an upstream that begins now, if anything: the oldest drill that it is drawn for
     /// counts.
     #[must_use]
-    pub fn draw(&self, (route, upstream): (&str, &str), now: Instant, dice: &Dice) -> Option<Arc<Drill>> {
+    pub fn draw(&self, route: &str, upstream: &str, now: Instant, dice: &Dice) -> Option<Arc<Drill>> {
         if !self.any.load(Relaxed) {
             return None;
         }

@@ -245,7 +245,7 @@ impl Standing {
 
     /// A drill has had a try refused or throttled: the upstream rests on this route, as long as the drill goes on
     /// at most. Its provider's keys, which others use too, are left alone.
-    pub fn rehearses(&self, drill: &Arc<Drill>, now: Instant, (wait, is_of_key): (Duration, bool)) {
+    pub fn rehearses(&self, drill: &Arc<Drill>, now: Instant, wait: Duration, is_of_key: bool) {
         let mut state = self.state();
         if state.rest(now).is_none() {
             let (route, upstream, drill) = (&*self.route, &*self.label, &*drill.id);
