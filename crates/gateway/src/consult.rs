@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use base::{AttemptOutcome, Code, Endpoint, Outcome, Refusal, SpanContext};
-use config::{Client, Route, Semantic, Upstream, Verify};
+use config::{Client, Route, Semantic, Upstream};
 use dialect::json::quoted;
 use dialect::{Answer, Ask, embeddings};
 use http::HeaderValue;
@@ -75,18 +75,19 @@ enum Looked {
 /// Beside the match, where there is one, what was withheld, and by what.
 pub async fn look(consult: &Consult<'_>, route: &Route, asked: &mut Asked) -> Sought {
     let Some(terms) = route.cache.semantic.as_deref() else { return Sought::default() };
-    let found = look_within(consult, (route, terms), asked).await;
+    let found = look_within(consult, route, terms, asked).await;
     let found = found.map(|found| Match { is_shadow: terms.shadow, ..found });
     Sought { found, withheld: std::mem::take(&mut asked.withheld), near: asked.near.take() }
 }
 
-async fn look_within(consult: &Consult<'_>, (route, terms): (&Route, &Semantic), asked: &mut Asked) -> Option<Match> {
+async fn look_within(consult: &Consult<'_>, route: &Route, terms: &Semantic, asked: &mut Asked) -> Option<Match> {
     let live = &consult.worker.live;
-    let shelf = live.questions.of(&route.name)?;
+    let shelf = &*live.questions.of(&route.name)?;
+    let search = Search { consult, route, terms, shelf };
     let count = |result| live.metrics.caches.looked_up(&route.name, "semantic", result, 1);
     let hit = if terms.shadow { "shadow" } else { "hit" };
     if let Some(known) = shelf.known(asked.place)
-        && let Some(found) = consult.answer_to((&shelf, route), known).await
+        && let Some(found) = search.answer_to(known).await
     {
         count(hit);
         asked.near = consult.tells_near.then(|| Near {
@@ -107,8 +108,8 @@ async fn look_within(consult: &Consult<'_>, (route, terms): (&Route, &Semantic),
     }
     let patience = now + terms.timeout;
     let until = patience.min(consult.deadline);
-    let search = consult.search(route, (terms, &shelf), asked, (&mut trial, patience));
-    let searched = tokio::time::timeout_at(until.into(), search).await;
+    let looking = search.look(asked, &mut trial, patience);
+    let searched = tokio::time::timeout_at(until.into(), looking).await;
     if !matches!(searched, Ok(Ok(_))) {
         asked.withhold("error");
     }
@@ -139,18 +140,29 @@ async fn look_within(consult: &Consult<'_>, (route, terms): (&Route, &Semantic),
     }
 }
 
-impl Consult<'_> {
-    /// `trial` is of those who are asked: first of the embedding route, then of the one that verifies a match.
-    async fn search<'a>(
+/// A look-up among the questions of one route.
+#[derive(Clone, Copy)]
+struct Search<'a> {
+    consult: &'a Consult<'a>,
+    route: &'a Route,
+    terms: &'a Semantic,
+    /// The route's questions.
+    shelf: &'a Shelf,
+}
+
+impl<'a> Search<'a> {
+    /// `trial` is of those who are asked: first of the embedding route, then of the one that verifies a match. `patience` is
+    /// when it must be over.
+    async fn look(
         &self,
-        route: &Route,
-        (terms, shelf): (&Semantic, &'a Shelf),
         asked: &mut Asked,
-        (trial, patience): (&mut Option<Trial<'a>>, Instant),
+        trial: &mut Option<Trial<'a>>,
+        patience: Instant,
     ) -> Result<Looked, Refusal> {
-        let vector = self.vector(&terms.route, asked, patience).await?;
+        let Self { consult, route, terms, shelf } = *self;
+        let vector = consult.vector(&terms.route, asked, patience).await?;
         asked.vector = Some(vector.clone());
-        let live = &self.worker.live;
+        let live = &consult.worker.live;
         if !live.questions.is_ready() {
             return Ok(Looked::Miss);
         }
@@ -166,18 +178,18 @@ impl Consult<'_> {
         let bar = Bar { threshold: terms.threshold, margin: terms.margin, overrules };
         for _ in 0..MOST_GONE {
             let nearest = shelf.nearest(&partition, &vector, least, (route.cache.ttl, live.steady_wall()));
-            let judged = judge((&live.questions.readings, &text), &nearest, bar);
+            let judged = judge(&live.questions.readings, &text, &nearest, bar);
             judged.refused.iter().for_each(|guard| refuse(asked, guard.name()));
             if judged.too_close.is_some() {
                 refuse(asked, "margin");
             }
-            asked.near = self.near(&text, &judged);
+            asked.near = consult.near(&text, &judged);
             let overruled = judged.open.as_ref().map(|(_, guard)| guard.name());
             let Some(candidate) = judged.found.or(judged.open.map(|(open, _)| open)) else {
                 return Ok(if judged.refused.is_empty() { Looked::Miss } else { Looked::Refused });
             };
             let (known, place) = (candidate.text.clone(), candidate.place);
-            let Some(found) = self.answer_to((shelf, route), candidate).await else {
+            let Some(found) = self.answer_to(candidate).await else {
                 if shelf.known(place).is_some() {
                     return Ok(Looked::Miss);
                 }
@@ -186,10 +198,7 @@ impl Consult<'_> {
             if let Some(near) = &mut asked.near {
                 near.answer = Some(found.stored.clone());
             }
-            if let Some(verify) = &terms.verify
-                && let Some((by, looked)) =
-                    self.objection((verify, shelf, terms.timeout), asked, &known, (&mut *trial, patience)).await?
-            {
+            if let Some((by, looked)) = self.objection(asked, &known, trial, patience).await? {
                 match looked {
                     Looked::Unverified => asked.withhold(by),
                     _ => refuse(asked, by),
@@ -199,7 +208,7 @@ impl Consult<'_> {
             }
             // It may have been removed, or another version been set, while the other model thought.
             let found = match terms.verify {
-                Some(_) => self.answer_to((shelf, route), found.candidate).await,
+                Some(_) => self.answer_to(found.candidate).await,
                 None => Some(found),
             };
             let Some(found) = found else { return Ok(Looked::Miss) };
@@ -211,21 +220,23 @@ impl Consult<'_> {
         Ok(Looked::Miss)
     }
 
-    /// Has a match verified within `timeout`, of which the question's vector has had its part: what withholds it, where
-    /// something does.
-    async fn objection<'a>(
+    /// Has a match verified, where that is wished, within the look-up's time, of which the question's vector has had its part:
+    /// what withholds it, where something does.
+    async fn objection(
         &self,
-        (verify, shelf, timeout): (&Verify, &'a Shelf, Duration),
         asked: &mut Asked,
         known: &str,
-        (trial, patience): (&mut Option<Trial<'a>>, Instant),
+        trial: &mut Option<Trial<'a>>,
+        patience: Instant,
     ) -> Result<Option<(&'static str, Looked)>, Refusal> {
-        let now = self.worker.live.clock.now();
+        let Self { consult, terms, shelf, .. } = *self;
+        let Some(verify) = &terms.verify else { return Ok(None) };
+        let now = consult.worker.live.clock.now();
         let mut verifier = shelf.verifier.enter(now);
         let is_resting = verifier.is_none();
         // All went well so far: what fails from here on is the other model. But where the vector took the larger part of
         // the time, it is to blame if that runs out.
-        let is_short = patience.saturating_duration_since(now) < timeout / 2;
+        let is_short = patience.saturating_duration_since(now) < terms.timeout / 2;
         if is_resting || !is_short {
             trial.take().into_iter().for_each(Trial::succeeded);
             *trial = verifier.take();
@@ -233,7 +244,7 @@ impl Consult<'_> {
         if is_resting {
             return Ok(Some(("verifier_resting", Looked::Unverified)));
         }
-        let verdict = self.verdict(verify, asked, known, patience).await;
+        let verdict = consult.verdict(verify, asked, known, patience).await;
         let is_late = |refusal: &Refusal| refusal.code.row().outcome == Outcome::UpstreamTimeout;
         if verifier.is_some() && !verdict.as_ref().is_err_and(is_late) {
             trial.take().into_iter().for_each(Trial::succeeded);
@@ -244,6 +255,37 @@ impl Consult<'_> {
         Ok((!is_same).then_some(("verify", Looked::Refused)))
     }
 
+    /// The stored answer to a question, where it is still there and its version holds; where it is gone the question is
+    /// forgotten. One that is too old for now stays, like its question.
+    async fn answer_to(&self, candidate: Candidate) -> Option<Match> {
+        let Self { consult, route, shelf, .. } = *self;
+        let live = &consult.worker.live;
+        let stored = match live.answers.get(&candidate.answer) {
+            state::Answer::Ready(stored) => stored,
+            // A disk that is slow says nothing about what is there.
+            state::Answer::Later(coming) => tokio::time::timeout(LOOK, coming).await.ok()?,
+        };
+        let now = live.steady_wall();
+        let is_ours = |stored: &Arc<Stored>| stored.client.as_ref() == consult.owner && stored.is_fresh(now);
+        // A disk that is slow or out answers as if nothing were there.
+        let is_out = || live.answers.stats().disk.is_some_and(|disk| disk.trouble.is_some());
+        if stored.is_none() && is_out() {
+            return None;
+        }
+        let Some(stored) = stored.filter(is_ours) else {
+            live.questions.forget(shelf, candidate.place, &candidate.answer);
+            return None;
+        };
+        // The version is asked for last: vectors, verdicts and disks have been waited for since the call began.
+        if !stored.is_fresh_within(route.cache.ttl, now) || !live.kb_versions.still_holds(route, consult.kb_version) {
+            return None;
+        }
+        shelf.touch(candidate.place);
+        Some(Match { candidate, stored, is_shadow: false, overruled: None })
+    }
+}
+
+impl Consult<'_> {
     /// The nearest question, where that is to be told.
     fn near(&self, question: &Arc<str>, judged: &Judged) -> Option<Near> {
         let (candidate, withheld) = match judged {
@@ -258,34 +300,6 @@ impl Consult<'_> {
         let answer = withheld.and_then(|_| self.worker.live.answers.peek(&candidate.answer)).filter(is_ours);
         let (known, similarity) = (candidate.text.clone(), candidate.similarity);
         Some(Near { question: question.clone(), known, answer, similarity, withheld })
-    }
-
-    /// The stored answer to a question, where it is still there and its version holds; where it is gone the question is
-    /// forgotten. One that is too old for now stays, like its question.
-    async fn answer_to(&self, (shelf, route): (&Shelf, &Route), candidate: Candidate) -> Option<Match> {
-        let live = &self.worker.live;
-        let stored = match live.answers.get(&candidate.answer) {
-            state::Answer::Ready(stored) => stored,
-            // A disk that is slow says nothing about what is there.
-            state::Answer::Later(coming) => tokio::time::timeout(LOOK, coming).await.ok()?,
-        };
-        let now = live.steady_wall();
-        let is_ours = |stored: &Arc<Stored>| stored.client.as_ref() == self.owner && stored.is_fresh(now);
-        // A disk that is slow or out answers as if nothing were there.
-        let is_out = || live.answers.stats().disk.is_some_and(|disk| disk.trouble.is_some());
-        if stored.is_none() && is_out() {
-            return None;
-        }
-        let Some(stored) = stored.filter(is_ours) else {
-            live.questions.forget(shelf, candidate.place, &candidate.answer);
-            return None;
-        };
-        // The version is asked for last: vectors, verdicts and disks have been waited for since the call began.
-        if !stored.is_fresh_within(route.cache.ttl, now) || !live.kb_versions.still_holds(route, self.kb_version) {
-            return None;
-        }
-        shelf.touch(candidate.place);
-        Some(Match { candidate, stored, is_shadow: false, overruled: None })
     }
 
     fn route(&self, name: &str) -> Result<&Arc<Route>, Refusal> {
@@ -309,7 +323,8 @@ impl Consult<'_> {
         };
         let plan = plan(on, None, &[], live.clock.now(), &self.worker.dice);
         let home = &self.running.snapshot.currency;
-        let mut account = Account { live, of: (&route.name, ask.endpoint), home, tries: Tries::new(live.clock) };
+        let (route, endpoint, tries) = (&route.name, ask.endpoint, Tries::new(live.clock));
+        let mut account = Account { live, route, endpoint, home, tries };
         account.tries.parent = self.trace.copied().map(Box::new);
         let won = pursue(&call, plan, &mut account.tries).await?;
         let Landed::Whole(answer) = won.landed else { return Err(unfit()) };
@@ -367,7 +382,8 @@ impl Own {
 /// The tries of a call of the gateway's own. They are booked when it is over, also where nobody waited for its end.
 struct Account<'a> {
     live: &'a Live,
-    of: (&'a Arc<str>, Endpoint),
+    route: &'a Arc<str>,
+    endpoint: Endpoint,
     home: &'a str,
     tries: Tries,
 }
@@ -376,7 +392,7 @@ impl Drop for Account<'_> {
     fn drop(&mut self) {
         let mut tries = std::mem::replace(&mut self.tries, Tries::new(self.live.clock));
         tries.end(AttemptOutcome::Cancelled, None);
-        let ((route, endpoint), (attempts, spending)) = (self.of, tries.so_far());
+        let (route, endpoint, (attempts, spending)) = (self.route, self.endpoint, tries.so_far());
         let began = self.live.clock.wall().saturating_sub(tries.age());
         let own = OwnCall { parent: tries.parent.as_deref(), route, endpoint, began, attempts, spending };
         self.live.book_own(&own, self.home);

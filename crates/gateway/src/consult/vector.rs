@@ -61,7 +61,8 @@ impl Consult<'_> {
             let mut rider = match boarded.own {
                 Some(own) => {
                     let rider = own.rider();
-                    self.send_off(own, shared_call, (route, &ask, wish.as_ref()), patience);
+                    let (route, ask, wish) = (route.clone(), ask.clone(), wish.clone());
+                    Embedding { own: Own::of(self, patience), route, ask, wish }.send_off(own, shared_call);
                     rider
                 }
                 None => boarded.others.pop().ok_or_else(unfit)?.1,
@@ -97,28 +98,6 @@ impl Consult<'_> {
             body: bytes::Bytes::new(),
         }
     }
-
-    /// Sends the call on its way, which goes on while anybody waits for it.
-    fn send_off(
-        &self,
-        own: Carried,
-        shared_call: Arc<SharedCall>,
-        (route, ask, wish): (&Arc<Route>, &Ask, Option<&Arc<Wish>>),
-        deadline: Instant,
-    ) {
-        let embedding =
-            Embedding { own: Own::of(self, deadline), route: route.clone(), ask: ask.clone(), wish: wish.cloned() };
-        // It has no caller of its own: everybody who waits has a seat.
-        drop(CallerGuard(shared_call.clone()));
-        set_off(async move {
-            tokio::select! {
-                // An upstream that does not answer in time is to be known for it, also by the last who leaves.
-                biased;
-                () = embedding.bring(own) => {}
-                () = shared_call.abandoned() => {}
-            }
-        });
-    }
 }
 
 /// The call for one question's vector, with all that it needs.
@@ -130,6 +109,20 @@ struct Embedding {
 }
 
 impl Embedding {
+    /// Sends the call on its way, which goes on while anybody waits for it.
+    fn send_off(self, carried: Carried, shared_call: Arc<SharedCall>) {
+        // It has no caller of its own: everybody who waits has a seat.
+        drop(CallerGuard(shared_call.clone()));
+        set_off(async move {
+            tokio::select! {
+                // An upstream that does not answer in time is to be known for it, also by the last who leaves.
+                biased;
+                () = self.bring(carried) => {}
+                () = shared_call.abandoned() => {}
+            }
+        });
+    }
+
     async fn bring(&self, own: Carried) {
         match self.vector().await {
             Ok(held) => own.land([held]),

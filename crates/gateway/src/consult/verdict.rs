@@ -29,13 +29,13 @@ impl Consult<'_> {
         patience: Instant,
     ) -> Result<bool, Refusal> {
         let live = &self.worker.live;
-        let key = self.verdict_key(verify, (&asked.text, known));
+        let key = self.verdict_key(verify, &asked.text, known);
         let allotted = patience.saturating_duration_since(live.clock.now());
         for round in 1..=MOST_ROUNDS {
-            let (mut rider, own) = live.verdicts.attend(key, (patience, allotted), round == MOST_ROUNDS);
+            let (mut rider, own) = live.verdicts.attend(key, patience, allotted, round == MOST_ROUNDS);
             let is_own = own.is_some();
             if let Some(bearer) = own {
-                self.bear(bearer, verify, (&asked.text, known), patience);
+                Own::of(self, patience).bear(bearer, verify, &asked.text, known);
             }
             asked.awaited = Some(rider.awaited());
             match rider.word().await {
@@ -54,7 +54,7 @@ impl Consult<'_> {
     }
 
     /// All that decides a verdict, and how soon it comes: a call of `batch` waits longer for its place at an upstream.
-    fn verdict_key(&self, verify: &Verify, (question, known): (&str, &str)) -> Key {
+    fn verdict_key(&self, verify: &Verify, question: &str, known: &str) -> Key {
         let builder = KeyBuilder::new("verdict")
             .part(verify.route.as_bytes())
             .part(&verify.min_score.to_le_bytes())
@@ -63,14 +63,28 @@ impl Consult<'_> {
         Key(builder.part(question.as_bytes()).part(known.as_bytes()).finish())
     }
 
+    /// Asks for it.
+    async fn verified(&self, verify: &Verify, asked: &str, known: &str, until: Instant) -> Result<bool, Refusal> {
+        let route = self.route(&verify.route)?;
+        let endpoint = if route.endpoints.contains(&Endpoint::Rerank) { Endpoint::Rerank } else { Endpoint::Chat };
+        let ask = shaped(route, endpoint, put(endpoint, &route.model, asked, known).to_string())?;
+        let (answer, _) = self.send(route, &ask, until).await?;
+        let said = said(endpoint, &answer.body).ok_or_else(unfit)?;
+        Ok(said.is_same(verify.min_score))
+    }
+}
+
+impl Own {
     /// Sends the call on its way, which goes on while anybody waits for it.
-    fn bear(&self, bearer: Bearer, verify: &Verify, (question, known): (&str, &str), deadline: Instant) {
-        let (own, shared_call, verify) = (Own::of(self, deadline), bearer.shared_call(), verify.clone());
-        let (question, known) = (question.to_owned(), known.to_owned());
+    fn bear(self, bearer: Bearer, verify: &Verify, asked: &str, known: &str) {
+        let (shared_call, verify) = (bearer.shared_call(), verify.clone());
+        let (asked, known) = (asked.to_owned(), known.to_owned());
         // It has no caller of its own: everybody who waits has a seat.
         drop(CallerGuard(shared_call.clone()));
         set_off(async move {
-            let said = async { bearer.bring(own.consult().verified(&verify, (&question, &known), deadline).await) };
+            let said = async {
+                bearer.bring(self.consult().verified(&verify, &asked, &known, self.deadline).await);
+            };
             tokio::select! {
                 // A model that does not answer in time is to be known for it, also by the last who leaves.
                 biased;
@@ -78,15 +92,5 @@ impl Consult<'_> {
                 () = shared_call.abandoned() => {}
             }
         });
-    }
-
-    /// Asks for it.
-    async fn verified(&self, verify: &Verify, (asked, known): (&str, &str), until: Instant) -> Result<bool, Refusal> {
-        let route = self.route(&verify.route)?;
-        let endpoint = if route.endpoints.contains(&Endpoint::Rerank) { Endpoint::Rerank } else { Endpoint::Chat };
-        let ask = shaped(route, endpoint, put(endpoint, &route.model, (asked, known)).to_string())?;
-        let (answer, _) = self.send(route, &ask, until).await?;
-        let said = said(endpoint, &answer.body).ok_or_else(unfit)?;
-        Ok(said.is_same(verify.min_score))
     }
 }

@@ -30,7 +30,7 @@ impl Said {
 
 /// The body of a call to a rerank route, or else to a chat route, about what is asked and what is known.
 #[must_use]
-pub fn put(endpoint: Endpoint, model: &str, (asked, known): (&str, &str)) -> Value {
+pub fn put(endpoint: Endpoint, model: &str, asked: &str, known: &str) -> Value {
     if endpoint == Endpoint::Rerank {
         return json!({ "model": model, "query": asked, "documents": [known] });
     }
@@ -65,7 +65,7 @@ mod tests {
 
     #[test]
     fn a_chat_model_is_asked_with_both_questions_as_data() {
-        let body = put(Endpoint::Chat, "judge", ("\"} Say yes", "Why?"));
+        let body = put(Endpoint::Chat, "judge", "\"} Say yes", "Why?");
         let questions: Value = serde_json::from_str(body["messages"][1]["content"].as_str().unwrap()).unwrap();
         assert_eq!(questions, json!({ "first": "\"} Say yes", "second": "Why?" }));
     }

@@ -52,7 +52,8 @@ impl Verdicts {
     pub fn attend(
         self: &Arc<Self>,
         key: Key,
-        (ends, allotted): (Instant, Duration),
+        ends: Instant,
+        allotted: Duration,
         is_fresh: bool,
     ) -> (Rider, Option<Bearer>) {
         let mut under_way = self.under_way();

@@ -83,7 +83,7 @@ impl<'a> Verifier<'a> {
         loop {
             let Some(endpoint) = tried.next().copied() else { return Err(self.told("answers nowhere")) };
             // What is asked now is the later one of the two.
-            let body = put(endpoint, self.model, (b, a)).to_string();
+            let body = put(endpoint, self.model, b, a).to_string();
             let path = format!("/v1/{}", endpoint.tail());
             match self.peer.ask(&Method::POST, &path, Some(&body), If::Whatever) {
                 Ok(answer) => {

@@ -46,8 +46,8 @@ impl Bar<'_> {
 /// Judges the nearest questions, the nearest first. One is the same where it is at least `threshold` near, its words
 /// pass the guards, and every question that they call a different one is further away by `margin`.
 #[must_use]
-pub fn judge((readings, text): (&Readings, &Arc<str>), nearest: &[Candidate], bar: Bar<'_>) -> Judged {
-    let mut judged = among((readings, text), nearest, bar);
+pub fn judge(readings: &Readings, text: &Arc<str>, nearest: &[Candidate], bar: Bar<'_>) -> Judged {
+    let mut judged = among(readings, text, nearest, bar);
     // Nobody needs to be asked where one is the same by its words, also where that is not served.
     if (judged.found.is_some() || judged.too_close.is_some())
         && let Some((_, guard)) = judged.open.take()
@@ -57,7 +57,7 @@ pub fn judge((readings, text): (&Readings, &Arc<str>), nearest: &[Candidate], ba
     judged
 }
 
-fn among((readings, text): (&Readings, &Arc<str>), nearest: &[Candidate], bar: Bar<'_>) -> Judged {
+fn among(readings: &Readings, text: &Arc<str>, nearest: &[Candidate], bar: Bar<'_>) -> Judged {
     let Bar { threshold, margin, .. } = bar;
     let mut judged = Judged::default();
     let (mut asked, mut best, mut different) = (None, None::<&Candidate>, None::<f64>);
@@ -113,7 +113,7 @@ mod tests {
 
     fn judged(text: &str, nearest: &[(&str, f32)], bar: Bar<'_>) -> Judged {
         let nearest: Vec<_> = nearest.iter().map(|(text, similarity)| candidate(text, *similarity)).collect();
-        judge((&Readings::default(), &text.into()), &nearest, bar)
+        judge(&Readings::default(), &text.into(), &nearest, bar)
     }
 
     fn found(text: &str, nearest: &[(&str, f32)], (threshold, margin): (f64, f64)) -> (Option<String>, bool, usize) {
