@@ -98,6 +98,14 @@ pub struct Flights {
     shards: [Mutex<HashMap<Key, Named>>; 16],
 }
 
+/// What a flight is known by.
+#[derive(Clone, Copy)]
+struct Name {
+    key: Key,
+    /// Of an idempotency key.
+    fingerprint: Option<[u8; 32]>,
+}
+
 #[derive(Debug)]
 struct Named {
     flight: Arc<Flight>,
@@ -117,7 +125,7 @@ impl Flights {
         let flight = Arc::new(Flight::new(passenger.clone()));
         let Some(rider) = Rider::board(&flight, passenger, true) else { return Boarded::Alone };
         if let Some(promise) = &names.replay {
-            let name = (promise.key, Some(promise.fingerprint));
+            let name = Name { key: promise.key, fingerprint: Some(promise.fingerprint) };
             match self.enter(name, &flight, passenger, false) {
                 Entered::Here => {}
                 Entered::There(boarded) => return boarded,
@@ -125,12 +133,12 @@ impl Flights {
             flight.promise(promise.clone(), true);
         }
         if let Some(key) = names.answer {
-            match self.enter((key, None), &flight, passenger, is_fresh) {
+            match self.enter(Name { key, fingerprint: None }, &flight, passenger, is_fresh) {
                 Entered::Here => flight.lock().names.push(key),
                 // What goes alone still answers its idempotency key.
                 Entered::There(Boarded::Alone) if names.replay.is_some() => {}
                 Entered::There(boarded) => {
-                    return self.reassign(names.replay.as_ref(), (&flight, passenger), boarded);
+                    return self.reassign(names.replay.as_ref(), &flight, passenger, boarded);
                 }
             }
         }
@@ -138,12 +146,7 @@ impl Flights {
     }
 
     /// What had been promised to fly by itself flies with another.
-    fn reassign(
-        &self,
-        promise: Option<&Promise>,
-        (from, passenger): (&Arc<Flight>, &Passenger),
-        to: Boarded,
-    ) -> Boarded {
+    fn reassign(&self, promise: Option<&Promise>, from: &Arc<Flight>, passenger: &Passenger, to: Boarded) -> Boarded {
         let Some(promise) = promise else { return to };
         let mut to = to;
         if let Boarded::Follows(rider) = to {
@@ -164,13 +167,8 @@ impl Flights {
         to
     }
 
-    fn enter(
-        &self,
-        (key, fingerprint): (Key, Option<[u8; 32]>),
-        flight: &Arc<Flight>,
-        passenger: &Passenger,
-        is_fresh: bool,
-    ) -> Entered {
+    fn enter(&self, name: Name, flight: &Arc<Flight>, passenger: &Passenger, is_fresh: bool) -> Entered {
+        let Name { key, fingerprint } = name;
         let mut shard = self.shard(&key);
         if let Some(there) = shard.get(&key).filter(|_| !is_fresh) {
             if there.fingerprint != fingerprint && there.flight.lock().may_board() {

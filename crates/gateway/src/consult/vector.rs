@@ -15,6 +15,7 @@ use super::{Consult, MOST_ROUNDS, Own, had_the_time, put, unfit};
 use crate::cache::flights::{Form, Passenger};
 use crate::cache::shared_call::{CallerGuard, SharedCall};
 use crate::cache::sources;
+use crate::embeddings::Carrier;
 use crate::embeddings::input_flights::{Arrival, Call, Carried};
 use crate::embeddings::vector::{How, InputVector};
 use crate::inputs::{self, Basket, Wish};
@@ -49,8 +50,8 @@ impl Consult<'_> {
         for round in 1..=MOST_ROUNDS {
             let shared_call = Arc::<SharedCall>::default();
             let is_fresh = round == MOST_ROUNDS;
-            let mut boarded =
-                live.input_flights.board(std::iter::once((0, key)), (&passenger, &call, &shared_call), is_fresh);
+            let carrier = Carrier { passenger: &passenger, shared_call: &shared_call };
+            let mut boarded = live.input_flights.board(std::iter::once((0, key)), carrier, &call, is_fresh);
             if let (Some(own), Some(basket)) = (&mut boarded.own, &mut basket) {
                 own.give_up(|place, key| basket.take_late(live, place, key));
             }

@@ -17,6 +17,7 @@ use tokio::sync::watch;
 
 use crate::cache::flights::Passenger;
 use crate::cache::shared_call::{Awaited, SharedCall, WaitGuard};
+use crate::embeddings::Carrier;
 use crate::embeddings::vector::InputVector;
 
 /// What a flight has come to.
@@ -85,9 +86,11 @@ impl InputFlights {
     pub fn board(
         self: &Arc<Self>,
         inputs: impl Iterator<Item = (usize, Option<Key>)>,
-        (passenger, call, shared_call): (&Passenger, &Call, &Arc<SharedCall>),
+        carrier: Carrier<'_>,
+        call: &Call,
         is_fresh: bool,
     ) -> Boarded {
+        let Carrier { passenger, shared_call } = carrier;
         let (end, _) = watch::channel(None);
         let flight = Arc::new(InputFlight {
             carrier: passenger.clone(),

@@ -17,6 +17,7 @@ use tokio::sync::{Notify, oneshot};
 
 use crate::cache::flights::Passenger;
 use crate::cache::shared_call::{SharedCall, WaitGuard};
+use crate::embeddings::Carrier;
 
 /// The body of a call that is small.
 pub const SMALL: usize = 256 << 10;
@@ -64,13 +65,22 @@ pub enum Word {
     Apart(Arc<[Attempt]>),
 }
 
-/// The answer to a joint call, who gave it, and whose is what.
+/// The answer to a joint call, and whose is what of it.
 #[derive(Debug)]
 pub struct Joined {
-    merged: Ask,
-    answer: Answer,
+    /// The call and its answer.
+    pub merged: Merged,
     /// Of the inputs and of the tokens, by member; the leader first.
     shares: Vec<(Range<usize>, Usage)>,
+}
+
+/// A joint call as it went upstream, and what came of it.
+#[derive(Debug)]
+pub struct Merged {
+    /// What was asked.
+    pub ask: Ask,
+    /// The answer.
+    pub answer: Answer,
     /// The upstream that gave it.
     pub upstream: Arc<Upstream>,
     /// That upstream's label, as a header shows it.
@@ -82,13 +92,8 @@ pub struct Joined {
 impl Joined {
     /// An answer to calls that went as one; what it used is shared out by the size of their inputs.
     #[must_use]
-    pub fn new(
-        asks: &[&Ask],
-        (merged, answer): (Ask, Answer),
-        (upstream, shown): (Arc<Upstream>, HeaderValue),
-        attempts: Arc<[Attempt]>,
-    ) -> Self {
-        let used = merged.used(&answer, &upstream.sent);
+    pub fn new(asks: &[&Ask], merged: Merged) -> Self {
+        let used = merged.ask.used(&merged.answer, &merged.upstream.sent);
         let tokens = embeddings::shares(asks, used.prompt);
         let mut first = 0;
         let share = |(ask, prompt): (&&Ask, u64)| {
@@ -97,7 +102,7 @@ impl Joined {
             (range, Usage { prompt, completion: 0, cached: 0, units: 0, estimated: used.estimated })
         };
         let shares = asks.iter().zip(tokens).map(share).collect();
-        Self { merged, answer, shares, upstream, shown, attempts }
+        Self { merged, shares }
     }
 
     /// What one member has used of it.
@@ -112,7 +117,7 @@ impl Joined {
         let View::Embeddings(view) = &ask.view else { return None };
         let encoding = if view.encoding == Encoding::Base64 { Encoding::Base64 } else { Encoding::Float };
         let (range, usage) = self.shares.get(member)?.clone();
-        let piece = embeddings::piece(&self.merged, &self.answer, range, encoding, Some(usage))?;
+        let piece = embeddings::piece(&self.merged.ask, &self.merged.answer, range, encoding, Some(usage))?;
         Some(Answer { usage: Some(usage), ..piece })
     }
 }
@@ -158,12 +163,7 @@ impl JointCalls {
     }
 
     /// Joins the joint call of this key, or begins one, of at most so many inputs.
-    pub fn join(
-        &self,
-        key: Key,
-        (ask, most): (&Ask, usize),
-        (passenger, shared_call): (&Passenger, &Arc<SharedCall>),
-    ) -> Place<'_> {
+    pub fn join(&self, key: Key, ask: &Ask, most: usize, carrier: Carrier<'_>) -> Place<'_> {
         let (count, bytes) = (inputs(ask), ask.body.len());
         let mut open = self.lock();
         if let Some(joint_call) = open.get(&key).cloned() {
@@ -185,8 +185,8 @@ impl JointCalls {
         }
         let members = Members { is_open: true, inputs: count, bytes, each: Vec::new() };
         let joint_call = Arc::new(JointCall {
-            leader: passenger.clone(),
-            shared_call: shared_call.clone(),
+            leader: carrier.passenger.clone(),
+            shared_call: carrier.shared_call.clone(),
             members: Mutex::new(members),
             full: Notify::new(),
         });

@@ -19,7 +19,8 @@ use super::vectors::Gathering;
 use crate::attempt::Landed;
 use crate::cache::flights::Passenger;
 use crate::cache::shared_call::Pledge;
-use crate::embeddings::joining::{Follower, Joined, Lead, Member, Place, SMALL, Word};
+use crate::embeddings::Carrier;
+use crate::embeddings::joining::{Follower, Joined, Lead, Member, Merged, Place, SMALL, Word};
 use crate::pursue::Won;
 use crate::running::OnRoute;
 use crate::shape::Shaped;
@@ -42,7 +43,8 @@ impl Gathering<'_> {
         let Some(key) = key else { return self.seeker.seek_upstream(sent, trail).await };
         stake::stake(on, client, errands.first, from_ref(ask), trail).await?;
         let passenger = self.passenger(trail);
-        match worker.live.joint_calls.join(key, (ask, most), (&passenger, self.shared_call)) {
+        let carrier = Carrier { passenger: &passenger, shared_call: self.shared_call };
+        match worker.live.joint_calls.join(key, ask, most, carrier) {
             Place::Leads(lead) => self.lead(lead, sent, trail).await,
             Place::Follows(follower) => self.follow(follower, sent, &passenger, trail).await,
         }
@@ -92,8 +94,9 @@ impl Gathering<'_> {
                     return Err(internal());
                 };
                 let attempts = trail.tries.ended_since(first);
-                let by = (upstream.clone(), shown.clone());
-                let joined = Arc::new(Joined::new(&asks, (merged.ask, answer), by, attempts));
+                let (from, label) = (upstream.clone(), shown.clone());
+                let merged = Merged { ask: merged.ask, answer, upstream: from, shown: label, attempts };
+                let joined = Arc::new(Joined::new(&asks, merged));
                 tell(members, |at| Word::Answered(joined.clone(), at + 1));
                 let piece = joined.piece(0, &sent.ask).ok_or_else(internal)?;
                 Ok(Won { landed: Landed::Whole(piece), upstream, shown, visit: None, is_counted: false })
@@ -124,9 +127,9 @@ impl Gathering<'_> {
         trail.tries.wait_ends();
         match word? {
             Some(Word::Answered(joined, at)) => {
-                trail.tries.share(&joined.attempts);
+                trail.tries.share(&joined.merged.attempts);
                 let piece = joined.piece(at, &sent.ask).ok_or_else(internal)?;
-                let (upstream, shown) = (joined.upstream.clone(), joined.shown.clone());
+                let (upstream, shown) = (joined.merged.upstream.clone(), joined.merged.shown.clone());
                 Ok(Won { landed: Landed::Whole(piece), upstream, shown, visit: None, is_counted: false })
             }
             Some(Word::Refused(refusal, attempts)) => {
@@ -181,9 +184,9 @@ async fn pays(word: oneshot::Receiver<Word>, rest: oneshot::Receiver<Rest>) {
     let Ok(mut rest) = rest.await else { return };
     match word {
         Ok(Word::Answered(joined, at)) => {
-            rest.tried(&joined.attempts);
+            rest.tried(&joined.merged.attempts);
             if let Some(used) = joined.used(at) {
-                rest.used(&joined.upstream, used);
+                rest.used(&joined.merged.upstream, used);
             }
         }
         Ok(Word::Refused(_, attempts) | Word::Apart(attempts)) => rest.tried(&attempts),

@@ -24,6 +24,7 @@ use crate::cache::flights::{Form, Passenger};
 use crate::cache::shared_call::{CallerGuard, SharedCall};
 use crate::caller::Caller;
 use crate::degrade::{self, Softened};
+use crate::embeddings::Carrier;
 use crate::embeddings::input_flights::{Arrival, Call, Carried, Rider};
 use crate::embeddings::vector::{How, InputVector};
 use crate::inputs::{self, Basket, Shelf, Wish};
@@ -262,6 +263,7 @@ impl Gathering<'_> {
         basket.look(live).await;
         note_stored(basket, trail);
         let passenger = self.passenger(trail);
+        let carrier = Carrier { passenger: &passenger, shared_call: self.shared_call };
         let call = self.call(basket.missing().len());
         let mut has_asked = false;
         for round in 1..=MOST_ROUNDS {
@@ -271,7 +273,7 @@ impl Gathering<'_> {
             }
             let is_fresh = !basket.wish().may_look || round == MOST_ROUNDS;
             let keys = missing.iter().map(|place| (*place, basket.wish().key(*place)));
-            let boarded = live.input_flights.board(keys, (&passenger, &call, self.shared_call), is_fresh);
+            let boarded = live.input_flights.board(keys, carrier, &call, is_fresh);
             if let Some(mut own) = boarded.own {
                 own.give_up(|place, key| basket.take_late(live, place, key));
                 has_asked |= own.places().next().is_some();
