@@ -371,7 +371,7 @@ impl Live {
 
     /// A call of the gateway's own has ended: counts, tells and books it, to no client.
     pub(crate) fn book_own(&self, own: &OwnCall<'_>, home: &str) {
-        self.metrics.count_own(own.route, (own.attempts, own.spending), home);
+        self.metrics.count_own(own.route, own.attempts, own.spending, home);
         self.telemetry.note_own(&self.running.load(), own, &self.metrics);
         let mut entries = Vec::new();
         ledger::enter_own(self.clock.wall(), own.route, own.spending.clone(), &mut entries);

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
-use base::{Endpoint, Secret};
+use base::{Endpoint, Record, Secret};
 use bytes::Bytes;
 use config::Snapshot;
 use dialect::Ask;
@@ -132,19 +132,13 @@ impl Contents {
         self.0.is_on.load(Relaxed)
     }
 
-    /// What is asked here is to be kept, and what it is answered, by the request of this id that arrived then and has
-    /// shown these keys.
+    /// What is asked here is to be kept, and what it is answered, by the request of this record, which has shown these
+    /// keys.
     #[must_use]
-    pub fn listen(
-        &self,
-        ask: &Ask,
-        running: &Arc<Running>,
-        (request_id, time): (&str, Duration),
-        shown: Vec<Secret>,
-    ) -> Arc<CallContent> {
+    pub fn listen(&self, ask: &Ask, running: &Arc<Running>, record: &Record, shown: Vec<Secret>) -> Arc<CallContent> {
         let raw = Raw {
-            request_id: request_id.into(),
-            time,
+            request_id: (*record.request_id).into(),
+            time: record.time,
             endpoint: ask.endpoint,
             body: if ask.content_type.is_none() { ask.body.clone() } else { Bytes::new() },
             answer: Answer::None,

@@ -272,10 +272,10 @@ impl Metrics {
     /// What a request cost, apart where it was not paid in the price list's currency.
     pub fn count_cost(&self, record: &Record, home: &str) {
         let (Some(route), Some(client)) = (&record.route, &record.client) else { return };
-        record.costs().for_each(|cost| self.add_cost((route, client), cost, home));
+        record.costs().for_each(|cost| self.add_cost(route, client, cost, home));
     }
 
-    fn add_cost(&self, (route, client): (&str, &str), cost: &Cost, home: &str) {
+    fn add_cost(&self, route: &str, client: &str, cost: &Cost, home: &str) {
         #[expect(clippy::cast_precision_loss, reason = "a metric is a float")]
         let amount = cost.nanos as f64 / 1e9;
         if &*cost.currency == home {
@@ -373,7 +373,7 @@ impl Metrics {
         let ok = record.status == 200 && record.outcome == base::Outcome::Ok;
         if let (true, Some(route), Some(client)) = (ok, &record.route, &record.client) {
             let pair = self.pair(&mut last, route, client);
-            self.count_ok(pair, (route, client), record.cache);
+            self.count_ok(pair, route, client, record.cache);
             pair.duration.observe(record.took.as_secs_f64());
             if let Some(usage) = record.usage {
                 pair.prompt.inc_by(usage.prompt);
@@ -386,18 +386,18 @@ impl Metrics {
     }
 
     /// Counts a call of the gateway's own, which is no client's.
-    pub fn count_own(&self, route: &str, (attempts, spending): (&[Attempt], &Spending), home: &str) {
+    pub fn count_own(&self, route: &str, attempts: &[Attempt], spending: &Spending, home: &str) {
         attempts.iter().for_each(|attempt| self.count_attempt(route, attempt));
         for spent in spending.each() {
             let (prompt, completion, cached) = (spent.usage.prompt, spent.usage.completion, spent.usage.cached);
             for (kind, count) in [("prompt", prompt), ("completion", completion), ("cached", cached)] {
                 self.tokens.with_label_values(&[route, UNKNOWN, kind]).inc_by(count);
             }
-            spent.cost.iter().for_each(|cost| self.add_cost((route, UNKNOWN), cost, home));
+            spent.cost.iter().for_each(|cost| self.add_cost(route, UNKNOWN, cost, home));
         }
     }
 
-    fn count_ok(&self, pair: &Pair, (route, client): (&str, &str), cached: Option<base::Cached>) {
+    fn count_ok(&self, pair: &Pair, route: &str, client: &str, cached: Option<base::Cached>) {
         let new = || self.requests.with_label_values(&[route, client, "200", "ok", cache_label(cached)]);
         if let Some(ok) = pair.ok.get(cached.map_or(0, |cached| 1 + cached as usize)) {
             ok.get_or_init(new).inc();

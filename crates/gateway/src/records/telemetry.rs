@@ -175,7 +175,7 @@ impl Telemetry {
         let way = Way { route: Some(route), endpoint: Some(endpoint), peer: &peer };
         instruments.count_attempts(attempts, way);
         for spent in spending.each() {
-            instruments.count_usage(way, None, (spent.upstream.as_deref().unwrap_or_default(), spent.usage));
+            instruments.count_usage(way, None, spent.upstream.as_deref().unwrap_or_default(), spent.usage);
         }
         if parent.is_sampled() {
             let peers = attempts.iter().map(|attempt| peer(&attempt.upstream)).collect();

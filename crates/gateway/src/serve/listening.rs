@@ -17,8 +17,7 @@ use crate::trail::Trail;
 pub fn begin(live: &Live, running: &Arc<Running>, headers: &HeaderMap, ask: &Ask, trail: &mut Trail) {
     if live.contents.is_on() {
         let shown = identify::presented(headers).filter_map(|key| std::str::from_utf8(key).ok());
-        let of = (&*trail.record.request_id, trail.record.time);
-        trail.content = Some(live.contents.listen(ask, running, of, shown.map(Secret::new).collect()));
+        trail.content = Some(live.contents.listen(ask, running, &trail.record, shown.map(Secret::new).collect()));
     }
 }
 

@@ -87,7 +87,7 @@ impl Instrument {
         (series.min, series.max) = (series.min.min(value), series.max.max(value));
     }
 
-    fn metric(&self, (since, now): (u64, u64), scheme: &str) -> Metric {
+    fn metric(&self, since: u64, now: u64, scheme: &str) -> Metric {
         let point = |(labels, series): (&Labels, &Series)| HistogramPoint {
             start_time_unix_nano: since,
             time_unix_nano: now,
@@ -181,7 +181,7 @@ impl Instruments {
             self.first_chunk.observe(labels, first.saturating_sub(attempt.at).as_secs_f64());
         }
         for (upstream, usage) in conventions::used(record) {
-            self.count_usage(way, record.client.as_ref(), (upstream, usage));
+            self.count_usage(way, record.client.as_ref(), upstream, usage);
         }
     }
 
@@ -194,7 +194,7 @@ impl Instruments {
     }
 
     /// Counts what an upstream used.
-    pub fn count_usage(&mut self, way: Way<'_>, client: Option<&Arc<str>>, (upstream, usage): (&str, Usage)) {
+    pub fn count_usage(&mut self, way: Way<'_>, client: Option<&Arc<str>>, upstream: &str, usage: Usage) {
         let labels = Labels { client: client.cloned(), ..labels(way, upstream) };
         #[expect(clippy::cast_precision_loss, reason = "a histogram's values are floats")]
         let mut observe = |token, count: u64| {
@@ -210,9 +210,9 @@ impl Instruments {
     /// Everything counted since then, both from the Unix epoch.
     #[must_use]
     pub fn metrics(&self, since: Duration, now: Duration, scheme: &str) -> Vec<Metric> {
-        let span = (conventions::nanos(since), conventions::nanos(now));
+        let (since, now) = (conventions::nanos(since), conventions::nanos(now));
         let all = [&self.requests, &self.operations, &self.first_chunk, &self.tokens];
-        all.into_iter().filter(|one| !one.series.is_empty()).map(|one| one.metric(span, scheme)).collect()
+        all.into_iter().filter(|one| !one.series.is_empty()).map(|one| one.metric(since, now, scheme)).collect()
     }
 }
 
@@ -237,7 +237,7 @@ mod tests {
     fn a_value_on_a_bound_belongs_below_it() {
         let mut instrument = instrument();
         [0.5, 1.0, 1.5, 2.0, 2.5].into_iter().for_each(|value| instrument.observe(Labels::default(), value));
-        let metric = instrument.metric((1, 2), "http");
+        let metric = instrument.metric(1, 2, "http");
         let point = &metric.histogram.unwrap().data_points[0];
         assert_eq!((point.bucket_counts.as_slice(), point.count, point.sum), ([2, 2, 1].as_slice(), 5, Some(7.5)));
         assert_eq!(

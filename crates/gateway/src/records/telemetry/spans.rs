@@ -125,7 +125,7 @@ impl Call {
             links: self.links(),
             status: error.map(|_| Status { code: ERROR }),
             flags: u32::from(trace.own.flags()) | HAS_IS_REMOTE | remote,
-            ..span((trace.own, trace.parent), name, (record.time, record.took))
+            ..span(trace.own, trace.parent, name, record.time, record.took)
         }
     }
 
@@ -169,22 +169,25 @@ impl Tries<'_> {
         let own = || self.attempts.iter().enumerate().filter(|(_, attempt)| !attempt.is_anothers);
         let winner = conventions::winner(self.attempts);
         for (at, attempt) in own() {
-            let Some(span) = attempt.span.as_deref() else { continue };
             let first = first_content.filter(|_| winner.is_some_and(|winner| std::ptr::eq(winner, attempt)));
             // What an upstream used is known of all its tries together: the last one tells it.
             let is_last = !own().any(|(later, other)| later > at && other.upstream == attempt.upstream);
             let used = usage.iter().find(|(upstream, _)| is_last && **upstream == *attempt.upstream);
-            let facts = (first.map(|first| first.saturating_sub(attempt.at)), used.map(|(_, usage)| *usage));
-            spans.push(self.client((attempt, span), self.peers.get(at).and_then(Option::as_deref), facts));
+            let peer = self.peers.get(at).and_then(Option::as_deref);
+            let first_chunk = first.map(|first| first.saturating_sub(attempt.at));
+            spans.extend(self.client(attempt, peer, first_chunk, used.map(|(_, usage)| *usage)));
         }
     }
 
+    /// The span of a try, where the gateway tells of one.
     fn client(
         &self,
-        (attempt, own): (&Attempt, &AttemptSpan),
+        attempt: &Attempt,
         peer: Option<&Peer>,
-        (first_chunk, used): (Option<Duration>, Option<Usage>),
-    ) -> Span {
+        first_chunk: Option<Duration>,
+        used: Option<Usage>,
+    ) -> Option<Span> {
+        let own = attempt.span.as_deref()?;
         let operation = self.endpoint.map(conventions::operation);
         let error = (attempt.outcome != AttemptOutcome::Ok).then(|| attempt.outcome.as_str());
         let mut attributes = Attributes::default();
@@ -209,17 +212,17 @@ impl Tries<'_> {
             (Some(operation), None) => operation.to_owned(),
             (None, _) => attempt.upstream.to_string(),
         };
-        Span {
+        Some(Span {
             kind: CLIENT,
             attributes: attributes.0,
             status: error.map(|_| Status { code: ERROR }),
             flags: u32::from(own.context.flags()) | HAS_IS_REMOTE,
-            ..span((own.context, Some(self.parent.span)), name, (self.began + attempt.at, attempt.took))
-        }
+            ..span(own.context, Some(self.parent.span), name, self.began + attempt.at, attempt.took)
+        })
     }
 }
 
-fn span((own, parent): (SpanContext, Option<SpanId>), name: String, (began, took): (Duration, Duration)) -> Span {
+fn span(own: SpanContext, parent: Option<SpanId>, name: String, began: Duration, took: Duration) -> Span {
     Span {
         trace_id: own.trace.bytes().to_vec(),
         span_id: own.span.bytes().to_vec(),
