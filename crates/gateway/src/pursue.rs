@@ -17,7 +17,7 @@ use crate::attempt::{Errand, Landed, Missed, attempt};
 use crate::permit::Permit;
 use crate::running::{AtUpstream, OnRoute, UpstreamState};
 use crate::trail::Tries;
-use crate::upstream::slots::Slot;
+use crate::upstream::slots::{Comer, Slot};
 use crate::upstream::standing::Visit;
 use crate::worker::Worker;
 use rehearse::rehearse;
@@ -274,8 +274,9 @@ async fn line(call: &Call<'_>, step: &Step, tries: &mut Tries) -> Result<Option<
         let what = format!("is busy, and the call has waited for {} s already", tries.queued().as_secs_f64());
         return Err((busy(Code::QueueTimeout, what), true));
     }
-    let bytes = call.errand.ask.body.len();
-    let in_line = slots.join(priority, (&client.name, &route.name, &upstream.label), bytes, depth).map_err(|full| {
+    let (client, route, model) = (&client.name, &route.name, &upstream.label);
+    let comer = Comer { priority, client, route, model, bytes: call.errand.ask.body.len() };
+    let in_line = slots.join(comer, depth).map_err(|full| {
         let what = match full {
             Full::Calls => format!("is busy, and {depth} calls wait for it already"),
             Full::Bytes => "is busy, and the calls that wait for it are as large together as they may be".to_owned(),

@@ -259,11 +259,8 @@ impl Kept {
         let (held, mut heads) = (self.held(), Heads::new());
         let mut routes = HashMap::with_capacity(snapshot.routes.len());
         for route in &snapshot.routes {
-            let upstreams = route
-                .upstreams
-                .iter()
-                .map(|upstream| self.bind_upstream((route, upstream), &held, &mut heads))
-                .collect();
+            let upstreams =
+                route.upstreams.iter().map(|upstream| self.bind_upstream(route, upstream, &held, &mut heads)).collect();
             let budget = self.budgets.entry(route.name.clone());
             let state = RouteState {
                 counts: counts(&route.name),
@@ -342,12 +339,7 @@ impl Kept {
         held
     }
 
-    fn bind_upstream(
-        &mut self,
-        (route, upstream): (&Route, &Upstream),
-        held: &Held,
-        heads: &mut Heads,
-    ) -> UpstreamState {
+    fn bind_upstream(&mut self, route: &Route, upstream: &Upstream, held: &Held, heads: &mut Heads) -> UpstreamState {
         let (now, is) = (Clock.now(), identity(route, upstream));
         let new = || Known::new(route, upstream, &self.alerts);
         let is_new = !self.upstreams.contains_key(&is);

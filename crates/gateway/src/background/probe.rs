@@ -99,7 +99,7 @@ async fn watch(live: &Live, transport: &Transport, name: &str) {
         next = Some(now + every);
         let found = probe(transport, &provider).await;
         if configured(live, name).is_some_and(|(now, _)| is_same(&provider, &now)) {
-            probed(live, (name, every), &mut state, &found);
+            probed(live, name, every, &mut state, &found);
         }
         asked = Some(provider);
     }
@@ -121,7 +121,7 @@ fn is_same(one: &Provider, other: &Provider) -> bool {
 
 /// A probe of the provider has ended so. Its verdict opens the breakers of all upstreams there, and
 /// stands for the trial once they have been open long enough.
-fn probed(live: &Live, (provider, every): (&str, Duration), state: &mut ProbeState, found: &Result<(), Fault>) {
+fn probed(live: &Live, provider: &str, every: Duration, state: &mut ProbeState, found: &Result<(), Fault>) {
     if let Err(fault) = found
         && fault.class == Class::Gateway
     {

@@ -178,7 +178,7 @@ fn judged(answer: Result<http::Response<bytes::Bytes>, Fault>, wall: Duration) -
 
 /// The headers of a try at that time, since the Unix epoch in seconds.
 fn headers(hook: &Webhook, message: &Message, timestamp: u64) -> HeaderMap {
-    let signature = signature(&hook.key, (&message.id, timestamp), &message.body);
+    let signature = signature(&hook.key, &message.id, timestamp, &message.body);
     let values = [
         ("webhook-id", HeaderValue::from_str(&message.id)),
         ("webhook-timestamp", Ok(HeaderValue::from(timestamp))),

@@ -224,28 +224,18 @@ impl Questions {
 
     /// Keeps a question of a route, whose answer has been stored under a key, and was asked for after so many purges. A
     /// question that is known stays known, whether its vector has been asked for this time or not.
-    pub fn keep(&self, asked: &Asked, answer: (Key, &Stored), purges: u64) {
-        let Some(shelf) = self.of(&answer.1.route) else { return };
+    pub fn keep(&self, asked: &Asked, key: Key, stored: &Stored, purges: u64) {
+        let Some(shelf) = self.of(&stored.route) else { return };
         if let Some(vector) = asked.vector.clone().or_else(|| self.vector(&shelf, asked.place)) {
-            return self.keep_on(shelf, (asked, vector), answer, purges);
+            let (place, text, client) = (asked.place, asked.text.clone(), stored.client.clone());
+            let entry = Entry { text, answer: key, client, stored: stored.stored, expires: stored.expires };
+            let row = row::stored(place, &entry, &vector, stored);
+            return self.order(Order::Keep { shelf, place, entry, vector, row, is_stored: false, purges });
         }
-        if shelf.renew(asked.place, answer.0, answer.1) {
+        if shelf.renew(asked.place, key, stored) {
             // Its vector lies on disk alone, beside the old answer: from here on it stands in memory alone.
             drop(self.answers.remove(&row::key(asked.place)));
         }
-    }
-
-    fn keep_on(
-        &self,
-        shelf: Arc<Shelf>,
-        (asked, vector): (&Asked, Arc<[f32]>),
-        (key, stored): (Key, &Stored),
-        purges: u64,
-    ) {
-        let (text, client) = (asked.text.clone(), stored.client.clone());
-        let entry = Entry { text, answer: key, client, stored: stored.stored, expires: stored.expires };
-        let row = row::stored(asked.place, (&entry, &vector), stored);
-        self.order(Order::Keep { shelf, place: asked.place, entry, vector, row, is_stored: false, purges });
     }
 
     /// The vector of a question that is known, where it is at hand: a call that has found it by its very words, or has

@@ -82,7 +82,7 @@ pub fn answer(keeper: &Keeper<'_>, complete: Complete) -> Landed {
                 // For this very call alone, and what the question was answered before stands no more.
                 keeper.live.questions.outdated(asked, &stored.route);
             } else {
-                keeper.live.questions.keep(asked, (key, &stored), keeper.purges);
+                keeper.live.questions.keep(asked, key, &stored, keeper.purges);
             }
         }
     }

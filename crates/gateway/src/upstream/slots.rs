@@ -67,6 +67,21 @@ pub struct Slot {
     moves: u32,
 }
 
+/// A call that is to wait in the line.
+#[derive(Clone, Copy, Debug)]
+pub struct Comer<'a> {
+    /// In which of the lines it waits.
+    pub priority: Priority,
+    /// Whose call it is.
+    pub client: &'a Arc<str>,
+    /// The route that it is made on.
+    pub route: &'a Arc<str>,
+    /// The label of the upstream that it waits for.
+    pub model: &'a Arc<str>,
+    /// Bytes of its body, which waits with it.
+    pub bytes: usize,
+}
+
 /// A place in the line. Dropped, it is free again, and so is the slot that was granted meanwhile.
 #[derive(Debug)]
 pub struct InLine {
@@ -190,18 +205,12 @@ impl ProviderSlots {
         }
     }
 
-    /// A place in the line for a client's call on a route, to the upstream with this label, that holds so many bytes,
-    /// if fewer than `depth` of the priority wait.
+    /// A place in the line, if fewer than `depth` of the priority wait.
     ///
     /// # Errors
     /// [`Full`].
-    pub fn join(
-        self: &Arc<Self>,
-        priority: Priority,
-        (client, route, model): (&Arc<str>, &Arc<str>, &Arc<str>),
-        bytes: usize,
-        depth: usize,
-    ) -> Result<InLine, Full> {
+    pub fn join(self: &Arc<Self>, comer: Comer<'_>, depth: usize) -> Result<InLine, Full> {
+        let Comer { priority, client, route, model, bytes } = comer;
         let mut state = self.state();
         state.load(priority).has_room(bytes, depth, QUEUE_BYTES)?;
         state.load(priority).join(bytes);

@@ -9,7 +9,7 @@ use sha2::Sha256;
 
 /// The value of `webhook-signature`: HMAC-SHA-256 of `id.timestamp.body`. `timestamp` is that of the try, in
 /// seconds since the Unix epoch.
-pub fn signature(key: &SigningKey, (id, timestamp): (&str, u64), body: &[u8]) -> String {
+pub fn signature(key: &SigningKey, id: &str, timestamp: u64, body: &[u8]) -> String {
     // HMAC takes a key of any length.
     let Ok(mut mac) = Hmac::<Sha256>::new_from_slice(key.expose()) else { return String::new() };
     mac.update(format!("{id}.{timestamp}.").as_bytes());
@@ -25,7 +25,7 @@ mod tests {
     #[test]
     fn a_delivery_is_signed_as_others_verify_it() {
         let key = SigningKey::new(&BASE64_STANDARD.decode("MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw").unwrap());
-        let signed = signature(&key, ("msg_p5jXN8AQM9LWM0D4loKWxJek", 1_614_265_330), br#"{"test": 2432232314}"#);
+        let signed = signature(&key, "msg_p5jXN8AQM9LWM0D4loKWxJek", 1_614_265_330, br#"{"test": 2432232314}"#);
         assert_eq!(signed, "v1,g0hM9SsE+OTPJTGt/tmIKtSyZlE3uFJELVlNIOLJ1OE=");
     }
 }

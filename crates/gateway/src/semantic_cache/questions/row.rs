@@ -19,7 +19,7 @@ pub fn key(place: Place) -> Key {
 }
 
 /// A question, to be kept for as long as its answer.
-pub fn stored(place: Place, (entry, vector): (&Entry, &[f32]), answer: &Stored) -> Arc<Stored> {
+pub fn stored(place: Place, entry: &Entry, vector: &[f32], answer: &Stored) -> Arc<Stored> {
     let mut body = Vec::with_capacity(128 + vector.len() * 4 + entry.text.len());
     body.push(VERSION);
     body.extend_from_slice(&place.partition.0);
@@ -89,7 +89,7 @@ mod tests {
             stored: Duration::from_secs(1),
             expires: Duration::from_secs(2),
         };
-        let written = stored(place, (&entry, &[0.5, -1.0]), &answer());
+        let written = stored(place, &entry, &[0.5, -1.0], &answer());
         assert_eq!(read(&written), Some((place, entry, vec![0.5, -1.0])));
         assert_eq!((written.kind, written.client.as_deref()), (Kind::Question, Some("app")));
     }
@@ -99,7 +99,7 @@ mod tests {
         let place = Place { partition: Partition([3; 32]), id: 7 };
         let (begin, end) = (Duration::from_secs(1), Duration::from_secs(2));
         let entry = Entry { text: "a".into(), answer: Key([4; 32]), client: None, stored: begin, expires: end };
-        let written = stored(place, (&entry, &[0.5]), &answer());
+        let written = stored(place, &entry, &[0.5], &answer());
         for length in 0..written.body.len() - 1 {
             let cut = Stored { body: written.body[..length].into(), ..(*written).clone() };
             assert_eq!(read(&cut), None, "{length}");
