@@ -152,7 +152,7 @@ struct Search<'a> {
 
 impl<'a> Search<'a> {
     /// `trial` is of those who are asked: first of the embedding route, then of the one that verifies a match. `patience` is
-    /// when it must be over.
+    /// when the route's own time for it is over.
     async fn look(
         &self,
         asked: &mut Asked,

@@ -22,22 +22,32 @@ impl Live {
     /// nobody sets the clock.
     #[must_use]
     pub fn shown_at(&self, at: Instant) -> Duration {
-        shown_at((self.began, self.began_wall), (self.clock.now(), self.clock.wall()), at)
+        let began = Reading { instant: self.began, wall: self.began_wall };
+        let now = Reading { instant: self.clock.now(), wall: self.clock.wall() };
+        shown_at(began, now, at)
     }
+}
+
+/// What both clocks say at once.
+#[derive(Clone, Copy)]
+struct Reading {
+    instant: Instant,
+    /// From the Unix epoch.
+    wall: Duration,
 }
 
 /// An instant by a wall clock that said so at the start, and says so now. What it was set by meanwhile counts in whole
 /// seconds, so that two looks a moment apart do not differ by the moment between reading one clock and the other.
-fn shown_at((began, began_wall): (Instant, Duration), (now, wall): (Instant, Duration), at: Instant) -> Duration {
+fn shown_at(began: Reading, now: Reading, at: Instant) -> Duration {
     const HALF: Duration = Duration::from_millis(500);
-    let evenly = |at: Instant| match at.checked_duration_since(began) {
-        Some(after) => began_wall.saturating_add(after),
-        None => began_wall.saturating_sub(began.saturating_duration_since(at)),
+    let evenly = |at: Instant| match at.checked_duration_since(began.instant) {
+        Some(after) => began.wall.saturating_add(after),
+        None => began.wall.saturating_sub(began.instant.saturating_duration_since(at)),
     };
     let whole = |set_by: Duration| Duration::from_secs(set_by.saturating_add(HALF).as_secs());
-    match wall.checked_sub(evenly(now)) {
+    match now.wall.checked_sub(evenly(now.instant)) {
         Some(forward) => evenly(at).saturating_add(whole(forward)),
-        None => evenly(at).saturating_sub(whole(evenly(now) - wall)),
+        None => evenly(at).saturating_sub(whole(evenly(now.instant) - now.wall)),
     }
 }
 
@@ -53,7 +63,8 @@ mod tests {
     fn an_instant_is_shown_as_the_clock_has_it_when_it_is_asked_for() {
         let (began, wall) = (Clock.now(), 1_000 * HOUR);
         let (opened, now) = (began + HOUR, began + 3 * HOUR);
-        let shown = |clock: Duration, at| shown_at((began, wall), (now, clock), at);
+        let start = Reading { instant: began, wall };
+        let shown = |clock: Duration, at| shown_at(start, Reading { instant: now, wall: clock }, at);
         let evenly = wall + 3 * HOUR;
         // Two hours ago, and in an hour, whatever the clock was set to.
         for clock in [evenly, evenly - 100 * HOUR, evenly - Duration::from_secs(5), evenly + 2 * HOUR] {
@@ -65,12 +76,13 @@ mod tests {
     #[test]
     fn an_instant_is_shown_alike_by_looks_whose_clocks_differ_by_a_moment() {
         let (began, wall) = (Clock.now(), 1_000 * HOUR);
+        let start = Reading { instant: began, wall };
         let now = began + HOUR;
         let evenly = wall + HOUR;
         for off in [0, 1, 40, 400] {
             let off = Duration::from_millis(off);
             for clock in [evenly - off, evenly + off] {
-                assert_eq!(shown_at((began, wall), (now, clock), began), wall);
+                assert_eq!(shown_at(start, Reading { instant: now, wall: clock }, began), wall);
             }
         }
     }
