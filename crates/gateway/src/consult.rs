@@ -277,7 +277,7 @@ impl<'a> Search<'a> {
             return None;
         };
         // The version is asked for last: vectors, verdicts and disks have been waited for since the call began.
-        if !stored.is_fresh_within(route.cache.ttl, now) || !live.kb_versions.still_holds(route, consult.kb_version) {
+        if !stored.is_fresh_within(route.cache.ttl, now) || !live.still_holds(route, consult.kb_version) {
             return None;
         }
         shelf.touch(candidate.place);

@@ -13,6 +13,7 @@ use http::HeaderMap;
 use rules::cache_key::KeyBuilder;
 use state::answers::{Key, Kind, Stored};
 
+use crate::cache::flights::Passenger;
 use crate::embeddings::digits::DigitsCache;
 use crate::embeddings::vector::{How, InputVector};
 use crate::live::Live;
@@ -112,6 +113,13 @@ impl Wish {
             [only] => only.key,
             _ => None,
         }
+    }
+
+    /// Whether the vector that another call will bring under a key has been purged or removed since that call came.
+    #[must_use]
+    pub fn is_purged(&self, live: &Live, key: &Key, carrier: &Passenger) -> bool {
+        let of = (&*self.route, self.owner.as_deref());
+        live.purges.since(carrier.purges).is_some_and(|lost| lost.has(key, Kind::Vector, of))
     }
 
     /// The key of the input at a place.

@@ -8,6 +8,7 @@ mod reload;
 pub mod resources;
 mod time;
 pub mod tokenizers;
+mod versions;
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};

@@ -42,6 +42,8 @@ const MOST_FLIGHTS: usize = 4;
 /// What a call wants of the caches.
 #[derive(Clone, Debug)]
 pub struct Wish {
+    /// Which route answers it.
+    pub route: Arc<str>,
     /// What it asks for.
     pub endpoint: Endpoint,
     /// What it is known by.
@@ -64,6 +66,7 @@ impl Wish {
     /// Of a call that wants nothing yet.
     fn nothing(route: &Route, client: &Client, ask: &Ask) -> Self {
         Self {
+            route: route.name.clone(),
             endpoint: ask.endpoint,
             names: Names::default(),
             may_look: false,
@@ -78,6 +81,7 @@ impl Wish {
                 allotted: Duration::ZERO,
                 is_idempotent: true,
                 body: ask.body.clone(),
+                purges: 0,
             },
         }
     }
@@ -131,8 +135,7 @@ impl Expired {
         let key = wish.names.answer.as_ref()?;
         let of = (&*stored.route, stored.client.as_deref());
         let is_gone = live.purges.since(purges).is_some_and(|lost| lost.has(key, stored.kind, of));
-        if is_gone || live.steady_wall() >= stored.keep_until || !live.kb_versions.still_holds(route, &wish.kb_version)
-        {
+        if is_gone || live.steady_wall() >= stored.keep_until || !live.still_holds(route, &wish.kb_version) {
             return None;
         }
         served(stored, wish, Cached::Stale)
@@ -177,6 +180,7 @@ pub fn wish(
     });
     let mut wish = Wish { names: Names { answer: None, replay }, ..Wish::nothing(route, client, ask) };
     wish.passenger.is_idempotent = is_idempotent(ask, headers);
+    wish.passenger.purges = live.purges.count();
     // Vectors are cached one by one, where a batch is made.
     if route.cache.is_on() && ask.endpoint.family() != Family::Embeddings {
         let control = headers::cache_control(headers);
@@ -234,24 +238,21 @@ pub async fn recall(
     trail: &mut Trail,
 ) -> Result<(Recalled, Option<Expired>), Refusal> {
     let mut stale = None;
-    for turn in 0..MOST_FLIGHTS {
+    let alone = Names { answer: None, replay: wish.names.replay.clone() };
+    for turn in 0..2 * MOST_FLIGHTS {
+        // In the end it goes by itself, but a repeat of it still finds it.
+        let names = if turn < MOST_FLIGHTS { &wish.names } else { &alone };
+        if turn >= MOST_FLIGHTS && alone.replay.is_none() {
+            break;
+        }
         if let Some(found) = replay(live, wish, true).await? {
             // The answer to another call, perhaps, or one that was stored for nobody else.
             trail.cache_id = found.key;
             return Ok((Recalled::Found(found), stale));
         }
         if let Some(key) = wish.names.answer.as_ref().filter(|_| wish.may_look) {
-            let purges = live.purges.count();
-            match look(live, key).await {
-                Some(stored) if !stored.is_fresh_within(wish.ttl, live.steady_wall()) => {
-                    stale = Some(Expired { stored, purges });
-                }
-                Some(stored) => {
-                    if let Some(found) = found(stored, wish, live.steady_wall(), Cached::Hit) {
-                        return Ok((Recalled::Found(found), stale));
-                    }
-                }
-                None => {}
+            if let Some(found) = fresh(live, wish, key, &mut stale).await {
+                return Ok((Recalled::Found(found), stale));
             }
             if turn == 0 {
                 trail.note(Decision::Cache(Cached::Miss));
@@ -263,8 +264,7 @@ pub async fn recall(
                 return Ok((Recalled::Found(found), stale));
             }
         }
-        let is_fresh = wish.names.answer.is_some() && !wish.may_look;
-        match live.flights.board(&wish.names, &wish.passenger, is_fresh) {
+        match live.flights.board(names, &wish.passenger, |leader| wish.may_look && !is_purged(live, wish, leader)) {
             Boarded::Alone => return Ok((Recalled::Alone, stale)),
             Boarded::Conflict => return Err(conflict()),
             Boarded::Leads(rider) => {
@@ -295,6 +295,23 @@ pub async fn recall(
         }
     }
     Ok((Recalled::Alone, stale))
+}
+
+/// A stored answer to the very call; one that has expired is left in `stale`.
+async fn fresh(live: &Live, wish: &Wish, key: &Key, stale: &mut Option<Expired>) -> Option<Found> {
+    let purges = live.purges.count();
+    let stored = look(live, key).await?;
+    if !stored.is_fresh_within(wish.ttl, live.steady_wall()) {
+        *stale = Some(Expired { stored, purges });
+        return None;
+    }
+    found(stored, wish, live.steady_wall(), Cached::Hit)
+}
+
+/// Whether what a leader will bring has been purged or removed since it came.
+fn is_purged(live: &Live, wish: &Wish, leader: &Passenger) -> bool {
+    let (Some(lost), Some(key)) = (live.purges.since(leader.purges), &wish.names.answer) else { return false };
+    lost.has(key, wish.kind, (&*wish.route, wish.owner.as_deref()))
 }
 
 /// An answer that was given to the same question in other words.
@@ -417,6 +434,8 @@ async fn ride(mut rider: Rider, wish: &Wish, deadline: Instant, trail: &mut Trai
             let body = forms::in_form(wish.endpoint, whole, wish.passenger.form)?;
             Recalled::Landed(landed, body)
         }
+        // It has had nothing of it: alone it would be asked again, and elsewhere.
+        Ok(Arrival::Over(End::Broken(_))) if wish.passenger.is_idempotent => return None,
         Ok(Arrival::Over(End::Broken(broken))) => Recalled::Failed(broken.refusal.clone()),
         Ok(Arrival::Over(End::Refused(refusal))) if is_leaders_own(&refusal, &rider.flight.leader, &wish.passenger) => {
             return None;

@@ -52,6 +52,8 @@ pub struct Passenger {
     pub is_idempotent: bool,
     /// As it goes upstream. What does not decide the answer is in it too, and an upstream may refuse it for that.
     pub body: Bytes,
+    /// Purges there had been when it came: who comes after another one does not ride with it.
+    pub purges: u64,
 }
 
 /// What a call is known by.
@@ -120,20 +122,21 @@ impl Flights {
         shard.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Boards the flight of one of these names, or begins one. `is_fresh` begins one whatever flies there.
-    pub fn board(&self, names: &Names, passenger: &Passenger, is_fresh: bool) -> Boarded {
+    /// Boards the flight of one of these names, or begins one. Under the name of an answer it boards what `joins` says
+    /// of a flight's leader alone; the first answer to an idempotency key is that to its repeats, whatever is purged.
+    pub fn board(&self, names: &Names, passenger: &Passenger, joins: impl Fn(&Passenger) -> bool) -> Boarded {
         let flight = Arc::new(Flight::new(passenger.clone()));
         let Some(rider) = Rider::board(&flight, passenger, true) else { return Boarded::Alone };
         if let Some(promise) = &names.replay {
             let name = Name { key: promise.key, fingerprint: Some(promise.fingerprint) };
-            match self.enter(name, &flight, passenger, false) {
+            match self.enter(name, &flight, passenger, &|_| true) {
                 Entered::Here => {}
                 Entered::There(boarded) => return boarded,
             }
             flight.promise(promise.clone(), true);
         }
         if let Some(key) = names.answer {
-            match self.enter(Name { key, fingerprint: None }, &flight, passenger, is_fresh) {
+            match self.enter(Name { key, fingerprint: None }, &flight, passenger, &joins) {
                 Entered::Here => flight.lock().names.push(key),
                 // What goes alone still answers its idempotency key.
                 Entered::There(Boarded::Alone) if names.replay.is_some() => {}
@@ -167,10 +170,16 @@ impl Flights {
         to
     }
 
-    fn enter(&self, name: Name, flight: &Arc<Flight>, passenger: &Passenger, is_fresh: bool) -> Entered {
+    fn enter(
+        &self,
+        name: Name,
+        flight: &Arc<Flight>,
+        passenger: &Passenger,
+        joins: &dyn Fn(&Passenger) -> bool,
+    ) -> Entered {
         let Name { key, fingerprint } = name;
         let mut shard = self.shard(&key);
-        if let Some(there) = shard.get(&key).filter(|_| !is_fresh) {
+        if let Some(there) = shard.get(&key).filter(|there| joins(&there.flight.leader)) {
             if there.fingerprint != fingerprint && there.flight.lock().may_board() {
                 return Entered::There(Boarded::Conflict);
             }
@@ -294,5 +303,5 @@ pub struct Broken {
 /// A refusal for those who waited for an answer that broke off.
 #[must_use]
 pub fn broken_off(code: Code) -> Refusal {
-    Refusal::new(code, "the answer broke off in a call that was shared with others; send it again")
+    Refusal::new(code, "the answer broke off in a call that was shared with others")
 }

@@ -21,6 +21,7 @@ use crate::embeddings::vector::{How, InputVector};
 use crate::inputs::{self, Basket, Wish};
 use crate::semantic_cache::questions::Asked;
 use crate::worker::set_off;
+use state::answers::Key;
 
 impl Consult<'_> {
     /// The vector of a question, by the named route; the very one that a call of the client's to that route finds
@@ -49,9 +50,11 @@ impl Consult<'_> {
         let call = Call { body: ask.body.clone(), large: None, ends: patience };
         for round in 1..=MOST_ROUNDS {
             let shared_call = Arc::<SharedCall>::default();
-            let is_fresh = round == MOST_ROUNDS;
+            let is_purged =
+                |key: &Key, carrier: &Passenger| wish.as_ref().is_some_and(|wish| wish.is_purged(live, key, carrier));
+            let joins = |key: &Key, carrier: &Passenger| round < MOST_ROUNDS && !is_purged(key, carrier);
             let carrier = Carrier { passenger: &passenger, shared_call: &shared_call };
-            let mut boarded = live.input_flights.board(std::iter::once((0, key)), carrier, &call, is_fresh);
+            let mut boarded = live.input_flights.board(std::iter::once((0, key)), carrier, &call, joins);
             if let (Some(own), Some(basket)) = (&mut boarded.own, &mut basket) {
                 own.give_up(|place, key| basket.take_late(live, place, key));
             }
@@ -97,6 +100,7 @@ impl Consult<'_> {
             allotted,
             is_idempotent: true,
             body: bytes::Bytes::new(),
+            purges: self.worker.live.purges.count(),
         }
     }
 }

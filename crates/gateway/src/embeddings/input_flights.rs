@@ -81,14 +81,14 @@ impl InputFlights {
         shard.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Finds out who brings these inputs of a call; what nobody brings is the call's own from now on. `is_fresh`
-    /// makes all of them its own.
+    /// Finds out who brings these inputs of a call; what nobody brings is the call's own from now on, and so is what
+    /// `joins` does not want of a flight's carrier.
     pub fn board(
         self: &Arc<Self>,
         inputs: impl Iterator<Item = (usize, Option<Key>)>,
         carrier: Carrier<'_>,
         call: &Call,
-        is_fresh: bool,
+        joins: impl Fn(&Key, &Passenger) -> bool,
     ) -> Boarded {
         let Carrier { passenger, shared_call } = carrier;
         let (end, _) = watch::channel(None);
@@ -106,7 +106,8 @@ impl InputFlights {
                 continue;
             };
             let mut shard = self.shard(&key);
-            match shard.get(&key).filter(|there| !is_fresh && there.flight.takes(passenger, call)) {
+            let is_joined = |there: &&Place| there.flight.takes(passenger, call) && joins(&key, &there.flight.carrier);
+            match shard.get(&key).filter(is_joined) {
                 Some(there) => others.push((place, Rider::new(there.clone()))),
                 None => {
                     shard.insert(key, Place { flight: flight.clone(), at: own.len() });

@@ -131,9 +131,10 @@ mod tests {
             allotted: Duration::from_secs(60),
             is_idempotent: true,
             body: Bytes::new(),
+            purges: 0,
         };
         let names = Names { answer: Some(Key([1; 32])), replay: None };
-        let Boarded::Leads(rider) = Flights::default().board(&names, &passenger, false) else { panic!("it leads") };
+        let Boarded::Leads(rider) = Flights::default().board(&names, &passenger, |_| true) else { panic!("it leads") };
         let content_type = HeaderValue::from_static("text/event-stream");
         rider.flight.begin(Head { shown: HeaderValue::from_static("a/model-a"), content_type, is_events, id: None });
         rider.flight.push(b"data: {}\n\n");

@@ -15,6 +15,7 @@ use dialect::{Answer, Ask};
 use http::{HeaderValue, Response};
 use rules::cache_key::body_fingerprint;
 use rules::pursuit::deadline_exceeded;
+use state::answers::Key;
 use tokio::sync::oneshot;
 
 use super::seek::Seeker;
@@ -247,6 +248,7 @@ impl Gathering<'_> {
             allotted,
             is_idempotent: true,
             body: Bytes::new(),
+            purges: self.seeker.worker.live.purges.count(),
         }
     }
 
@@ -271,9 +273,10 @@ impl Gathering<'_> {
             if missing.is_empty() {
                 break;
             }
-            let is_fresh = !basket.wish().may_look || round == MOST_ROUNDS;
+            let may_join = basket.wish().may_look && round < MOST_ROUNDS;
+            let joins = |key: &Key, carrier: &Passenger| may_join && !basket.wish().is_purged(live, key, carrier);
             let keys = missing.iter().map(|place| (*place, basket.wish().key(*place)));
-            let boarded = live.input_flights.board(keys, carrier, &call, is_fresh);
+            let boarded = live.input_flights.board(keys, carrier, &call, joins);
             if let Some(mut own) = boarded.own {
                 own.give_up(|place, key| basket.take_late(live, place, key));
                 has_asked |= own.places().next().is_some();

@@ -10,9 +10,7 @@ use testkit::{Answer, Ask, Reply, Script, chat, embeddings, rerank, story};
 use crate::stage::{Stage, answers, begun, cache, millis, pleasant};
 
 /// One upstream, and what is kept for a minute, and beyond it where the upstream fails.
-fn stage() -> Stage {
-    Stage::set(
-        r#"
+const CONFIG: &str = r#"
 providers: [{ name: a, base_url: "http://a/v1" }]
 routes:
   - name: chat
@@ -27,8 +25,10 @@ routes:
     cache: { mode: exact, ttl: 60s }
     on_failure: stale
 clients: [{ name: app, keys: [sk-app], routes: ["*"] }]
-"#,
-    )
+"#;
+
+fn stage() -> Stage {
+    Stage::set(CONFIG)
 }
 
 async fn purge(stage: &Stage) {
@@ -77,8 +77,59 @@ fn an_expired_answer_that_goes_while_its_upstream_is_asked_is_not_served_when_th
                 assert!(gone.iter().all(|(status, _)| *status == 502), "{gone:?}");
             }
         }
-        let outdated = statuses(&chat("chat").user("Hi"), async |stage, _| raise_version(stage).await).await;
-        assert!(outdated.iter().all(|(status, _)| *status == 502), "{outdated:?}");
+        let chat = chat("chat").user("Hi");
+        let written = CONFIG.replace("mode: exact,", "mode: exact, kb_version: '2',");
+        for outdated in [
+            statuses(&chat, async |stage, _| raise_version(stage).await).await,
+            statuses(&chat, async |stage, _| stage.reload(&written)).await,
+        ] {
+            assert!(outdated.iter().all(|(status, _)| *status == 502), "{outdated:?}");
+        }
+    });
+}
+
+#[test]
+fn who_comes_after_a_purge_or_a_removal_waits_for_no_call_from_before_it() {
+    for is_purge in [true, false] {
+        for ask in [chat("chat").user("Hi"), chat("chat").user("Hi").stream()] {
+            story(async {
+                let stage = stage();
+                let a = stage.host("a", pleasant());
+                let first = stage.ask(ask.clone()).await;
+                a.play(Reply::say(["old"]).after(Duration::from_secs(2)));
+                let before = begun(&stage, ask.clone().header("cache-control", "no-cache")).await;
+                a.has_calls(2).await;
+                if is_purge {
+                    purge(&stage).await
+                } else {
+                    remove(&stage, &first).await
+                }
+                a.play(Reply::say(["new"]).after(Duration::from_secs(1)));
+                let after = [begun(&stage, ask.clone()).await, begun(&stage, ask.clone()).await];
+                let said: Vec<_> = answers(after.into()).await.iter().map(Answer::said).collect();
+                assert_eq!(said, ["new", "new"]);
+                assert_eq!(answers(vec![before]).await[0].said(), "old");
+                assert_eq!(a.calls().len(), 3, "those who came after it wait together");
+                assert_eq!(stage.ask(ask.clone()).await.said(), "new");
+            });
+        }
+    }
+}
+
+#[test]
+fn who_comes_after_a_purge_takes_no_vector_of_a_call_from_before_it() {
+    story(async {
+        let stage = stage();
+        let a = stage.host("a", model(1));
+        let before = begun(&stage, embeddings("embedding", "a")).await;
+        a.has_calls(1).await;
+        purge(&stage).await;
+        a.play(model(2));
+        let both = begun(&stage, embeddings("embedding", json!(["a", "b"]))).await;
+        let answer = answers(vec![both]).await.remove(0).json();
+        let number = |at: usize| answer["data"][at]["embedding"][0].as_f64().expect("a vector");
+        assert_eq!((number(0), number(1)), (2.0, 2.0));
+        assert_eq!(answers(vec![before]).await[0].status, 200);
     });
 }
 

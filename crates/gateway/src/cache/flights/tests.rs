@@ -14,6 +14,7 @@ fn passenger(form: Form) -> Passenger {
         allotted: Duration::from_secs(30),
         is_idempotent: true,
         body: Bytes::new(),
+        purges: 0,
     }
 }
 
@@ -43,7 +44,7 @@ fn of_many_threads_one_leads_and_all_others_hear_the_end() {
                 .map(|_| {
                     scope.spawn(|| {
                         barrier.wait();
-                        match flights.board(&names(1), &passenger(Form::Whole), false) {
+                        match flights.board(&names(1), &passenger(Form::Whole), |_| true) {
                             Boarded::Leads(rider) => {
                                 std::thread::yield_now();
                                 rider.flight.land(landed());
@@ -72,10 +73,10 @@ fn of_many_threads_one_leads_and_all_others_hear_the_end() {
 #[test]
 fn an_abandoned_flight_is_boarded_by_nobody() {
     let flights = Flights::default();
-    let Boarded::Leads(first) = flights.board(&names(1), &passenger(Form::Whole), false) else { panic!() };
+    let Boarded::Leads(first) = flights.board(&names(1), &passenger(Form::Whole), |_| true) else { panic!() };
     drop(first);
-    let Boarded::Leads(second) = flights.board(&names(1), &passenger(Form::Whole), false) else { panic!() };
-    assert!(matches!(flights.board(&names(1), &passenger(Form::Whole), false), Boarded::Follows(_)));
+    let Boarded::Leads(second) = flights.board(&names(1), &passenger(Form::Whole), |_| true) else { panic!() };
+    assert!(matches!(flights.board(&names(1), &passenger(Form::Whole), |_| true), Boarded::Follows(_)));
     flights.close(&second.flight);
     assert_eq!(flights.count(), 0);
 }
@@ -84,7 +85,7 @@ fn an_abandoned_flight_is_boarded_by_nobody() {
 fn what_is_held_of_an_answer_is_bounded() {
     let flights = Flights::default();
     let stream = passenger(Form::Stream { shows_usage: false });
-    let Boarded::Leads(mut rider) = flights.board(&names(1), &stream, false) else { panic!() };
+    let Boarded::Leads(mut rider) = flights.board(&names(1), &stream, |_| true) else { panic!() };
     let mut cx = std::task::Context::from_waker(std::task::Waker::noop());
     let piece = vec![b'x'; 1 << 20];
     for _ in 0..64 {
@@ -93,7 +94,7 @@ fn what_is_held_of_an_answer_is_bounded() {
     }
     assert!(rider.flight.is_too_long() && rider.flight.gathered(&[]).is_none());
     assert!(rider.flight.held() < 2 << 20, "{} bytes", rider.flight.held());
-    assert!(matches!(flights.board(&names(1), &stream, false), Boarded::Leads(_)), "nobody boards any more");
+    assert!(matches!(flights.board(&names(1), &stream, |_| true), Boarded::Leads(_)), "nobody boards any more");
 }
 
 #[test]
@@ -106,11 +107,11 @@ fn a_key_without_its_answers_name_is_led_and_one_with_it_rides_along() {
         form: Form::Whole,
     };
     let with = |fingerprint| Names { replay: Some(promise(fingerprint)), ..names(1) };
-    let Boarded::Leads(leader) = flights.board(&names(1), &passenger(Form::Whole), false) else { panic!() };
-    let follows = flights.board(&with(1), &passenger(Form::Whole), false);
+    let Boarded::Leads(leader) = flights.board(&names(1), &passenger(Form::Whole), |_| true) else { panic!() };
+    let follows = flights.board(&with(1), &passenger(Form::Whole), |_| true);
     assert!(matches!(follows, Boarded::Follows(_)));
-    assert!(matches!(flights.board(&with(2), &passenger(Form::Whole), false), Boarded::Conflict));
-    assert!(matches!(flights.board(&with(1), &passenger(Form::Whole), false), Boarded::Follows(_)));
+    assert!(matches!(flights.board(&with(2), &passenger(Form::Whole), |_| true), Boarded::Conflict));
+    assert!(matches!(flights.board(&with(1), &passenger(Form::Whole), |_| true), Boarded::Follows(_)));
     let kept: Vec<Promise> = leader.flight.settle().into_iter().map(|promised| promised.promise).collect();
     assert_eq!(kept, [promise(1)]);
     flights.close(&leader.flight);
@@ -122,22 +123,22 @@ fn a_flight_whose_keys_are_being_kept_takes_no_more_of_them() {
     let flights = Flights::default();
     let promise = Promise { client: "app".into(), key: Key([9; 32]), fingerprint: [1; 32], form: Form::Whole };
     let with = Names { replay: Some(promise), ..names(1) };
-    let Boarded::Leads(leader) = flights.board(&names(1), &passenger(Form::Whole), false) else { panic!() };
+    let Boarded::Leads(leader) = flights.board(&names(1), &passenger(Form::Whole), |_| true) else { panic!() };
     assert!(leader.flight.settle().is_empty());
-    let Boarded::Late(mut late) = flights.board(&with, &passenger(Form::Whole), false) else { panic!() };
+    let Boarded::Late(mut late) = flights.board(&with, &passenger(Form::Whole), |_| true) else { panic!() };
     assert_eq!(flights.count(), 1, "the key stands for no flight that does not answer it");
     leader.flight.land(landed());
     flights.close(&leader.flight);
     tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(late.over());
-    assert!(matches!(flights.board(&with, &passenger(Form::Whole), false), Boarded::Leads(_)));
+    assert!(matches!(flights.board(&with, &passenger(Form::Whole), |_| true), Boarded::Leads(_)));
 }
 
 #[test]
 fn who_waits_for_the_end_of_a_flight_that_grows_too_long_waits_no_more() {
     let flights = Flights::default();
     let stream = passenger(Form::Stream { shows_usage: false });
-    let Boarded::Leads(leader) = flights.board(&names(1), &stream, false) else { panic!() };
-    let Boarded::Follows(mut late) = flights.board(&names(1), &stream, false) else { panic!() };
+    let Boarded::Leads(leader) = flights.board(&names(1), &stream, |_| true) else { panic!() };
+    let Boarded::Follows(mut late) = flights.board(&names(1), &stream, |_| true) else { panic!() };
     let mut cx = std::task::Context::from_waker(std::task::Waker::noop());
     let mut over = Box::pin(late.over());
     for _ in 0..LONGEST >> 20 {
