@@ -76,6 +76,8 @@ fn wish<'a, I: Iterator<Item = &'a Arc<Upstream>>>(
 
 /// A period that ends sooner than this is worth waiting for.
 const WORTH_WAITING: Duration = Duration::from_secs(60);
+/// When calls under way may have given back what they do not use; nobody knows when they do.
+const UNDER_WAY: Duration = Duration::from_secs(1);
 
 fn refusal(client: &Client, quota: &ClientQuota, standing: Standing, wish: Wish, now: Duration) -> Refusal {
     let terms = &quota.terms;
@@ -105,5 +107,14 @@ fn refusal(client: &Client, quota: &ClientQuota, standing: Standing, wish: Wish,
     );
     let refusal = Refusal::new(Code::InsufficientQuota, message);
     let left = Duration::from_secs(period.end).saturating_sub(now);
-    if left <= WORTH_WAITING { refusal.after(left) } else { refusal }
+    // What is only put aside may come back; what is spent does not before the period ends.
+    let has_room =
+        |limit: Option<u64>, spent: u64, wanted: u64| limit.is_none_or(|limit| spent.saturating_add(wanted) <= limit);
+    let is_held = has_room(terms.tokens, standing.spent.tokens, wish.least.tokens)
+        && has_room(terms.cost, standing.spent.cost, wish.least.cost);
+    match () {
+        () if is_held => refusal.after(left.min(UNDER_WAY)),
+        () if left <= WORTH_WAITING => refusal.after(left),
+        () => refusal,
+    }
 }

@@ -51,6 +51,25 @@ fn refused(answer: &Answer) -> String {
 }
 
 #[test]
+fn a_refusal_for_what_calls_under_way_have_put_aside_says_to_come_again() {
+    story(async {
+        let stage = Stage::set(&with_quota("{ tokens: 3000 }"));
+        let a = stage.host("a", Reply::say(["Hi"]).usage(used(10, 5)).after(Duration::from_millis(500)));
+        let first = begun(&stage, hello(2000)).await;
+        a.has_calls(1).await;
+        let second = stage.ask(hello(2000)).await;
+        assert!(refused(&second).contains("put aside by calls under way"));
+        assert_eq!((second.header("retry-after"), second.header("x-should-retry")), (Some("1"), None));
+        assert_eq!(answers(vec![first]).await[0].status, 200);
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        assert_eq!(stage.ask(hello(2000)).await.status, 200);
+        let never = stage.ask(hello(2000).user(&"word ".repeat(6_000))).await;
+        refused(&never);
+        assert_eq!((never.header("retry-after"), never.header("x-should-retry")), (None, Some("false")));
+    });
+}
+
+#[test]
 fn a_refusal_names_the_quota_says_when_it_begins_anew_and_costs_no_call() {
     story(async {
         let stage = Stage::set(&with_quota("{ tokens: 100, timezone: Asia/Shanghai }"));
