@@ -37,7 +37,7 @@ use crate::live::per_worker::PerWorker;
 use crate::live::resources::Resources;
 use crate::live::tokenizers::Tokenizers;
 use crate::quota::ledger::{self, Stores, UsageLedger};
-use crate::quota::quotas::KeptQuotas;
+use crate::quota::quotas::{KeptQuotas, TellsBefore as _};
 use crate::records::access_log::AccessLog;
 use crate::records::content::Contents;
 use crate::records::metrics::Metrics;
@@ -88,7 +88,7 @@ pub struct Live {
     /// a time would tell half of it, and count losses twice.
     showing: Mutex<()>,
     /// What was used.
-    pub usage_ledger: UsageLedger,
+    pub usage_ledger: Arc<UsageLedger>,
     /// What was answered before.
     pub answers: Arc<dyn Answers>,
     /// Questions that were answered before.
@@ -160,8 +160,8 @@ impl Live {
     ) -> Result<Arc<Self>, prometheus::Error> {
         let metrics = Metrics::new()?;
         metrics.come_into_force(&snapshot, Clock.now());
-        let mut kept = Kept::with(KeptQuotas::new(stores.accounts));
-        let usage_ledger = UsageLedger::new(stores.ledger);
+        let usage_ledger = Arc::new(UsageLedger::new(stores.ledger));
+        let mut kept = Kept::with(KeptQuotas::new(stores.accounts).told_by(usage_ledger.clone()));
         let running = kept.bind(snapshot, &|_| Counts::default());
         let issued = IssuedKeys::new(stores.objects, stores.keys, running.snapshot.keys.hasher().clone());
         let kb_versions = Arc::new(KbVersions::new(stores.versions, &dice));

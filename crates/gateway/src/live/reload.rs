@@ -5,6 +5,7 @@ use std::sync::{Arc, MutexGuard, PoisonError};
 use config::Snapshot;
 
 use super::{Counts, Kept, Live, PerWorker, Running, bounds, record_bounds};
+use crate::quota::quotas::TellsBefore as _;
 
 /// A configuration that is bound to the state of its objects, and not in force yet.
 struct Bound {

@@ -13,7 +13,7 @@ use state::{
 };
 use tokio::sync::watch;
 
-use crate::quota::quotas::Unknown;
+use crate::quota::quotas::{TellsBefore, Unknown};
 
 mod opening;
 mod reconcile;
@@ -106,20 +106,6 @@ impl UsageLedger {
         self.store.book(entries);
     }
 
-    /// Asks the ledger for what was used before. What is booked after this must be counted by the process
-    /// itself.
-    pub(crate) fn open(&self, unknown: Unknown) {
-        let mut openings = self.openings();
-        for (period, of) in unknown {
-            openings.count += 1;
-            let mut opening = Opening::new(openings.count, period, of);
-            if !opening.ask(&*self.store) {
-                openings.unanswered.push(opening);
-            }
-        }
-        self.count(&mut openings);
-    }
-
     /// Clients whose quota counts this process alone, since the ledger has not told what was used before.
     #[must_use]
     pub fn unopened(&self) -> usize {
@@ -167,6 +153,27 @@ impl UsageLedger {
     fn ask_again(&self) {
         let mut openings = self.openings();
         openings.unanswered.retain_mut(|opening| !opening.ask(&*self.store));
+        self.count(&mut openings);
+    }
+}
+
+impl TellsBefore for UsageLedger {
+    /// Asks the ledger for what was used before. What is booked after this must be counted by the process
+    /// itself.
+    fn open(&self, unknown: Unknown) {
+        let mut openings = self.openings();
+        for (period, of) in unknown {
+            // Where many enter a period at once, one question is for all that the ledger has not taken yet.
+            let put_off = openings.unanswered.iter().position(|opening| opening.is_put_off(period));
+            let mut opening = put_off.map(|at| openings.unanswered.swap_remove(at)).unwrap_or_else(|| {
+                openings.count += 1;
+                Opening::new(openings.count, period)
+            });
+            opening.add(of);
+            if !opening.ask(&*self.store) {
+                openings.unanswered.push(opening);
+            }
+        }
         self.count(&mut openings);
     }
 }

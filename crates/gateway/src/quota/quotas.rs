@@ -27,13 +27,18 @@ pub struct ClientQuota {
 }
 
 impl ClientQuota {
-    /// The period of an instant, given from the Unix epoch.
+    /// The period of an instant, given from the Unix epoch. From now on its account counts there, and is told what
+    /// was used in it before. Never waits for that.
     #[must_use]
     pub fn period(&self, at: Duration) -> Period {
         let mut known = self.period.lock().unwrap_or_else(PoisonError::into_inner);
         match *known {
             Some(period) if period.holds(at) => period,
-            _ => *known.insert(self.terms.period(at)),
+            _ => {
+                let period = self.terms.period(at);
+                self.quota_account.enter(period, at);
+                *known.insert(period)
+            }
         }
     }
 
@@ -165,6 +170,8 @@ pub(crate) struct KeptQuotas {
     /// Funds so far.
     count: u64,
     alerts: Arc<Alerts>,
+    /// Whom accounts ask that enter a period; without one they know of nothing before.
+    before: Option<Arc<dyn TellsBefore>>,
 }
 
 /// A quota account that does not know yet what was used before this process counted.
@@ -189,6 +196,12 @@ pub(crate) struct Counted {
 /// Such funds by the period that they ask about.
 pub(crate) type Unknown = HashMap<Period, Vec<Owner>>;
 
+/// Who tells accounts what was used before they counted.
+pub(crate) trait TellsBefore: std::fmt::Debug + Send + Sync {
+    /// Adds it to them as soon as it is known. Never waits for a store.
+    fn open(&self, unknown: Unknown);
+}
+
 impl Default for KeptQuotas {
     fn default() -> Self {
         Self::new(Arc::new(InProcessAccounts))
@@ -197,7 +210,12 @@ impl Default for KeptQuotas {
 
 impl KeptQuotas {
     pub fn new(accounts: Arc<dyn Accounts>) -> Self {
-        Self { accounts, known: HashMap::new(), count: 0, alerts: Arc::default() }
+        Self { accounts, known: HashMap::new(), count: 0, alerts: Arc::default(), before: None }
+    }
+
+    /// The same, with accounts that ask there what was used before.
+    pub fn told_by(self, before: Arc<dyn TellsBefore>) -> Self {
+        Self { before: Some(before), ..self }
     }
 
     /// Where these quotas raise their alerts.
@@ -212,8 +230,7 @@ impl KeptQuotas {
         for (client, terms) in with_quota(snapshot) {
             let Some(quota_account) = self.known.get(&client.name) else { continue };
             let period = terms.period(now);
-            if !quota_account.account().knows(period) {
-                quota_account.settle(period, Amounts::default(), Amounts::default());
+            if quota_account.comes_to_know(period) {
                 let (client, currency) = (client.name.clone(), terms.currency.clone());
                 unknown.entry(period).or_default().push(Owner {
                     client,
@@ -245,8 +262,8 @@ impl KeptQuotas {
         }
         self.count += 1;
         let account = self.accounts.of(client, &terms.currency);
-        let quota_account =
-            Arc::new(QuotaAccount::new(self.count, client.clone(), terms.clone(), account, self.alerts.clone()));
+        let places = (self.alerts.clone(), self.before.clone());
+        let quota_account = Arc::new(QuotaAccount::new(self.count, client.clone(), terms.clone(), account, places));
         self.known.insert(client.clone(), quota_account.clone());
         quota_account
     }

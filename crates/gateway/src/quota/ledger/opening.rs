@@ -46,12 +46,22 @@ struct Waiting {
 }
 
 impl Opening {
-    pub fn new(id: u64, period: Period, of: Vec<Owner>) -> Self {
+    pub fn new(id: u64, period: Period) -> Self {
+        Self { id, period, of: HashMap::new(), answer: Progress::Refused, is_logged: false }
+    }
+
+    /// Whether it is of the period, and nothing has been asked that is still to be answered.
+    pub fn is_put_off(&self, period: Period) -> bool {
+        self.period == period && matches!(self.answer, Progress::Refused)
+    }
+
+    /// Asks for these too: before the question is put.
+    pub fn add(&mut self, of: Vec<Owner>) {
         let waiting = |Owner { client, currency, quota_account }: Owner| {
             let (booked, in_answer) = (Amounts::default(), Amounts::default());
             (client, Waiting { quota_account: Arc::downgrade(&quota_account), currency, booked, in_answer })
         };
-        Self { id, period, of: of.into_iter().map(waiting).collect(), answer: Progress::Refused, is_logged: false }
+        self.of.extend(of.into_iter().map(waiting));
     }
 
     /// Puts the question, if it is not on its way; true when it is answered at once. Nothing may be booked
@@ -65,7 +75,9 @@ impl Opening {
         }
         let (from, to) = (Duration::from_secs(self.period.start), Some(Duration::from_secs(self.period.end)));
         let by = Columns { client: true, ..Columns::default() };
-        match ledger.report(Question { from, to, by, client: None }) {
+        let mut clients = self.of.keys();
+        let client = clients.next().filter(|_| clients.next().is_none()).cloned();
+        match ledger.report(Question { from, to, by, client }) {
             Answer::Ready(Ok(rows)) => {
                 self.add_up(&rows);
                 return true;

@@ -147,6 +147,67 @@ async fn each_share_that_is_come_to_by_a_late_answer_is_warned_of_once() {
     assert_eq!(told().len(), 0);
 }
 
+/// As long as any month, and two days.
+const A_MONTH_ON: Duration = Duration::from_secs(33 * 86_400);
+
+/// Quotas that ask a ledger what was used before, which holds 700 tokens of two clients by a clock that is a month on.
+fn a_month_on(ledger: Moody) -> (Arc<UsageLedger>, Arc<Moody>, crate::quota::quotas::ClientQuotas, Duration) {
+    let ledger = Arc::new(ledger);
+    let later = Clock.wall() + A_MONTH_ON;
+    ledger.book(["a", "c"].map(|client| Entry { at: later, ..used(client, 700, 0, "") }).into());
+    let usage_ledger = Arc::new(UsageLedger::new(ledger.clone()));
+    let mut kept = KeptQuotas::default().told_by(usage_ledger.clone());
+    let snapshot = snapshot("clients: [{ name: a, quota: { tokens: 1000 } }, { name: c, quota: { tokens: 1000 } }]");
+    let quotas = kept.bind(&snapshot);
+    usage_ledger.open(kept.unknown(&snapshot, Clock.wall()));
+    (usage_ledger, ledger, quotas, later)
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_clock_that_is_set_into_another_month_finds_what_the_ledger_has_of_it() {
+    for (refusals, is_late) in [(0, false), (0, true), (3, false), (3, true)] {
+        let (usage_ledger, ledger, quotas, later) = a_month_on(Moody { is_late, ..Moody::default() });
+        let keeping = tokio::spawn({
+            let usage_ledger = usage_ledger.clone();
+            async move { usage_ledger.keep_opening().await }
+        });
+        assert!(usage_ledger.opened(Duration::from_secs(60)).await);
+        ledger.refusals.store(refusals, Ordering::Relaxed);
+        for name in ["a", "c"] {
+            let quota = quotas.named(name).unwrap();
+            assert_eq!(quota.spent(Clock.wall()).tokens, 0);
+            let period = quota.period(later);
+            quota.settle(period, Amounts::default(), Amounts { tokens: 10, cost: 0 });
+            usage_ledger.book(vec![Entry { at: later, ..used(name, 10, 0, "") }]);
+        }
+        assert!(usage_ledger.opened(Duration::from_secs(60)).await, "{refusals} {is_late}");
+        for name in ["a", "c"] {
+            let spent = quotas.named(name).unwrap().spent(later).tokens;
+            assert_eq!(spent, 710, "{name}: {refusals} refusals, late: {is_late}");
+        }
+        keeping.abort();
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn of_a_month_that_begins_while_the_process_runs_nothing_is_asked() {
+    let (_usage_ledger, _, quotas, later) = a_month_on(Moody::default());
+    tokio::time::advance(A_MONTH_ON).await;
+    // What the ledger has of it is of a clock that was wrong before.
+    assert_eq!(quotas.named("a").unwrap().spent(later).tokens, 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn quotas_that_enter_a_month_while_the_ledger_takes_no_question_share_one() {
+    let (usage_ledger, ledger, quotas, later) = a_month_on(Moody::default());
+    ledger.refusals.store(2, Ordering::Relaxed);
+    for name in ["a", "c"] {
+        assert_eq!(quotas.named(name).unwrap().spent(later).tokens, 0);
+    }
+    let questions = usage_ledger.openings().unanswered.len();
+    assert_eq!((questions, usage_ledger.unopened()), (1, 2));
+}
+
 /// Accounts whose making takes as long as others need to gather.
 #[derive(Debug, Default)]
 struct Slow {

@@ -1,12 +1,13 @@
 //! What outlives reloads of one client's quota: its account, and which shares of it were warned of.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use base::Period;
+use base::{Clock, Period};
 use rules::quota::{self, Terms};
 use state::{Account, Amounts};
 
+use super::{Owner, TellsBefore, Unknown};
 use crate::alerts::{Alert, Alerts};
 
 /// The account of one client's quota. It stays the same through reloads as long as money is of the same
@@ -20,7 +21,15 @@ pub(crate) struct QuotaAccount {
     account: Arc<dyn Account>,
     watch: Mutex<Watch>,
     alerts: Arc<Alerts>,
+    before: Option<Arc<dyn TellsBefore>>,
+    /// Since when it counts, by the wall clock and by the one that is never set.
+    began: (Duration, Instant),
+    /// Held by whoever enters a period.
+    entering: Mutex<()>,
 }
+
+/// Clocks that differ by less tell the same time.
+const SAME: Duration = Duration::from_secs(60);
 
 /// What is warned of.
 #[derive(Debug)]
@@ -50,8 +59,51 @@ impl Watch {
 }
 
 impl QuotaAccount {
-    pub fn new(id: u64, client: Arc<str>, terms: Arc<Terms>, account: Arc<dyn Account>, alerts: Arc<Alerts>) -> Self {
-        Self { id, client, account, watch: Mutex::new(Watch { terms, told: Vec::new() }), alerts }
+    pub fn new(
+        id: u64,
+        client: Arc<str>,
+        terms: Arc<Terms>,
+        account: Arc<dyn Account>,
+        (alerts, before): (Arc<Alerts>, Option<Arc<dyn TellsBefore>>),
+    ) -> Self {
+        let watch = Mutex::new(Watch { terms, told: Vec::new() });
+        let began = (Clock.wall(), Clock.now());
+        Self { id, client, account, watch, alerts, before, began, entering: Mutex::default() }
+    }
+
+    fn entering(&self) -> MutexGuard<'_, ()> {
+        self.entering.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Counts in a period from now on; false where it did before.
+    pub fn comes_to_know(&self, period: Period) -> bool {
+        let _entering = self.entering();
+        let is_new = !self.account.knows(period);
+        if is_new {
+            self.account.settle(period, Amounts::default(), Amounts::default());
+        }
+        is_new
+    }
+
+    /// Counts in the period of an instant from now on. Where it did not count there from the period's beginning on, it
+    /// is told what was used before.
+    pub fn enter(self: &Arc<Self>, period: Period, at: Duration) {
+        // Held until the question is put: what others count and book meanwhile would be in its answer too.
+        let _entering = self.entering();
+        if self.account.knows(period) {
+            return;
+        }
+        self.account.settle(period, Amounts::default(), Amounts::default());
+        let Some(before) = self.before.as_ref().filter(|_| !self.counts_from_beginning(period, at)) else { return };
+        let (client, currency) = (self.client.clone(), self.watch().terms.currency.clone());
+        before.open(Unknown::from_iter([(period, vec![Owner { client, currency, quota_account: self.clone() }])]));
+    }
+
+    /// Whether it was there when the period began: a wall clock that has been set says nothing about that.
+    fn counts_from_beginning(&self, period: Period, at: Duration) -> bool {
+        let (wall, instant) = self.began;
+        let now = wall.saturating_add(Clock.now().saturating_duration_since(instant));
+        Duration::from_secs(period.start) >= wall && at.abs_diff(now) < SAME
     }
 
     fn watch(&self) -> MutexGuard<'_, Watch> {
