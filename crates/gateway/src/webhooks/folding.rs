@@ -85,6 +85,22 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
+    async fn of_a_quota_only_the_same_share_is_folded_and_for_a_minute() {
+        let share = |kind, share| {
+            let (client, per, until) = ("app".into(), "month", "2026-12-01T00:00:00+00:00".to_owned());
+            Event::of((Duration::ZERO, Alert::Quota { client, kind, share, per, until }))
+        };
+        let (mut folding, began) = (Folding::default(), base::Clock.now());
+        for (kind, at) in [("tokens", 0.8), ("tokens", 0.95), ("cost", 0.8)] {
+            assert!(folding.take(share(kind, at), began).is_some(), "{kind} {at} is told at once");
+        }
+        assert_eq!(folding.take(share("tokens", 0.8), began + Duration::from_secs(59)), None);
+        assert_eq!(folding.due(began + Duration::from_secs(59)), []);
+        let told = folding.due(began + Duration::from_secs(60));
+        assert_eq!(told.iter().map(shown).collect::<Vec<_>>(), [("quota.warning", 1)]);
+    }
+
+    #[tokio::test(start_paused = true)]
     async fn the_first_is_told_at_once_and_what_follows_as_one_that_says_how_it_stands() {
         let (mut folding, began) = (Folding::default(), base::Clock.now());
         let after = |seconds| began + Duration::from_secs(seconds);
