@@ -1,6 +1,6 @@
 //! `params`: what callers may ask of the model.
 
-use rules::params::{Policy, Rule, Setting};
+use rules::params::{ANSWER_LIMITS, OLLAMA_NAMES, Policy, Rule, Setting};
 
 use super::Compiler;
 use crate::node::{Core, Node, Scalar, Style, Value};
@@ -61,9 +61,6 @@ const DEEPEST: usize = 32;
 /// What callers ask, as against how it is to be answered: a policy over it would fail every call.
 const ASKED: [&str; 5] = ["messages", "prompt", "input", "query", "documents"];
 
-/// A limit of the answer's tokens is a number, by whichever of its names.
-const NUMBERS: [&str; 3] = ["max_tokens", "max_completion_tokens", "max_output_tokens"];
-
 fn is_path(compiler: &mut Compiler<'_>, view: &View<'_>, path: &str) -> bool {
     if path.split('.').any(str::is_empty) {
         compiler.report(view, "is no path of a field; write names with a dot between them");
@@ -83,23 +80,45 @@ fn is_path(compiler: &mut Compiler<'_>, view: &View<'_>, path: &str) -> bool {
         compiler.report(view, format!("is about `{first}`, which is what callers ask and no parameter; remove it"));
         return false;
     }
-    if below.is_some() && NUMBERS.contains(&first) {
+    // A limit of the answer's tokens is a number, by whichever of its names.
+    if below.is_some() && ANSWER_LIMITS.contains(&first) {
         compiler.report(view, format!("is a field of `{first}`, which is a number; write `{first}` alone"));
         return false;
     }
     true
 }
 
+/// Ollama's limit of an answer's tokens (its API reference, `options`): -1 is without a limit, -2 fills the window.
+const OLLAMA_LIMIT: &str = "options.num_predict";
+
 fn check(compiler: &mut Compiler<'_>, params: &View<'_>) {
-    let most = params.at("max");
-    for (field, least) in params.at("min").entries() {
-        let most = most.entries().into_iter().find(|(other, _)| *other == field);
-        let pair =
-            least.scalar().and_then(Scalar::as_number).zip(most.and_then(|(_, most)| most.scalar()?.as_number()));
-        if pair.is_some_and(|(least, most)| least > most) {
-            compiler.report(&least, format!("is above `params.max.{field}`"));
+    for rule in ["default", "max", "min", "force"] {
+        for (field, view) in params.at(rule).entries() {
+            let number = view.scalar().and_then(Scalar::as_number);
+            let is_bound = matches!(rule, "max" | "min");
+            let is_count = ANSWER_LIMITS.contains(&field) || (is_bound && field == OLLAMA_LIMIT);
+            if !is_count || number.is_none_or(|number| number >= 1.0) {
+                continue;
+            }
+            let instead = if is_bound { "remove it to set no bound" } else { "write `null` to leave the field out" };
+            compiler.report(&view, format!("counts tokens of an answer; write 1 or more, or {instead}"));
         }
     }
+    let most = params.at("max").entries();
+    for (field, least) in params.at("min").entries() {
+        let Some(number) = least.scalar().and_then(Scalar::as_number) else { continue };
+        let is_below = |most: &View<'_>| most.scalar().and_then(Scalar::as_number).is_some_and(|most| number > most);
+        if let Some((name, _)) = most.iter().find(|(name, most)| is_one_field(field, name) && is_below(most)) {
+            compiler.report(&least, format!("is above `params.max.{name}`"));
+        }
+    }
+}
+
+/// Whether both names are of one field. Those of rerank are not looked at: `top_k` is another field elsewhere.
+fn is_one_field(one: &str, other: &str) -> bool {
+    let is_limit = |name: &str| ANSWER_LIMITS.contains(&name) || name == OLLAMA_LIMIT;
+    let are_both = |names: &[&str]| names.contains(&one) && names.contains(&other);
+    one == other || (is_limit(one) && is_limit(other)) || OLLAMA_NAMES.iter().any(|names| are_both(names))
 }
 
 /// A written value as JSON text; none where it holds what JSON has no word for.

@@ -24,6 +24,11 @@ pub(super) fn terms(compiler: &mut Compiler<'_>, client: &View<'_>) -> Option<Te
     if quota.at("currency").is_written() && !cost.is_written() {
         compiler.report(&quota.at("currency"), "is about `cost`, which is not written");
     }
+    let money = cost.number().and_then(base::nanos);
+    if money == Some(0) {
+        let least = base::decimal(1);
+        compiler.report(&cost, format!("is too little to be counted; write {least} or more, or remove it"));
+    }
     let zone_view = quota.at("timezone");
     let Some(zone) = Zone::named(zone_view.text_or_preset()) else {
         let shown = zone_view.shown();
@@ -32,7 +37,7 @@ pub(super) fn terms(compiler: &mut Compiler<'_>, client: &View<'_>) -> Option<Te
     };
     Some(Terms {
         tokens: tokens.integer(),
-        cost: cost.number().and_then(base::nanos),
+        cost: money,
         currency: quota.at("currency").text_or_preset().into(),
         per: if quota.at("per").text_or_preset() == "day" { Per::Day } else { Per::Month },
         zone,

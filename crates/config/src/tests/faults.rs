@@ -344,6 +344,45 @@ fn limits_budgets_and_quotas_must_bound_something() {
 }
 
 #[test]
+fn bounds_of_one_field_agree_by_whichever_of_its_names() {
+    let told = |min: &str, max: &str| {
+        let params = format!("params: {{ min: {{ {min} }}, max: {{ {max} }} }}");
+        let text =
+            with_providers(&format!("routes:\n  - name: r\n    upstreams: [{{ provider: cloud }}]\n    {params}\n"));
+        super::load_text(&text, &[]).err().map(|problems| problems.to_string()).unwrap_or_default()
+    };
+    for (least, most) in [
+        ("max_tokens: 9", "max_tokens: 8"),
+        ("max_tokens: 9", "max_completion_tokens: 8"),
+        ("max_output_tokens: 9", "max_tokens: 8"),
+        ("options.num_predict: 9", "max_tokens: 8"),
+        ("options.temperature: 0.9", "temperature: 0.8"),
+        ("temperature: 0.9", "options.temperature: 0.8"),
+        ("options.num_predict: 9", "options.num_predict: 8"),
+    ] {
+        let (field, name) = (least.split(':').next().unwrap(), most.split(':').next().unwrap());
+        let text = format!("routes[r].params.min.{field}: is above `params.max.{name}`");
+        assert!(told(least, most).ends_with(&text), "{least}, {most}: {}", told(least, most));
+    }
+    assert_eq!(told("top_k: 20", "top_n: 10"), "", "only rerank takes both for the same");
+    assert_eq!(told("max_tokens: 8", "max_completion_tokens: 8"), "");
+}
+
+#[test]
+fn a_count_of_tokens_and_a_quota_of_money_are_more_than_nothing() {
+    assert_problems(
+        &with_providers(
+            "routes:\n  - name: r\n    upstreams: [{ provider: cloud }]\n    params: { max: { max_tokens: 0, options.num_predict: -1 }, force: { max_completion_tokens: -5 }, default: { options.num_predict: -1 } }\nclients:\n  - { name: c, params: { min: { max_output_tokens: 0.5 } }, quota: { cost: 1e-12 } }\n",
+        ),
+        "gateway.yaml:7:34: routes[r].params.max.max_tokens: counts tokens of an answer; write 1 or more, or remove it to set no bound\n\
+         gateway.yaml:7:58: routes[r].params.max.options.num_predict: counts tokens of an answer; write 1 or more, or remove it to set no bound\n\
+         gateway.yaml:7:96: routes[r].params.force.max_completion_tokens: counts tokens of an answer; write 1 or more, or write `null` to leave the field out\n\
+         gateway.yaml:9:52: clients[c].params.min.max_output_tokens: counts tokens of an answer; write 1 or more, or remove it to set no bound\n\
+         gateway.yaml:9:76: clients[c].quota.cost: is too little to be counted; write 0.000000001 or more, or remove it",
+    );
+}
+
+#[test]
 fn a_parameter_policy_names_fields_and_what_json_can_say() {
     assert_problems(
         &with_providers(
