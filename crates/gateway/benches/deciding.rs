@@ -67,8 +67,8 @@ fn decide(running: &Arc<Running>) -> (Vec<u64>, Vec<u64>) {
         let want = Want { tokens: 100, priority: Priority::Online, is_turn: false };
         let answer = running.meters.counters.take(&concerned, want, now);
         let middle = instant();
-        if matches!(answer, Answer::Ready(Decision { denial: None, .. })) {
-            let tokens = Settled { aside: 100, used: 100, is_void: false };
+        if let Answer::Ready(Decision { denial: None, aside, .. }) = answer {
+            let tokens = Settled { aside, used: 100, is_void: false };
             running.meters.counters.give_back(&concerned, Priority::Online, tokens, now);
         }
         let end = instant();

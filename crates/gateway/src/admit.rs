@@ -38,7 +38,7 @@ pub async fn admit(on: OnRoute<'_>, caller: Caller<'_>, ask: &Ask, trail: &mut T
     let now = Clock.now();
     let tokens = if meters.counts_tokens { tokens(ask, route, client) } else { 0 };
     let want = Want { tokens, priority: client.priority, is_turn: false };
-    let decision = running.meters.counters.take(&meters, want, now).await;
+    let mut decision = running.meters.counters.take(&meters, want, now).await;
     trail.allowance = decision.allowance;
     if let Some(denial) = decision.denial {
         let refusal = refusal(&meters, &denial);
@@ -57,9 +57,10 @@ pub async fn admit(on: OnRoute<'_>, caller: Caller<'_>, ask: &Ask, trail: &mut T
         // Boxed, for few calls ever wait, and each holds the room for it.
         let turn = Box::pin(place.turn(queue.until)).await;
         trail.tries.queue_ends();
-        trail.allowance = turn.ok_or_else(|| queue.is_over(&refusal))?;
+        decision = turn.ok_or_else(|| queue.is_over(&refusal))?;
+        trail.allowance = decision.allowance;
     }
-    trail.permit = Some(Permit::new(running.clone(), client, route, tokens));
+    trail.permit = Some(Permit::new(running.clone(), client, route, decision.aside));
     Ok(())
 }
 

@@ -6,6 +6,7 @@ use std::time::Instant;
 
 use base::{Clock, Usage};
 use config::{Client, Route};
+use rules::limits::Aside;
 use rules::shares::Priority;
 use state::Settled;
 
@@ -20,7 +21,7 @@ pub struct Permit {
     running: Arc<Running>,
     whose: Whose,
     priority: Priority,
-    aside: u64,
+    aside: Aside,
     used: u64,
     is_void: bool,
     /// When the call has ended, where that is known.
@@ -34,9 +35,9 @@ pub struct Permit {
 pub struct LinedUp<'a>(&'a Permit);
 
 impl Permit {
-    /// For a call whose meters have been charged, with `aside` tokens.
+    /// For a call whose meters have been charged, with these tokens of each.
     #[must_use]
-    pub fn new(running: Arc<Running>, client: &Client, route: &Route, aside: u64) -> Self {
+    pub fn new(running: Arc<Running>, client: &Client, route: &Route, aside: Aside) -> Self {
         let (whose, priority) = (Whose::of(client, route), client.priority);
         Self { running, whose, priority, aside, used: 0, is_void: false, ended: None, lines: AtomicU32::new(0) }
     }
@@ -44,19 +45,19 @@ impl Permit {
     /// The call is known better: it wants so many tokens at most. What it has put aside beyond them is there again
     /// for others at once.
     pub fn wants(&mut self, tokens: u64) {
-        if tokens < self.aside {
+        if tokens < self.aside.most() {
             let meters = self.running.meters.of(self.whose);
             let now = Clock.now();
             self.running.meters.counters.spare(&meters, self.priority, (self.aside, tokens), now);
             self.running.batch_queue.has_news(&meters, now);
-            self.aside = tokens;
+            self.aside = self.aside.at_most(tokens);
         }
     }
 
-    /// Tokens put aside.
+    /// Tokens put aside, of the limit of which it is the most.
     #[must_use]
-    pub const fn aside(&self) -> u64 {
-        self.aside
+    pub fn aside(&self) -> u64 {
+        self.aside.most()
     }
 
     /// The call stands in an upstream's line until what this gives is dropped. It is in flight meanwhile, and keeps

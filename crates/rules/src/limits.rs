@@ -85,11 +85,47 @@ pub struct Claim {
     pub is_firm: bool,
 }
 
+/// Tokens that a call has put aside of each account, in the order in which they were asked. An account never has
+/// more than it holds put aside of it, and its bound may be another one when the call ends.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Aside([u64; MOST_ACCOUNTS]);
+
+/// Accounts that a call concerns at most: the gateway's, its route's, its client's, its client's on the route.
+const MOST_ACCOUNTS: usize = 4;
+
+impl Aside {
+    /// So many of each account.
+    #[must_use]
+    pub const fn of_each(tokens: u64) -> Self {
+        Self([tokens; MOST_ACCOUNTS])
+    }
+
+    /// Those of one account, by its place.
+    #[must_use]
+    pub fn of(&self, at: usize) -> u64 {
+        self.0.get(at).copied().unwrap_or_default()
+    }
+
+    /// Those of the account of which it is the most.
+    #[must_use]
+    pub fn most(&self) -> u64 {
+        self.0.into_iter().max().unwrap_or_default()
+    }
+
+    /// So many of each at most.
+    #[must_use]
+    pub fn at_most(self, tokens: u64) -> Self {
+        Self(self.0.map(|own| own.min(tokens)))
+    }
+}
+
 /// What a decision comes to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Decision {
     /// `None` where every account has been charged.
     pub denial: Option<Denial>,
+    /// What was put aside; nothing where one refuses.
+    pub aside: Aside,
     /// How much is left, for the caller to know.
     pub allowance: Allowance,
 }
@@ -200,22 +236,23 @@ impl Account {
         self.running.end(priority);
     }
 
-    /// So many tokens were put aside by a call of the priority, and so many used: what is over comes back, what is
-    /// lacking is owed.
+    /// So many tokens were put aside [of this account](Aside) by a call of the priority, and so many used: what is over
+    /// comes back, what is lacking is owed.
     pub fn settle(&mut self, priority: Priority, aside: u64, used: u64, now: Instant) {
         if let Some(measure) = self.terms.measures.tokens {
             #[expect(clippy::cast_precision_loss, reason = "a guess of tokens need not be exact beyond 2^53")]
-            let lacking = used as f64 - measure.at_most(aside);
+            let lacking = used as f64 - aside as f64;
             self.fill(now);
             self.levels.tokens = measure.taken(self.levels.tokens, lacking);
             self.spares(priority, 0.0, -lacking);
         }
     }
 
-    /// A call that has put tokens aside turns out to want fewer: the others are there again at once.
+    /// A call that has put tokens aside of this account turns out to want fewer: the others are there again at once.
     pub fn spare(&mut self, priority: Priority, aside: u64, wanted: u64, now: Instant) {
         if let Some(measure) = self.terms.measures.tokens {
-            let spared = (measure.at_most(aside) - measure.at_most(wanted)).max(0.0);
+            #[expect(clippy::cast_precision_loss, reason = "a guess of tokens need not be exact beyond 2^53")]
+            let spared = aside.saturating_sub(wanted) as f64;
             self.fill(now);
             self.levels.tokens = measure.taken(self.levels.tokens, -spared);
             self.spares(priority, 0.0, spared);
@@ -332,13 +369,15 @@ impl Account {
             && self.terms.limit.concurrency.is_none_or(|most| self.running.all < most)
     }
 
-    /// Takes a call's share of each bucket, and a place.
-    fn charge(&mut self, want: &Want) {
+    /// Takes a call's share of each bucket, and a place. Gives the tokens that were put aside.
+    fn charge(&mut self, want: &Want) -> u64 {
+        let mut aside = 0;
         if let Some(measure) = self.terms.measures.requests {
             self.levels.requests = measure.taken(self.levels.requests, 1.0);
         }
         if let Some(measure) = self.terms.measures.tokens {
             self.levels.tokens = measure.taken(self.levels.tokens, measure.at_most(want.tokens));
+            aside = measure.whole_at_most(want.tokens);
         }
         self.running.begin(want.priority);
         // Not written where nothing changes: see above.
@@ -350,6 +389,7 @@ impl Account {
                 batch.spend(&self.terms.measures, want.tokens);
             }
         }
+        aside
     }
 
     /// Brings its buckets up to now, and what is saved of them for batch calls that wait.
@@ -400,12 +440,15 @@ pub fn decide<B: DerefMut<Target = Account>>(accounts: &mut [B], want: &Want, no
     {
         account.refuses(limit, now);
     }
-    let mut tightest = Tightest::default();
-    for account in accounts {
+    let (mut tightest, mut aside) = (Tightest::default(), Aside::default());
+    for (at, account) in accounts.iter_mut().enumerate() {
         if denial.is_none() {
-            account.charge(want);
+            let charged = account.charge(want);
+            if let Some(own) = aside.0.get_mut(at) {
+                *own = charged;
+            }
         }
         tightest.look(account, &account.levels);
     }
-    Decision { denial, allowance: tightest.allowance() }
+    Decision { denial, aside, allowance: tightest.allowance() }
 }

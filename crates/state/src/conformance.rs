@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use base::Period;
-use rules::limits::{Kind, Limit, Rate, Terms, Want};
+use rules::limits::{Aside, Kind, Limit, Rate, Terms, Want};
 use rules::shares::Priority;
 
 use crate::{
@@ -216,10 +216,22 @@ pub async fn counters(counters: &dyn Counters, now: Instant) {
     assert_eq!(denied(&both, 0, now + Duration::from_secs(1)).await, None, "who waits as told is let in");
     // Tokens are put aside, and settled by what was used.
     assert_eq!(denied(&[&other], 600, now).await, None);
-    counters.spare(&[&other], Priority::Online, (600, 500), now);
+    counters.spare(&[&other], Priority::Online, (Aside::of_each(600), 500), now);
     assert_eq!(denied(&[&other], 200, now).await, Some((0, Kind::Tokens, 10)));
-    counters.give_back(&[&other], Priority::Online, Settled { aside: 500, used: 900, is_void: false }, now);
+    let settled = |aside, used| Settled { aside: Aside::of_each(aside), used, is_void: false };
+    counters.give_back(&[&other], Priority::Online, settled(500, 900), now);
     assert_eq!(denied(&[&other], 1, now).await, Some((0, Kind::Tokens, 30)), "what was used beyond them is owed");
+    // Settled is what was put aside, whatever the bound is by then: of one it was all that there was, of the other less.
+    let by_tokens = |tokens| Limit { tokens_per_minute: Some(tokens), ..Limit::default() };
+    let large = meter(Scope::Client("c".into()), by_tokens(6000));
+    let small = meter(Scope::Gateway, by_tokens(600));
+    let aside = counters.take(&[&small, &large], want(3000), now).await.aside;
+    assert_eq!((aside.of(0), aside.of(1)), (600, 3000));
+    large.comes_under(Terms::new(by_tokens(1000), false), now);
+    small.comes_under(Terms::new(by_tokens(6000), false), now);
+    counters.give_back(&[&small, &large], Priority::Online, Settled { aside, used: 3000, is_void: false }, now);
+    let left = |meter: &Meter| meter.account().allowance(now).tokens.map(|left| left.remaining);
+    assert_eq!((left(&small), left(&large)), (Some(3000), Some(0)), "nothing was used beyond what was put aside of it");
 }
 
 #[cfg(test)]

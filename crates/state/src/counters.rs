@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use rules::limits::{Account, Decision, Kind, Terms, Want, decide};
+use rules::limits::{Account, Aside, Decision, Kind, Terms, Want, decide};
 use rules::shares::Priority;
 use smallvec::SmallVec;
 
@@ -95,9 +95,9 @@ pub trait Counters: std::fmt::Debug + Send + Sync {
     /// call's: of those limits that it shares with other clients. Never waits.
     fn give_back(&self, meters: &[&Arc<Meter>], priority: Priority, tokens: Settled, now: Instant);
 
-    /// A call of the priority that was charged, and has put the first of `tokens` aside, turns out to want only the second:
-    /// the others are there again. Never waits.
-    fn spare(&self, meters: &[&Arc<Meter>], priority: Priority, tokens: (u64, u64), now: Instant);
+    /// A call of the priority that was charged, and has put the first of `tokens` aside, turns out to want only the second
+    /// of each meter: the others are there again. Never waits.
+    fn spare(&self, meters: &[&Arc<Meter>], priority: Priority, tokens: (Aside, u64), now: Instant);
 
     /// Whether any call would be refused now, whatever its size, and how long, as far as this process knows.
     /// Takes nothing, and never waits.
@@ -107,8 +107,8 @@ pub trait Counters: std::fmt::Debug + Send + Sync {
 /// Tokens of a call that has ended.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Settled {
-    /// Put aside when it began.
-    pub aside: u64,
+    /// Put aside when it began, of each meter, as its [`Decision`] has it.
+    pub aside: Aside,
     /// Used.
     pub used: u64,
     /// The call was refused behind its limits, before it cost anybody anything.
@@ -127,19 +127,19 @@ impl Counters for InProcessCounters {
     }
 
     fn give_back(&self, meters: &[&Arc<Meter>], priority: Priority, tokens: Settled, now: Instant) {
-        for meter in meters {
+        for (at, meter) in meters.iter().enumerate() {
             let mut account = meter.account();
             account.ended(priority);
-            account.settle(priority, tokens.aside, tokens.used, now);
+            account.settle(priority, tokens.aside.of(at), tokens.used, now);
             if tokens.is_void && meter.scope.is_shared() {
                 account.unspend(priority, now);
             }
         }
     }
 
-    fn spare(&self, meters: &[&Arc<Meter>], priority: Priority, (aside, wanted): (u64, u64), now: Instant) {
-        for meter in meters {
-            meter.account().spare(priority, aside, wanted, now);
+    fn spare(&self, meters: &[&Arc<Meter>], priority: Priority, (aside, wanted): (Aside, u64), now: Instant) {
+        for (at, meter) in meters.iter().enumerate() {
+            meter.account().spare(priority, aside.of(at), wanted, now);
         }
     }
 

@@ -16,7 +16,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use base::Clock;
-use rules::limits::{Allowance, Claim, Denial, Lack, Want};
+use rules::limits::{Claim, Decision, Denial, Lack, Want};
 use rules::queue::{Full, Load, QUEUE_BYTES, Queue};
 use rules::shares::Priority;
 use smallvec::SmallVec;
@@ -374,7 +374,7 @@ impl State {
 impl Place {
     /// Waits for the call's turn, until `until` at the latest. Its meters are charged then, and it is the
     /// caller's to give back what was charged.
-    pub async fn turn(mut self, until: Instant) -> Option<Allowance> {
+    pub async fn turn(mut self, until: Instant) -> Option<Decision> {
         let waiter = self.waiter.clone();
         let meters: SmallVec<[&Arc<Meter>; 4]> = waiter.meters.iter().collect();
         loop {
@@ -398,7 +398,7 @@ impl Place {
                 None => {
                     self.is_over = true;
                     self.batch_queue.parts(&self, Clock.now());
-                    return Some(decision.allowance);
+                    return Some(decision);
                 }
             }
         }

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use base::Clock;
 use gateway::limits::queue::{BatchQueue, Place, Waiter};
-use rules::limits::{Decision, Kind, Limit, Rate, Terms, Want};
+use rules::limits::{Aside, Decision, Kind, Limit, Rate, Terms, Want};
 use rules::queue::Full;
 use rules::shares::Priority;
 use state::{Counters, InProcessCounters, Meter, Scope, Settled};
@@ -46,7 +46,7 @@ impl Scene {
     async fn run(self, is_on_route: bool, priority: Priority) {
         tokio::time::sleep(self.lasting).await;
         let meters = self.meters(is_on_route);
-        let tokens = Settled { aside: TOKENS, used: TOKENS, is_void: false };
+        let tokens = Settled { aside: Aside::of_each(TOKENS), used: TOKENS, is_void: false };
         InProcessCounters.give_back(&meters, priority, tokens, Clock.now());
         self.batch_queue.has_news(&meters, Clock.now());
     }
@@ -199,7 +199,7 @@ impl Counters for Patient {
         InProcessCounters.give_back(meters, priority, tokens, now);
     }
 
-    fn spare(&self, meters: &[&Arc<Meter>], priority: Priority, tokens: (u64, u64), now: Instant) {
+    fn spare(&self, meters: &[&Arc<Meter>], priority: Priority, tokens: (Aside, u64), now: Instant) {
         InProcessCounters.spare(meters, priority, tokens, now);
     }
 

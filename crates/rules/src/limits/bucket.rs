@@ -45,6 +45,11 @@ impl Measure {
         self.clamp(tokens as f64)
     }
 
+    /// The same as a whole number, as bounds of tokens are.
+    pub fn whole_at_most(self, tokens: u64) -> u64 {
+        tokens.min(whole(self.most))
+    }
+
     /// How long until `amount` is there, where it is not.
     pub fn lacks(self, level: f64, amount: f64) -> Option<Duration> {
         let lack = amount - level;

@@ -337,7 +337,7 @@ fn a_call_that_is_made_smaller_gives_back_what_it_does_not_want_any_more() {
     let now = start();
     let mut account = fresh(tokens(600), false, now);
     assert!(ask(&mut [&mut account], Priority::Online, 10_000, now).denial.is_none());
-    account.spare(Priority::Online, 10_000, 100, now);
+    account.spare(Priority::Online, 600, 100, now);
     assert_eq!(account.allowance(now).tokens.unwrap().remaining, 500);
     account.spare(Priority::Online, 100, 200, now);
     assert_eq!(account.allowance(now).tokens.unwrap().remaining, 500, "nothing more is taken");
