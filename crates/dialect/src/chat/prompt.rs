@@ -28,9 +28,9 @@ pub struct Prompt<'a> {
     pub messages: Vec<Message<'a>>,
     /// Each message is a prompt by itself, which the model reads without the others: the list of a legacy completion.
     pub is_list: bool,
-    /// What else the model reads, as it stands in the body: definitions of tools and of the answer's
-    /// form, and what is to follow a completion.
-    pub definitions: SmallVec<[&'a str; 2]>,
+    /// What else the model reads, each field with its name as it stands in the body: definitions of tools and of the
+    /// answer's form, and what is to follow a completion.
+    pub definitions: SmallVec<[(&'static str, &'a str); 2]>,
 }
 
 /// One message.
@@ -81,6 +81,9 @@ pub struct Marked<'a> {
     goes_on: Option<usize>,
 }
 
+/// Fields that a model reads beside its messages.
+const DEFINITIONS: [&str; 4] = ["tools", "functions", "response_format", "suffix"];
+
 impl<'a> Prompt<'a> {
     /// Reads the prompt of a call that generates text; none for other calls.
     #[must_use]
@@ -104,10 +107,11 @@ impl<'a> Prompt<'a> {
                     prompt.messages.push(Message::completed(member.value, retrieval));
                 }
             }
-            "tools" | "functions" | "response_format" | "suffix" if !member.value.is_empty() => {
-                prompt.definitions.push(member.value.raw());
+            key => {
+                if let Some(name) = DEFINITIONS.into_iter().find(|name| *name == key && !member.value.is_empty()) {
+                    prompt.definitions.push((name, member.value.raw()));
+                }
             }
-            _ => {}
         })
         .ok()?;
         Some(prompt)

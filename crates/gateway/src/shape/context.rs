@@ -186,17 +186,22 @@ pub fn work(job: Job, tokenizers: &Tokenizers) -> Result<Done, Refusal> {
             done.ask = Ask { tag: done.ask.tag, query: done.ask.query, ..shaped };
         }
     }
-    let mut largest = 0;
+    let (mut largest, mut of_largest) = (0, None);
     for (at, window, gauge) in doubtful {
         let scale = Scale::of(&gauge, tokenizers);
         let tokens = left.filter(|_| gauge.is_same(&first)).unwrap_or_else(|| count(&done.ask, &scale));
         let surely = if scale.is_guess() { (tokens as f64 * SURELY) as u64 } else { tokens };
         if surely > window {
             done.too_small.push(at);
-            largest = largest.max(window);
+            if window >= largest {
+                (largest, of_largest) = (window, Some(scale));
+            }
         }
     }
-    if done.too_small.len() == upstreams && upstreams > 0 { Err(no_window(&done.ask, largest)) } else { Ok(done) }
+    if done.too_small.len() == upstreams && upstreams > 0 {
+        return Err(no_window(&done.ask, largest, of_largest.as_ref()));
+    }
+    Ok(done)
 }
 
 /// What a budget keeps of a prompt.
@@ -219,7 +224,7 @@ fn keep(
 ) -> Result<Option<Kept>, Refusal> {
     let Some(prompt) = Prompt::read(ask, retrieval) else { return Ok(None) };
     let weighed = Weighed::new(&prompt, scale);
-    let (cut, left) = weighed.fit(terms).map_err(|over| too_long(ask, over.needed, terms))?;
+    let (cut, left) = weighed.fit(terms).map_err(|over| too_long(ask, (over.needed, terms), &prompt, scale))?;
     Ok(Some(Kept {
         body: prompt.without(&ask.body, &cut.messages, &cut.passages),
         truncated: truncated(&cut),
@@ -244,17 +249,33 @@ fn field(ask: &Ask) -> &'static str {
     if ask.endpoint == Endpoint::Completions { "prompt" } else { "messages" }
 }
 
-fn too_long(ask: &Ask, needed: u64, terms: Terms) -> Refusal {
-    let message = format!(
-        "the prompt has {needed} tokens even without history and retrieved passages, more than the {} that are allowed here; shorten it",
-        terms.budget
-    );
-    Refusal { param: Some(field(ask).into()), ..Refusal::new(Code::ContextLengthExceeded, message) }
+/// The field that by itself is more than so many tokens, where it is not the prompt; with its own.
+fn too_large(prompt: &Prompt<'_>, scale: &Scale, most: u64) -> Option<(&'static str, u64)> {
+    let each = prompt.definitions.iter().map(|(name, json)| (*name, scale.weigh(json).tokens));
+    each.into_iter().find(|(_, tokens)| *tokens > most)
 }
 
-fn no_window(ask: &Ask, largest: u64) -> Refusal {
-    let message = format!("the prompt is longer than the {largest} tokens that this model takes; shorten it");
-    Refusal { param: Some(field(ask).into()), ..Refusal::new(Code::ContextLengthExceeded, message) }
+fn too_long(ask: &Ask, (needed, terms): (u64, Terms), prompt: &Prompt<'_>, scale: &Scale) -> Refusal {
+    let allowed = format!("more than the {} that are allowed here; shorten", terms.budget);
+    let (field, message) = match too_large(prompt, scale, terms.budget) {
+        Some((name, tokens)) => (name, format!("`{name}` alone has {tokens} tokens, {allowed} `{name}`")),
+        None => {
+            let without = "even without history and retrieved passages";
+            (field(ask), format!("the prompt has {needed} tokens {without}, {allowed} it"))
+        }
+    };
+    Refusal { param: Some(field.into()), ..Refusal::new(Code::ContextLengthExceeded, message) }
+}
+
+/// `scale` is that of the upstream with the largest window.
+fn no_window(ask: &Ask, largest: u64, scale: Option<&Scale>) -> Refusal {
+    let takes = format!("longer than the {largest} tokens that this model takes; shorten");
+    let prompt = Prompt::read(ask, None).unwrap_or_default();
+    let (field, message) = match scale.and_then(|scale| too_large(&prompt, scale, largest)) {
+        Some((name, _)) => (name, format!("`{name}` alone is {takes} `{name}`")),
+        None => (field(ask), format!("the prompt is {takes} it")),
+    };
+    Refusal { param: Some(field.into()), ..Refusal::new(Code::ContextLengthExceeded, message) }
 }
 
 /// What texts are weighed with.
@@ -335,7 +356,8 @@ struct Weighed<'r, 'p> {
 impl<'r, 'p> Weighed<'r, 'p> {
     fn new(prompt: &'r Prompt<'p>, scale: &Scale) -> Self {
         let each: Vec<(Weight, Vec<Weight>)> = prompt.messages.iter().map(|message| weigh(message, scale)).collect();
-        let definitions = prompt.definitions.iter().fold(Weight::default(), |sum, json| sum.plus(scale.weigh(json)));
+        let definitions =
+            prompt.definitions.iter().fold(Weight::default(), |sum, (_, json)| sum.plus(scale.weigh(json)));
         let fixed = definitions.tokens.saturating_add(OPENING);
         let tokens = |(own, passages): &(Weight, Vec<Weight>)| {
             passages.iter().fold(own.tokens, |sum, passage| sum.saturating_add(passage.tokens))

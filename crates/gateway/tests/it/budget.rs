@@ -371,8 +371,12 @@ fn images_and_tools_count_and_an_images_bytes_do_not() {
         assert_eq!(stage.ask(ask("chat", &twice)).await.status, 200);
         assert_eq!(last(&a)["messages"].as_array().unwrap().len(), 1);
         let tools = json!([{"type": "function", "function": {"name": "f", "description": SENTENCE.repeat(50)}}]);
-        let refused = stage.ask(ask("chat", &[says("user", "Hi")]).with("tools", tools)).await;
+        let refused = stage.ask(ask("chat", &[says("user", "Hi")]).with("tools", tools.clone())).await;
         assert_eq!((refused.status, refused.code().as_deref()), (400, Some("context_length_exceeded")));
+        assert_eq!(refused.json()["error"]["param"], "tools", "{}", refused.text());
+        let few = json!([{"type": "function", "function": {"name": "f"}}]);
+        let refused = stage.ask(ask("chat", &[says("user", SENTENCE.repeat(50))]).with("tools", few)).await;
+        assert_eq!(refused.json()["error"]["param"], "messages", "{}", refused.text());
     });
 }
 
@@ -391,9 +395,13 @@ fn an_upstream_that_is_too_small_is_passed_over() {
             if status == 400 {
                 assert_eq!(answer.code().as_deref(), Some("context_length_exceeded"));
                 assert!(answer.text().contains("2000"), "{}", answer.text());
+                assert_eq!(answer.json()["error"]["param"], "messages");
             }
         }
         assert_eq!(stage.last_line().await["attempts"], json!([]));
+        let tools = json!([{"type": "function", "function": {"name": "f", "description": SENTENCE.repeat(100)}}]);
+        let answer = stage.ask(chat("chat").user("Hi").with("tools", tools)).await;
+        assert_eq!((answer.status, &answer.json()["error"]["param"]), (400, &json!("tools")), "{}", answer.text());
     });
 }
 
