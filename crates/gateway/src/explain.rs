@@ -54,7 +54,15 @@ pub fn explain(snapshot: &Snapshot, client: &str, endpoint: Endpoint, body: Byte
 /// # Errors
 /// As of [`explain`].
 pub fn explain_live(live: &Live, client: &str, endpoint: Endpoint, body: Bytes) -> Result<Value, String> {
-    story(&live.running().snapshot, &live.tokenizers, client, endpoint, body)
+    let running = live.running();
+    let mut story = story(&running.snapshot, &live.tokenizers, client, endpoint, body)?;
+    if let Some(aside) = story.pointer_mut("/quota/aside_tokens")
+        && let Some(quota) = running.quotas.named(client)
+    {
+        let left = quota.left(live.clock.wall()).tokens;
+        *aside = json!(aside.as_u64().unwrap_or_default().min(left));
+    }
+    Ok(story)
 }
 
 fn story(
@@ -257,7 +265,7 @@ fn image(route: &Route) -> u64 {
     images::worth(route.upstreams.iter().map(|upstream| &*upstream.sent))
 }
 
-/// What bounds the client, and what the call would put aside of it.
+/// What bounds the client, and what the call would put aside of it: no more than there is at the beginning.
 fn quota(terms: &quota::Terms, route: &Route, ask: &Ask) -> Value {
     let estimate = ask.estimate(|| image(route));
     let answer = Answer::of(estimate.written.bound()).most;
@@ -266,6 +274,6 @@ fn quota(terms: &quota::Terms, route: &Route, ask: &Ask) -> Value {
         "cost": terms.cost.map(base::decimal),
         "currency": &*terms.currency,
         "per": terms.per.as_str(),
-        "aside_tokens": estimate.prompt.saturating_add(answer),
+        "aside_tokens": estimate.prompt.saturating_add(answer).min(terms.tokens.unwrap_or(u64::MAX)),
     })
 }

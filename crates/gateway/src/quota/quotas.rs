@@ -7,7 +7,7 @@ use base::{Cost, Period, Usage};
 use config::{Client, Snapshot};
 use foldhash::{HashMap, HashMapExt as _};
 use rules::quota::{self, Terms};
-use state::{Account, Accounts, Amounts, InProcessAccounts, Limits};
+use state::{Account, Accounts, Amounts, InProcessAccounts, Limits, Standing};
 
 use crate::alerts::Alerts;
 
@@ -64,6 +64,15 @@ impl ClientQuota {
     #[must_use]
     pub fn spent(&self, at: Duration) -> Amounts {
         self.account().standing(self.period(at)).spent
+    }
+
+    /// What of it a call can put aside in the period of an instant; of what is not bounded, everything.
+    #[must_use]
+    pub fn left(&self, at: Duration) -> Amounts {
+        let Limits { tokens, cost } = self.limits();
+        let all = Amounts { tokens: tokens.unwrap_or(u64::MAX), cost: cost.unwrap_or(u64::MAX) };
+        let Standing { spent, reserved } = self.account().standing(self.period(at));
+        all.less(spent).less(reserved)
     }
 
     /// The share of its tokens, and of its money, that has been used.

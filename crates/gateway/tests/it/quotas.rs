@@ -572,6 +572,25 @@ fn in_any_storm_the_quota_has_what_the_ledger_has_and_nothing_stays_put_aside() 
     });
 }
 
+#[test]
+fn what_a_call_would_put_aside_is_no_more_than_what_is_left() {
+    story(async {
+        let config = with_quota("{ tokens: 400 }");
+        let stage = Stage::set(&config);
+        stage.host("a", Reply::say(["Hi"]).usage(used(100, 50)));
+        let body = || hello(1000).bytes();
+        let aside = || {
+            let told = gateway::explain::explain_live(&stage.live, "app", base::Endpoint::Chat, body()).unwrap();
+            told["quota"]["aside_tokens"].clone()
+        };
+        let told = gateway::explain::explain(&crate::stage::snapshot(&config), "app", base::Endpoint::Chat, body());
+        assert_eq!((&told.unwrap()["quota"]["aside_tokens"], aside()), (&json!(400), json!(400)));
+        assert_eq!(stage.ask(hello(50)).await.status, 200);
+        stage.comes_to_rest().await;
+        assert_eq!(aside(), json!(250));
+    });
+}
+
 /// Answers to so many calls at once.
 async fn together(stage: &Stage, calls: usize, ask: &Ask) -> Vec<Answer> {
     let mut callers = Vec::new();
