@@ -1,0 +1,232 @@
+//! Who does what to whom: whether persons and things play the same parts in two questions.
+
+use smallvec::SmallVec;
+
+use crate::guards::checks::direction_en::bindings;
+use crate::guards::checks::direction_prepositions;
+use crate::guards::guard::Guard;
+use crate::guards::lexicon::function_words::{Kind, Mark, Role};
+use crate::guards::question::term::WordClass;
+use crate::guards::question::{Asked, Matched, Question};
+
+/// Whether the nouns of both play the same parts.
+pub fn direction(one: &Question, two: &Question, matched: &Matched) -> Result<(), Guard> {
+    let terms = |(a, b): &(usize, usize)| one.terms.get(*a).zip(two.terms.get(*b));
+    for (a, b) in matched.iter().filter_map(terms) {
+        let turned = |one: Option<Role>, two: Option<Role>| {
+            matches!((one, two), (Some(Role::Source), Some(Role::Goal)) | (Some(Role::Than), None))
+        };
+        if turned(a.role, b.role) || turned(b.role, a.role) {
+            return Err(Guard::Direction);
+        }
+    }
+    if direction_prepositions::turned(one, two, matched) || direction_prepositions::exchanged(&one.words, &two.words) {
+        return Err(Guard::Direction);
+    }
+    bindings(one, two, matched)?;
+    if swapped(one, two, matched) || follows(one, two, matched) || asks_other_side(one, two, matched) {
+        return Err(Guard::Direction);
+    }
+    if exchanged(one, two, matched) {
+        return Err(Guard::Direction);
+    }
+    if agents(one, two, matched) || agents(two, one, &matched.iter().map(|(a, b)| (*b, *a)).collect()) {
+        return Err(Guard::Direction);
+    }
+    // What is asked for may stand on either side: 需要什么条件, 哪些条件才能.
+    let asks_what = one.asks(Kind::What) || one.asks(Kind::WhatIs);
+    if !asks_what && flanks(one, two, matched) {
+        return Err(Guard::Direction);
+    }
+    // A word that is a noun in one of them is one in both; a verb may stand anywhere.
+    let is_noun = |a: WordClass, b: WordClass| {
+        (a == WordClass::Noun || b == WordClass::Noun) && a != WordClass::Verb && b != WordClass::Verb
+    };
+    let nouns: SmallVec<[(usize, usize); 12]> =
+        matched.iter().copied().filter(|pair| terms(pair).is_some_and(|(a, b)| is_noun(a.class, b.class))).collect();
+    for (at, first) in nouns.iter().enumerate() {
+        for second in nouns.iter().skip(at + 1) {
+            if (first.0 < second.0) != (first.1 < second.1)
+                && !may_turn(one, two, *first, *second)
+                && !(is_needed(one, two, *first) || is_needed(one, two, *second))
+            {
+                return Err(Guard::Direction);
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Whether two terms have each other's part: 把A的数据同步到B, 把B的数据同步到A.
+fn swapped(one: &Question, two: &Question, matched: &Matched) -> bool {
+    let part = |question: &Question, at: usize| {
+        let part = question.terms.get(at).and_then(|term| term.role);
+        part.filter(|role| matches!(role, Role::Source | Role::Goal | Role::Take))
+    };
+    let moved = || matched.iter().map(|(a, b)| (part(one, *a), part(two, *b))).filter(|(here, there)| here != there);
+    moved().any(|(here, there)| moved().any(|other| other == (there, here)))
+}
+
+/// Whether what comes first in one comes last in the other: 付款后发货, 发货后付款.
+fn follows(one: &Question, two: &Question, matched: &Matched) -> bool {
+    let timed = |question: &Question, at: usize| question.terms.get(at).is_some_and(|term| term.timed);
+    let moved = |here: bool| matched.iter().any(|(a, b)| timed(one, *a) == here && timed(two, *b) != here);
+    let dated = |question: &Question| question.terms.iter().any(|term| term.timed);
+    if dated(one) && dated(two) {
+        return moved(true) && moved(false);
+    }
+    // Without a word for it, the while in which something is so stands first in Chinese: 怀孕能拔牙吗.
+    let late = |a: usize, b: usize| {
+        timed(one, a) && matched.iter().all(|pair| pair.1 <= b)
+            || timed(two, b) && matched.iter().all(|pair| pair.0 <= a)
+    };
+    let during = |question: &Question| question.marks.contains(&Mark::During);
+    one.chinese && during(one) != during(two) && matched.len() > 1 && matched.iter().any(|(a, b)| late(*a, *b))
+}
+
+/// Whether what is asked for stands on the other side of a verb, and what it does that to as well: 什么影响睡眠,
+/// 睡眠影响什么; or needs what needed it.
+fn asks_other_side(one: &Question, two: &Question, matched: &Matched) -> bool {
+    let (Some(here), Some(there)) = (one.asked, two.asked) else { return false };
+    if one.passive != two.passive {
+        return false;
+    }
+    let done_to = |asked: Asked, other: Asked, pairs: &mut dyn Iterator<Item = (usize, usize)>| {
+        let pairs: Matched = pairs.collect();
+        let verb = pairs.iter().find(|pair| asked.behind_verb && pair.0 + 1 == asked.place);
+        verb.is_some_and(|verb| other.place <= verb.1 && pairs.iter().any(|pair| pair.0 < verb.0 && pair.1 > verb.1))
+            || (asked.needed && asked.place > 0 && other.needs && other.place == 0 && !other.needed)
+    };
+    done_to(here, there, &mut matched.iter().copied())
+        || done_to(there, here, &mut matched.iter().map(|(a, b)| (*b, *a)))
+}
+
+/// Whether it is the noun that is asked for as something needed, which may stand before what needs it: 贷款需要什么条件,
+/// 需要什么条件才能贷款.
+fn is_needed(one: &Question, two: &Question, noun: (usize, usize)) -> bool {
+    let asked = one.asked.zip(two.asked).filter(|(here, there)| (here.place, there.place) == noun);
+    asked.is_some_and(|(here, there)| (here.needed && !there.needs) || (there.needed && !here.needs))
+}
+
+/// Whether two words that are no verbs have changed sides of a verb, whatever the dictionary takes them for.
+fn flanks(one: &Question, two: &Question, matched: &Matched) -> bool {
+    let is_verb = |pair: &&(usize, usize)| one.terms.get(pair.0).is_some_and(|term| term.class == WordClass::Verb);
+    let others = || matched.iter().filter(|pair| !is_verb(pair));
+    matched.iter().filter(is_verb).any(|verb| {
+        others().any(|first| {
+            first.0 < verb.0
+                && first.1 > verb.1
+                && others().any(|second| second.0 > verb.0 && second.1 < verb.1 && !may_turn(one, two, *first, *second))
+        })
+    })
+}
+
+/// Whether a person and a noun have changed sides of a verb: 我欠公司, 公司欠我.
+fn exchanged(one: &Question, two: &Question, matched: &Matched) -> bool {
+    let classes =
+        |pair: &(usize, usize)| one.terms.get(pair.0).zip(two.terms.get(pair.1)).map(|(a, b)| [a.class, b.class]);
+    // What is a verb in one of them is one in both.
+    let is = |pair: &(usize, usize), wanted: WordClass| {
+        classes(pair).is_some_and(|found| {
+            found.contains(&wanted) && (wanted == WordClass::Verb || !found.contains(&WordClass::Verb))
+        })
+    };
+    let of = |wanted: WordClass| matched.iter().filter(move |pair| is(pair, wanted));
+    let persons = one
+        .persons
+        .iter()
+        .flat_map(|here| two.persons.iter().filter(move |there| there.0 == here.0).map(move |there| (here.3, there.3)));
+    persons.into_iter().any(|person| {
+        of(WordClass::Verb).any(|verb| {
+            let before = (person.0 <= verb.0, person.1 <= verb.1);
+            let opposite = |noun: &(usize, usize)| {
+                let noun = (noun.0 < verb.0, noun.1 < verb.1);
+                noun.0 != before.0 && noun.1 != before.1
+            };
+            before.0 != before.1 && of(WordClass::Noun).any(opposite)
+        })
+    })
+}
+
+/// Whether the one who does it in the passive voice has it done to itself in the active: it stands behind what it
+/// stood behind before.
+fn agents(passive: &Question, active: &Question, matched: &Matched) -> bool {
+    let part = |question: &Question, at: usize| question.terms.get(at).and_then(|term| term.role);
+    let noun = |at: usize| passive.terms.get(at).is_some_and(|term| term.class == WordClass::Noun);
+    // 费用由公司承担, 费用公司承担: in Chinese whoever does it may stand right before the verb without a word for that.
+    let is_verb = |at: usize| passive.terms.get(at).is_some_and(|term| term.class == WordClass::Verb);
+    let ahead = |agent: &(usize, usize)| {
+        let verb = matched.iter().find(|verb| verb.0 == agent.0 + 1 && is_verb(verb.0));
+        active.chinese && verb.is_some_and(|verb| verb.1 == agent.1 + 1)
+    };
+    let turned = |agent: &(usize, usize)| {
+        passive.passive
+            && !active.passive
+            && part(passive, agent.0) == Some(Role::By)
+            && part(active, agent.1) != Some(Role::By)
+            && !ahead(agent)
+            && (matched.iter().any(|other| noun(other.0) && other.0 < agent.0 && other.1 < agent.1)
+                || passive.persons.iter().any(|here| {
+                    here.3 <= agent.0 && active.persons.iter().any(|there| there.0 == here.0 && there.3 < agent.1)
+                }))
+    };
+    matched.iter().any(turned)
+}
+
+/// Whether two nouns may change places: coordinated, as compound and with «of», in the passive voice, or each with
+/// a part of its own.
+fn may_turn(one: &Question, two: &Question, first: (usize, usize), second: (usize, usize)) -> bool {
+    let span = |question: &Question, a: usize, b: usize| -> Span {
+        let terms = question.terms.get(a.min(b)..=a.max(b)).unwrap_or_default();
+        let behind = terms.get(1..).unwrap_or_default();
+        let ends = [terms.first(), terms.last()];
+        Span {
+            joined: behind.iter().all(|term| term.joined) && terms.len() == 2,
+            of: behind.iter().any(|term| term.of) && !leads_on(question, a.max(b)),
+            verbs: terms.iter().any(|term| term.class == WordClass::Verb && !term.optional),
+            parts: ends.iter().flatten().filter(|term| matches!(term.role, Some(Role::Source | Role::Goal))).count(),
+            by: ends.iter().flatten().any(|term| term.role == Some(Role::By)),
+        }
+    };
+    let (here, there) = (span(one, first.0, second.0), span(two, first.1, second.1));
+    if moves(one, two, first, second) {
+        return true;
+    }
+    if (here.joined && there.joined)
+        || here.parts + there.parts == 4
+        || here.by != there.by
+        || one.passive != two.passive
+    {
+        return true;
+    }
+    here.parts + there.parts == 0 && here.of != there.of && !here.verbs && !there.verbs
+}
+
+/// Whether one of two nouns says when, and the other what happens then: such a clause stands on either side of the other.
+fn moves(one: &Question, two: &Question, first: (usize, usize), second: (usize, usize)) -> bool {
+    let timed = |question: &Question, at: usize| question.terms.get(at).is_some_and(|term| term.timed);
+    let dated = |question: &Question| question.terms.iter().any(|term| term.timed);
+    let (here, there) = ((timed(one, first.0), timed(one, second.0)), (timed(two, first.1), timed(two, second.1)));
+    // That it comes after may go without saying: 毕业了, for 毕业后.
+    let is_said = if dated(one) && dated(two) { here == there } else { one.chinese && dated(one) != dated(two) };
+    is_said && (here.0 != here.1 || there.0 != there.1)
+}
+
+/// Whether an English noun only describes the next: of staff property.
+fn leads_on(question: &Question, at: usize) -> bool {
+    let pair = question.terms.get(at).zip(question.terms.get(at + 1));
+    !question.chinese
+        && pair.is_some_and(|(noun, next)| {
+            next.class == WordClass::Noun && !next.is_action && noun.frame.touches(&next.frame)
+        })
+}
+
+/// What lies from one noun to another.
+struct Span {
+    joined: bool,
+    of: bool,
+    verbs: bool,
+    /// How many of the two come from somewhere, or go there.
+    parts: usize,
+    by: bool,
+}

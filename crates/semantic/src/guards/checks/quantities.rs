@@ -1,0 +1,68 @@
+//! TODO
+
+use crate::guards::guard::Guard;
+use crate::guards::quantity::{Quantity, QuantityKind};
+use crate::guards::question::Question;
+
+pub fn quantities(one: &Question, two: &Question) -> Result<(), Guard> {
+    if one.quantities == two.quantities {
+        return if one.sequence == two.sequence { Ok(()) } else { Err(Guard::Direction) };
+    }
+    let only =
+        |one: &Question, two: &Question| one.quantities.iter().find(|found| !two.quantities.contains(found)).cloned();
+    if implied(one, two) || implied(two, one) {
+        return Ok(());
+    }
+    let found = only(one, two).or_else(|| only(two, one));
+    let counterpart = |found: &Quantity| {
+        [one, two]
+            .into_iter()
+            .flat_map(|side| &side.quantities)
+            .any(|other| other.value == found.value && (other.unit, &other.text) != (found.unit, &found.text))
+    };
+    Err(match found {
+        Some(found)
+            if matches!(
+                found.class,
+                QuantityKind::Measure | QuantityKind::Span | QuantityKind::Amount | QuantityKind::Number
+            ) && counterpart(&found) =>
+        {
+            Guard::Unit
+        }
+        Some(found) => match found.class {
+            QuantityKind::Number | QuantityKind::Ordinal | QuantityKind::Measure | QuantityKind::Span => Guard::Number,
+            QuantityKind::Amount => Guard::Amount,
+            QuantityKind::Version => Guard::Version,
+            QuantityKind::Year
+            | QuantityKind::Month
+            | QuantityKind::Quarter
+            | QuantityKind::Weekday
+            | QuantityKind::Clock
+            | QuantityKind::DayPart
+            | QuantityKind::Relative
+            | QuantityKind::Rate => Guard::Date,
+        },
+        None => Guard::Number,
+    })
+}
+
+/// Whether one says no more than the other, but a period that a word of both holds: 一年 of 年假.
+fn implied(longer: &Question, shorter: &Question) -> bool {
+    let mut more = longer.quantities.iter().filter(|found| !shorter.quantities.contains(found));
+    let (Some(more), None) = (more.next(), more.next()) else { return false };
+    let sign = match (more.class, more.unit, more.value) {
+        (QuantityKind::Rate, "year", _) | (QuantityKind::Span, "month", 12_000) => '年',
+        (QuantityKind::Rate, "month", _) | (QuantityKind::Span, "month", 1000) => '月',
+        (QuantityKind::Rate, "day", _) | (QuantityKind::Span, "second", 86_400_000) => '日',
+        (QuantityKind::Rate, "week", _) | (QuantityKind::Span, "second", 604_800_000) => '周',
+        _ => return false,
+    };
+    // Leave is so many days a year.
+    let is_yearly = more.class == QuantityKind::Rate && more.unit == "year";
+    let yearly = ["annual", "vacation", "holiday", "leave", "pto"];
+    let holds = |question: &Question| {
+        let says = |form: &str| form.contains(sign) || is_yearly && yearly.iter().any(|word| form.contains(word));
+        question.terms.iter().any(|term| term.forms.iter().any(|form| says(form)))
+    };
+    longer.quantities.len() == shorter.quantities.len() + 1 && holds(longer) && holds(shorter)
+}

@@ -1,0 +1,210 @@
+//! TODO
+
+use crate::guards::lexicon::function_words::{Case, Kind, Role};
+use crate::guards::question::term::WordClass;
+use crate::guards::question::{Question, bit};
+
+/// What one of two questions may leave out.
+pub fn settle_optional(question: &mut Question) {
+    let asked = question.kinds;
+    let may = question.may;
+    let asks = |kinds: &[Kind]| kinds.iter().any(|kind| asked & bit(*kind) != 0);
+    let unowned = question.persons.iter().all(|(_, case, ..)| *case == Case::Owner);
+    let terms = &mut question.terms;
+    let beside = terms.iter().filter(|term| !term.is_one_of(ANYBODY) && !term.is_one_of(LIGHT)).count() > 2
+        && !terms.iter().any(|term| term.is_one_of(STAYS));
+    let paid = asks(&[Kind::When, Kind::Day]) && terms.iter().any(|term| term.is_one_of(EARNINGS));
+    let counted = asks(&[Kind::Count, Kind::Amount, Kind::AmountIs, Kind::Duration]);
+    let requests = terms.iter().any(|term| term.is_one_of(REQUESTS));
+    let actions = terms.iter().filter(|term| term.is_action && !term.is_one_of(LIGHT)).count();
+    let verbs = terms.iter().filter(|term| term.class == WordClass::Verb).count();
+    let exists = asked & (bit(Kind::Polar) | bit(Kind::What) | bit(Kind::WhatIs) | bit(Kind::Where)) != 0;
+    let things = asked == bit(Kind::What) || asked == bit(Kind::WhatIs);
+    let said: &[&str] = if asks(&[Kind::When, Kind::Clock, Kind::Day, Kind::Often, Kind::Where]) {
+        HOLDS
+    } else if asks(&[Kind::Price]) {
+        COSTS
+    } else if asks(&[Kind::Duration]) {
+        LASTS
+    } else if asked == bit(Kind::Who) && (question.chinese || !question.persons.is_empty() || question.must) {
+        CONTACTS
+    } else if asked == bit(Kind::Polar) {
+        ENJOYS
+    } else {
+        &[]
+    };
+    for at in 1..terms.len() {
+        let (before, rest) = terms.split_at_mut(at);
+        let (Some(last), [term, behind @ ..]) = (before.last(), rest) else { continue };
+        // What becomes a PDF becomes a PDF file.
+        let is_format = last.role == Some(Role::Goal) && last.is_latin() && term.is_one_of(FORMATS);
+        // That it is asked whether there is a fee for an action says who takes it, and who gives it.
+        let is_fee = behind.first().is_some_and(|next| next.ends_with(&["费", "费用", "违约金", "押金", "罚金"]));
+        let pays = asked == bit(Kind::Polar) && question.persons.is_empty() && last.class == WordClass::Verb;
+        term.optional |= is_format || (pays && is_fee && term.is_one_of(PAYS));
+    }
+    for term in terms.iter_mut() {
+        if term.is_one_of(LIGHT) {
+            term.class = WordClass::Verb;
+        }
+        let is_lone = verbs == 1 && term.class == WordClass::Verb;
+        term.bare = may && is_lone && (asked == bit(Kind::Polar) || things) && term.is_one_of(HAS);
+        let located = asked == bit(Kind::Where);
+        term.optional |=
+            located && (term.is_one_of(REACHES) || unowned && term.is_one_of(LIES)) || beside && term.is_one_of(ONSITE);
+        term.optional |= term.is_one_of(ANYBODY)
+            || (exists && term.is_one_of(EXISTS))
+            || (asked == bit(Kind::Polar) && term.is_one_of(OFFERS))
+            || ((actions > 0 || asked == bit(Kind::Who)) && term.is_one_of(ANSWERS))
+            || (paid && term.is_one_of(&["pay"]))
+            || (counted && term.is_one_of(ENTITLES))
+            || term.is_one_of(said);
+        let is_request = term.is_one_of(&["申请", "request", "apply", "application"]);
+        // May a dog be there, and may one bring a dog there.
+        let brought = asked == bit(Kind::Polar) && may && verbs == 1;
+        term.optional |= (brought && term.is_one_of(&["带", "携带"]))
+            || (term.is_one_of(LIGHT) && (question.chinese || asked != bit(Kind::Who)))
+            || (requests && term.is_one_of(SUPPORTS))
+            || (things && term.is_one_of(BRINGS))
+            || (is_request && actions <= usize::from(term.is_action));
+    }
+}
+
+/// Where it is asked whether something can be done: that it is supported goes without saying, 支持退货吗, and so does
+/// the place for it, 有没有停车的地方.
+pub fn settle_offers(question: &mut Question) {
+    if question.kinds != bit(Kind::Polar) {
+        return;
+    }
+    for at in 1..question.terms.len() {
+        let [before, term, ..] = question.terms.get_mut(at - 1..).unwrap_or_default() else { return };
+        before.optional |= (at == 1 || term.is_action) && before.is_one_of(&["支持"]);
+        term.optional |= before.is_action && term.is_one_of(&["地方"]);
+    }
+}
+
+/// Verbs that say no more than that something is done.
+const LIGHT: &[&str] = &[
+    "receive",
+    "get",
+    "make",
+    "take",
+    "perform",
+    "go",
+    "carry out",
+    "obtain",
+    "休",
+    "走",
+    "spend",
+    "be issue",
+    "be give",
+    "be grant",
+];
+
+/// What a file is called behind the name of its format.
+const FORMATS: &[&str] = &["文件", "格式", "文档", "file", "format"];
+
+/// What is done with a fee, from either side.
+const PAYS: &[&str] = &["收", "收取", "付", "支付", "交", "缴", "缴纳", "交纳"];
+
+/// Words for whoever it is.
+const ANYBODY: &[&str] = &[
+    "员工",
+    "人员",
+    "人",
+    "有人",
+    "people",
+    "person",
+    "employee",
+    "someone",
+    "somebody",
+    "anyone",
+    "anybody",
+    "公司",
+    "company",
+    "employer",
+    "staff",
+    "staff member",
+    "personnel",
+    "organization",
+    "organisation",
+    "firm",
+];
+
+/// What is done with an event, which is asked with its time or place.
+const HOLDS: &[&str] = &[
+    "举行",
+    "举办",
+    "召开",
+    "开展",
+    "进行",
+    "组织",
+    "安排",
+    "发生",
+    "hold",
+    "conduct",
+    "carry out",
+    "take place",
+    "happen",
+    "occur",
+];
+
+/// What «how much money» says already.
+const COSTS: &[&str] = &["收", "收取", "花", "花费", "cost", "charge"];
+
+/// What «how long» says already.
+const LASTS: &[&str] = &["持续", "花", "花费", "耗费", "last"];
+
+/// What one does with whoever is asked for.
+pub const CONTACTS: &[&str] =
+    &["contact", "ask", "talk to", "speak to", "talk", "speak", "联系", "咨询", "询问", "问", "找"];
+
+/// That somebody has it, where it is asked whether they may.
+const ENJOYS: &[&str] = &["享受", "享有", "拥有", "enjoy", "entitle", "eligible", "qualify"];
+
+/// That somebody has it, where it is asked how much.
+const ENTITLES: &[&str] = &["entitle", "grant", "eligible", "be grant", "be give", "due"];
+
+/// What is paid to whoever asks: when it is paid is when one gets it.
+const EARNINGS: &[&str] = &["salary", "wage", "bonus", "annual bonus", "yearly bonus", "paycheck", "overtime pay"];
+
+/// That somebody gives it, where it is asked whether it is there.
+const OFFERS: &[&str] = &["offer", "provide", "提供"];
+
+/// That it is somebody's task, where it is asked whose, or what is done.
+const ANSWERS: &[&str] =
+    &["负责", "responsible for", "in charge of", "handle", "deal with", "take care of", "look after", "see to"];
+
+/// Words that say no more than that something is there.
+const EXISTS: &[&str] = &["available", "exist", "存在", "located", "find", "locate"];
+
+/// What one does with things that one must or may have: said or left out where it is asked which they are.
+const BRINGS: &[&str] = &[
+    "带", "携带", "准备", "提供", "提交", "交", "出示", "享受", "享有", "拥有", "bring", "provide", "submit",
+    "present", "show", "carry", "enjoy", "meet", "satisfy", "fulfil", "fulfill", "满足", "符合", "具备",
+];
+
+/// What is put to somebody.
+const REQUESTS: &[&str] =
+    &["申请", "投诉", "举报", "request", "application", "claim", "complaint", "appeal", "ticket", "order", "dispute"];
+
+/// Verbs that say no more than that it is put to somebody.
+const SUPPORTS: &[&str] = &[
+    "提交", "提出", "发起", "递交", "submit", "file", "place", "lodge", "raise", "put", "open", "create", "log", "make",
+];
+
+/// What one does with what lies somewhere, where it is asked where that is.
+const REACHES: &[&str] = &["download", "access", "view", "see", "look", "look at", "check", "read", "look up"];
+
+/// That it lies there, where it is asked where, and nobody puts it there.
+const LIES: &[&str] = &["keep", "store", "save", "publish", "post", "host", "situate", "place"];
+
+/// Verbs that say no more than that one has it, where it is asked whether one may: may I use it, is it allowed.
+const HAS: &[&str] = &["use", "bring", "have", "wear", "keep", "own", "carry"];
+
+/// Where the one who asks works, which goes without saying beside what is asked about.
+const ONSITE: &[&str] = &["onsite", "on-site", "on site"];
+
+/// Verbs that say where somebody is.
+const STAYS: &[&str] =
+    &["work", "come", "attend", "present", "day", "visit", "return", "go", "stay", "move", "commute"];

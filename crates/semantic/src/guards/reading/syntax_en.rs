@@ -1,0 +1,204 @@
+//! How the words of an English question are bound: the preposition before a noun, the subject of a verb and its voice,
+//! which verb says what is done, and which describes what it is done to.
+
+use crate::guards::lexicon::function_words::{Kind, Person};
+use crate::guards::quantity::QuantityKind;
+use crate::guards::question::Question;
+use crate::guards::question::syntax::{Frame, Preposition, Subject};
+use crate::guards::question::term::{Term, WordClass};
+use crate::guards::token::{Script, Token};
+
+fn preposition(text: &str) -> Option<Preposition> {
+    Some(match text {
+        "about" | "regarding" | "concerning" => Preposition::About,
+        "at" => Preposition::At,
+        "by" => Preposition::By,
+        "for" => Preposition::For,
+        "from" => Preposition::From,
+        "in" | "inside" => Preposition::In,
+        "of" => Preposition::Of,
+        "on" => Preposition::On,
+        "to" | "into" | "onto" | "towards" | "toward" => Preposition::To,
+        "with" => Preposition::With,
+        _ => return None,
+    })
+}
+
+/// Notes how the terms of a question are bound.
+pub fn read(tokens: &[Token], question: &mut Question) {
+    if question.chinese {
+        return;
+    }
+    for at in 0..tokens.len() {
+        read_preposition(tokens, at, &mut question.terms);
+    }
+    for at in 0..question.terms.len() {
+        let frame = read_verb(tokens, at, &question.terms);
+        if let (Some(term), Some(frame)) = (question.terms.get_mut(at), frame) {
+            term.frame = frame;
+        }
+    }
+    read_counts(tokens, question);
+    if question.asks(Kind::Who) || question.asks(Kind::What) {
+        question.governed = governed(tokens);
+    }
+}
+
+fn text(tokens: &[Token], at: usize) -> &str {
+    tokens.get(at).map_or("", |token| token.text.as_str())
+}
+
+fn before(tokens: &[Token], at: usize) -> &str {
+    at.checked_sub(1).map_or("", |at| text(tokens, at))
+}
+
+/// Gives a number to what it counts, and a time its preposition.
+fn read_counts(tokens: &[Token], question: &mut Question) {
+    for (quantity, at, taken) in std::mem::take(&mut question.counts) {
+        if !matches!(quantity.class, QuantityKind::Number | QuantityKind::Version | QuantityKind::Ordinal)
+            && let Some(found) = preposition(before(tokens, at))
+        {
+            question.dated.push((quantity, found));
+        } else if quantity.class == QuantityKind::Number && quantity.text.is_empty() {
+            let mut terms = question.terms.iter_mut();
+            if let Some(counted) = terms.find(|term| term.frame.first == at + taken) {
+                counted.frame.number = Some(quantity.value);
+            } else if let Some(verb) = question.terms.iter_mut().rfind(|term| term.frame.end() == at) {
+                verb.frame.takes = Some(quantity.value);
+            }
+        }
+    }
+}
+
+/// Gives a preposition to the nouns behind it.
+fn read_preposition(tokens: &[Token], at: usize, terms: &mut [Term]) {
+    let Some(found) = preposition(text(tokens, at)) else { return };
+    let host = terms.iter().rposition(|term| term.frame.first <= at);
+    // The last word of a phrase is no preposition of its own: get in touch with.
+    let ends = |term: &Term| term.frame.taken > 2 && at < term.frame.end();
+    if host.and_then(|host| terms.get(host)).is_some_and(ends) {
+        return;
+    }
+    let mut place = at + 1;
+    let (mut is_first, mut is_noun) = (true, false);
+    while place < tokens.len() {
+        if let Some(term) = terms.iter_mut().find(|term| term.frame.first == place) {
+            let may_be_verb = term.is_action && !is_noun && !text(tokens, place).ends_with('s');
+            if (term.class == WordClass::Verb && !is_first) || (found == Preposition::To && may_be_verb) {
+                return;
+            }
+            term.frame.preposition = Some((found, host));
+            place += term.frame.taken.max(1);
+            (is_first, is_noun) = (false, true);
+        } else if is_first && DETERMINERS.contains(&text(tokens, place)) {
+            is_noun = true;
+            place += 1;
+        } else {
+            return;
+        }
+    }
+}
+
+/// How a word is bound that may be a verb.
+fn read_verb(tokens: &[Token], place: usize, terms: &[Term]) -> Option<Frame> {
+    let term = terms.get(place).filter(|term| term.is_action)?;
+    let mut frame = term.frame;
+    let at = frame.first;
+    let word = text(tokens, at);
+    let noun_behind =
+        terms.get(place + 1).is_some_and(|next| next.frame.first == at + frame.taken && next.class != WordClass::Verb);
+    let noun_before = place
+        .checked_sub(1)
+        .and_then(|before| terms.get(before))
+        .is_some_and(|noun| noun.frame.end() == at && !noun.is_action && noun.class == WordClass::Noun);
+    let is_participle = frame.taken == 1
+        && !word.ends_with('s')
+        && !word.ends_with("ing")
+        && term.forms.iter().any(|form| **form != *word);
+    let previous = before(tokens, at);
+    let opens = |at: usize| at == 0 || tokens.get(at - 1).is_some_and(|token| token.script == Script::Stop);
+    // «Are deleted photos restored»: «are» belongs to the verb behind.
+    let inverted = matches!(previous, "is" | "are" | "was" | "were")
+        && at.checked_sub(1).is_some_and(|be| opens(be) || ASKING.contains(&before(tokens, be)));
+    // «Renew a lease», «renewing leases»; no «grant application».
+    let is_told = word.ends_with("ing") || DETERMINERS.contains(&text(tokens, at + frame.taken));
+    frame.describes = is_participle
+        && noun_behind
+        && !noun_before
+        && (inverted || !(BE.contains(&previous) || PRONOUNS.contains(&previous) || HAVE.contains(&previous)));
+    frame.passive = is_participle && !frame.describes && undergoes(tokens, at);
+    frame.leads = !frame.describes && (LEADS.contains(&previous) || (opens(at) && is_told)) && !term.timed;
+    frame.ongoing = word.ends_with("ing");
+    frame.meant = previous == "to";
+    frame.subject = subject(tokens, at, terms);
+    Some(frame)
+}
+
+/// Whether a form of «be» or «get» stands before a participle.
+fn undergoes(tokens: &[Token], at: usize) -> bool {
+    let mut earlier = tokens.get(at.saturating_sub(8)..at).unwrap_or_default().iter().rev();
+    earlier
+        .find_map(|token| match token.text.as_str() {
+            text if BE.contains(&text) => Some(true),
+            text if token.script == Script::Stop || BARS.contains(&text) => Some(false),
+            _ => None,
+        })
+        .unwrap_or(false)
+}
+
+/// Who stands right before a verb with its auxiliaries.
+fn subject(tokens: &[Token], at: usize, terms: &[Term]) -> Option<Subject> {
+    let mut place = at;
+    while let Some(earlier) = place.checked_sub(1) {
+        let word = text(tokens, earlier);
+        if let Some(found) = terms.iter().position(|term| (term.frame.first..term.frame.end()).contains(&earlier)) {
+            let is_light = terms.get(found).is_some_and(|term| BE.contains(&word) || term.class == WordClass::Other);
+            if !is_light {
+                return Some(Subject::Term(found));
+            }
+        }
+        match word {
+            "i" | "we" => return Some(Subject::Person(Person::First)),
+            "you" | "u" => return Some(Subject::Person(Person::Second)),
+            "he" | "she" | "they" => return Some(Subject::Person(Person::Third)),
+            word if BE.contains(&word) || HAVE.contains(&word) || SKIPPED.contains(&word) || word.ends_with("ly") => {}
+            _ => return None,
+        }
+        place = earlier;
+    }
+    None
+}
+
+/// The preposition of what is asked for: whom do I report to, to whom do I report.
+fn governed(tokens: &[Token]) -> Option<Preposition> {
+    let last = tokens.iter().rposition(|token| token.script != Script::Stop)?;
+    let asking = tokens.iter().position(|token| ASKING.contains(&token.text.as_str()))?;
+    if asking == last {
+        return None;
+    }
+    // Where something is done may go without saying.
+    let found = preposition(text(tokens, last)).or_else(|| preposition(before(tokens, asking)));
+    found.filter(|found| !matches!(found, Preposition::At | Preposition::In | Preposition::On))
+}
+
+const BE: &[&str] = &["is", "are", "am", "was", "were", "be", "been", "being", "get", "gets", "got", "getting"];
+const HAVE: &[&str] = &["have", "has", "had"];
+const PRONOUNS: &[&str] = &["i", "we", "you", "u", "he", "she", "they", "it", "who"];
+const ASKING: &[&str] = &["who", "whom", "what", "which", "how", "when", "where", "why"];
+/// Where another clause begins.
+const BARS: &[&str] = &["who", "that", "which", "and", "or", "if", "when", "have", "has", "had", "to"];
+/// What may stand between a subject and its verb.
+const SKIPPED: &[&str] = &[
+    "not", "also", "still", "already", "ever", "just", "even", "to", "need", "needs", "want", "like", "able",
+    "allowed", "supposed", "required", "can", "could", "should", "must", "will", "would", "may", "might", "shall",
+    "ought",
+];
+/// What stands right before the verb that says what is done.
+const LEADS: &[&str] = &[
+    "to", "i", "we", "you", "u", "they", "he", "she", "can", "could", "should", "must", "will", "would", "may", "do",
+    "not", "please", "also", "just", "gonna", "wanna", "gotta", "by", "of", "for",
+];
+const DETERMINERS: &[&str] = &[
+    "a", "an", "the", "this", "that", "these", "those", "my", "our", "your", "his", "her", "their", "its", "all",
+    "any", "each", "every", "some", "both", "another",
+];

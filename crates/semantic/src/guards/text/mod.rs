@@ -1,0 +1,6 @@
+//! TODO
+
+pub mod disambiguate;
+pub mod normalize;
+pub mod separable_verbs;
+pub mod symbols;
