@@ -22,7 +22,7 @@ pub fn compare(one: &Question, two: &Question) -> Result<(), Guard> {
     if one.words.is_empty() || two.words.is_empty() {
         return Err(Guard::Length);
     }
-    if !one.has_signs_of(two) {
+    if !one.has_symbols_of(two) {
         return Err(Guard::Entity);
     }
     if one.words == two.words {
@@ -48,7 +48,7 @@ pub fn differences(one: &Question, two: &Question) -> Vec<Guard> {
     match compare(one, two) {
         Ok(()) => Vec::new(),
         Err(Guard::Length) => vec![Guard::Length],
-        Err(found) if !one.has_signs_of(two) => vec![found],
+        Err(found) if !one.has_symbols_of(two) => vec![found],
         Err(_) => CHECKS.iter().filter_map(|check| check(one, two).err()).collect(),
     }
 }
@@ -58,16 +58,16 @@ pub fn differences(one: &Question, two: &Question) -> Vec<Guard> {
 #[must_use]
 pub fn only_words_differ(one: &Question, two: &Question) -> bool {
     let firm = |question: &Question| -> SmallVec<[Mark; 4]> {
-        question.marks.iter().copied().filter(|mark| mark.is_comparison() || mark.is_time()).collect()
+        question.scope.marks.iter().copied().filter(|mark| mark.is_comparison() || mark.is_time()).collect()
     };
-    let is_said = one.has_signs_of(two)
+    let is_said = one.has_symbols_of(two)
         && firm(one) == firm(two)
         && [quantities, particles, persons, modality, question_type].iter().all(|check| check(one, two).is_ok());
     if !is_said || one.terms.len().max(two.terms.len()) > MOST_TERMS {
         return false;
     }
     let Alignment { matched, left, right } = Alignment::of(one, two);
-    let denies = |question: &Question, at: &usize| question.terms.get(*at).is_some_and(|term| term.not);
+    let denies = |question: &Question, at: &usize| question.terms.get(*at).is_some_and(|term| term.negated);
     let is_denied = matched.iter().any(|(a, b)| denies(one, a) != denies(two, b))
         || left.iter().any(|at| denies(one, at))
         || right.iter().any(|at| denies(two, at));

@@ -24,15 +24,16 @@ pub fn compounds(
             a.class == WordClass::Verb && term::together(a, b).is_some_and(|whole| !listed(&whole).is_empty());
         let is_near =
             second == first + 1 || is_listed || (a.class == WordClass::Verb && a.is_character() && b.is_character());
-        let whole = (is_near && !a.not && !b.not).then(|| term::together(a, b)).flatten();
+        let whole = (is_near && !a.negated && !b.negated).then(|| term::together(a, b)).flatten();
         // What is done stands on either side of what it is done to: 账号怎么注销, 怎么注销账号.
-        let turned = (a.class != WordClass::Verb && b.class == WordClass::Verb && !a.not && !b.not && one.chinese)
-            .then(|| term::together(b, a))
-            .flatten();
+        let turned =
+            (a.class != WordClass::Verb && b.class == WordClass::Verb && !a.negated && !b.negated && one.chinese)
+                .then(|| term::together(b, a))
+                .flatten();
         let like = [whole, turned].into_iter().flatten().find_map(|whole| {
             let groups = listed(&whole);
             let is_whole = |term: &Term| {
-                !term.not && (term.forms.contains(&whole) || term.groups.iter().any(|group| groups.contains(group)))
+                !term.negated && (term.forms.contains(&whole) || term.groups.iter().any(|group| groups.contains(group)))
             };
             right.iter().position(|place| two.terms.get(*place).is_some_and(is_whole))
         });

@@ -8,14 +8,14 @@ use crate::guards::checks::question_type::remedy;
 use crate::guards::checks::scope::only_focus;
 use crate::guards::checks::{direction_zh, employer};
 use crate::guards::guard::Guard;
-use crate::guards::lexicon::function_words::{Case, Kind};
+use crate::guards::lexicon::function_words::{Case, QuestionType};
 use crate::guards::question::term::{Term, WordClass};
 use crate::guards::question::{Matched, Question};
 
 /// Whether both speak of the same, in the same parts.
 pub fn content_words(one: &Question, two: &Question) -> Result<(), Guard> {
     // What «that» is stands in no question: how does that work, how do I do that.
-    if one.terms.is_empty() && two.terms.is_empty() && one.asks(Kind::How) && two.asks(Kind::How) {
+    if one.terms.is_empty() && two.terms.is_empty() && one.asks(QuestionType::How) && two.asks(QuestionType::How) {
         return Err(Guard::Entity);
     }
     let matched = aligned(one, two)?;
@@ -81,9 +81,9 @@ fn aligned(one: &Question, two: &Question) -> Result<Matched, Guard> {
     let Alignment { mut matched, left, right } = Alignment::of(one, two);
     for (a, b) in &matched {
         let (a, b) = (one.terms.get(*a), two.terms.get(*b));
-        let in_vain = |a: &Term, b: &Term| a.failed && b.undone;
+        let in_vain = |a: &Term, b: &Term| a.failed && b.not_attempted;
         let is_other = a.zip(b).is_some_and(|(a, b)| in_vain(a, b) || in_vain(b, a));
-        if a.map(|term| term.not) != b.map(|term| term.not) || is_other {
+        if a.map(|term| term.negated) != b.map(|term| term.negated) || is_other {
             return Err(Guard::Negation);
         }
     }
@@ -108,9 +108,9 @@ fn spare(question: &Question, places: &[usize], other: &Question) -> SmallVec<[u
                 .terms
                 .iter()
                 .chain(question.terms.iter().take(*at))
-                .any(|known| known.same(term) && known.not == term.not);
-            let bare = || term.bare && !has_agent(other);
-            term.not || !(term.optional || repeated || contained(question, term, other) || bare())
+                .any(|known| known.same(term) && known.negated == term.negated);
+            let bare = || term.optional_without_agent && !has_agent(other);
+            term.negated || !(term.optional || repeated || contained(question, term, other) || bare())
         })
     };
     places.iter().copied().filter(needed).collect()
@@ -118,8 +118,8 @@ fn spare(question: &Question, places: &[usize], other: &Question) -> SmallVec<[u
 
 /// Whether somebody does something in it.
 fn has_agent(question: &Question) -> bool {
-    question.persons.iter().any(|(_, case, ..)| *case != Case::Owner)
-        || question.terms.iter().any(|term| term.bare || term.class == WordClass::Verb)
+    question.roles.persons.iter().any(|mention| mention.case != Case::Possessive)
+        || question.terms.iter().any(|term| term.optional_without_agent || term.class == WordClass::Verb)
 }
 
 /// Whether another word of both questions holds a Chinese word, and says it again: 加班有加班费吗.
@@ -128,7 +128,7 @@ fn contained(question: &Question, term: &Term, other: &Question) -> bool {
         let mut pairs = whole.forms.iter().zip(&term.forms);
         pairs.any(|(whole, part)| whole != part && part.chars().count() > 1 && whole.starts_with(&**part))
     };
-    let whole = question.terms.iter().find(|whole| !whole.not && whole.class == WordClass::Noun && holds(whole));
+    let whole = question.terms.iter().find(|whole| !whole.negated && whole.class == WordClass::Noun && holds(whole));
     question.chinese && whole.is_some_and(|whole| other.terms.iter().any(|known| exact(known, whole)))
 }
 
@@ -139,7 +139,7 @@ fn unlike(one: &Question, left: &[usize], two: &Question, right: &[usize]) -> Gu
     }
     let (left, right) = (of(one, left), of(two, right));
     if left.iter().any(|term| right.iter().any(|other| term.opposes(other)))
-        || left.iter().chain(&right).any(|term| term.not)
+        || left.iter().chain(&right).any(|term| term.negated)
     {
         return Guard::Negation;
     }

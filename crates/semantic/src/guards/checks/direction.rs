@@ -2,19 +2,22 @@
 
 use smallvec::SmallVec;
 
-use crate::guards::checks::direction_en::bindings;
+use crate::guards::checks::direction_en::direction_en;
 use crate::guards::checks::direction_prepositions;
 use crate::guards::guard::Guard;
-use crate::guards::lexicon::function_words::{Kind, Mark, Role};
+use crate::guards::lexicon::function_words::{Mark, QuestionType, SemanticRole};
 use crate::guards::question::term::WordClass;
-use crate::guards::question::{Asked, Matched, Question};
+use crate::guards::question::{Matched, Question, WhPosition};
 
 /// Whether the nouns of both play the same parts.
 pub fn direction(one: &Question, two: &Question, matched: &Matched) -> Result<(), Guard> {
     let terms = |(a, b): &(usize, usize)| one.terms.get(*a).zip(two.terms.get(*b));
     for (a, b) in matched.iter().filter_map(terms) {
-        let turned = |one: Option<Role>, two: Option<Role>| {
-            matches!((one, two), (Some(Role::Source), Some(Role::Goal)) | (Some(Role::Than), None))
+        let turned = |one: Option<SemanticRole>, two: Option<SemanticRole>| {
+            matches!(
+                (one, two),
+                (Some(SemanticRole::Source), Some(SemanticRole::Goal)) | (Some(SemanticRole::Standard), None)
+            )
         };
         if turned(a.role, b.role) || turned(b.role, a.role) {
             return Err(Guard::Direction);
@@ -23,19 +26,21 @@ pub fn direction(one: &Question, two: &Question, matched: &Matched) -> Result<()
     if direction_prepositions::turned(one, two, matched) || direction_prepositions::exchanged(&one.words, &two.words) {
         return Err(Guard::Direction);
     }
-    bindings(one, two, matched)?;
-    if swapped(one, two, matched) || follows(one, two, matched) || asks_other_side(one, two, matched) {
+    direction_en(one, two, matched)?;
+    if roles_exchanged(one, two, matched) || events_reversed(one, two, matched) || asks_other_side(one, two, matched) {
         return Err(Guard::Direction);
     }
-    if exchanged(one, two, matched) {
+    if person_and_noun_exchanged(one, two, matched) {
         return Err(Guard::Direction);
     }
-    if agents(one, two, matched) || agents(two, one, &matched.iter().map(|(a, b)| (*b, *a)).collect()) {
+    if agent_is_patient(one, two, matched)
+        || agent_is_patient(two, one, &matched.iter().map(|(a, b)| (*b, *a)).collect())
+    {
         return Err(Guard::Direction);
     }
     // What is asked for may stand on either side: 需要什么条件, 哪些条件才能.
-    let asks_what = one.asks(Kind::What) || one.asks(Kind::WhatIs);
-    if !asks_what && flanks(one, two, matched) {
+    let asks_what = one.asks(QuestionType::What) || one.asks(QuestionType::WhatIs);
+    if !asks_what && sides_of_verb_exchanged(one, two, matched) {
         return Err(Guard::Direction);
     }
     // A word that is a noun in one of them is one in both; a verb may stand anywhere.
@@ -58,20 +63,20 @@ pub fn direction(one: &Question, two: &Question, matched: &Matched) -> Result<()
 }
 
 /// Whether two terms have each other's part: 把A的数据同步到B, 把B的数据同步到A.
-fn swapped(one: &Question, two: &Question, matched: &Matched) -> bool {
+fn roles_exchanged(one: &Question, two: &Question, matched: &Matched) -> bool {
     let part = |question: &Question, at: usize| {
         let part = question.terms.get(at).and_then(|term| term.role);
-        part.filter(|role| matches!(role, Role::Source | Role::Goal | Role::Take))
+        part.filter(|role| matches!(role, SemanticRole::Source | SemanticRole::Goal | SemanticRole::Patient))
     };
     let moved = || matched.iter().map(|(a, b)| (part(one, *a), part(two, *b))).filter(|(here, there)| here != there);
     moved().any(|(here, there)| moved().any(|other| other == (there, here)))
 }
 
 /// Whether what comes first in one comes last in the other: 付款后发货, 发货后付款.
-fn follows(one: &Question, two: &Question, matched: &Matched) -> bool {
-    let timed = |question: &Question, at: usize| question.terms.get(at).is_some_and(|term| term.timed);
+fn events_reversed(one: &Question, two: &Question, matched: &Matched) -> bool {
+    let timed = |question: &Question, at: usize| question.terms.get(at).is_some_and(|term| term.in_time_clause);
     let moved = |here: bool| matched.iter().any(|(a, b)| timed(one, *a) == here && timed(two, *b) != here);
-    let dated = |question: &Question| question.terms.iter().any(|term| term.timed);
+    let dated = |question: &Question| question.terms.iter().any(|term| term.in_time_clause);
     if dated(one) && dated(two) {
         return moved(true) && moved(false);
     }
@@ -80,18 +85,18 @@ fn follows(one: &Question, two: &Question, matched: &Matched) -> bool {
         timed(one, a) && matched.iter().all(|pair| pair.1 <= b)
             || timed(two, b) && matched.iter().all(|pair| pair.0 <= a)
     };
-    let during = |question: &Question| question.marks.contains(&Mark::During);
+    let during = |question: &Question| question.scope.marks.contains(&Mark::During);
     one.chinese && during(one) != during(two) && matched.len() > 1 && matched.iter().any(|(a, b)| late(*a, *b))
 }
 
 /// Whether what is asked for stands on the other side of a verb, and what it does that to as well: 什么影响睡眠,
 /// 睡眠影响什么; or needs what needed it.
 fn asks_other_side(one: &Question, two: &Question, matched: &Matched) -> bool {
-    let (Some(here), Some(there)) = (one.asked, two.asked) else { return false };
-    if one.passive != two.passive {
+    let (Some(here), Some(there)) = (one.asked.wh_position, two.asked.wh_position) else { return false };
+    if one.roles.passive != two.roles.passive {
         return false;
     }
-    let done_to = |asked: Asked, other: Asked, pairs: &mut dyn Iterator<Item = (usize, usize)>| {
+    let done_to = |asked: WhPosition, other: WhPosition, pairs: &mut dyn Iterator<Item = (usize, usize)>| {
         let pairs: Matched = pairs.collect();
         let verb = pairs.iter().find(|pair| asked.behind_verb && pair.0 + 1 == asked.place);
         verb.is_some_and(|verb| other.place <= verb.1 && pairs.iter().any(|pair| pair.0 < verb.0 && pair.1 > verb.1))
@@ -104,12 +109,13 @@ fn asks_other_side(one: &Question, two: &Question, matched: &Matched) -> bool {
 /// Whether it is the noun that is asked for as something needed, which may stand before what needs it: 贷款需要什么条件,
 /// 需要什么条件才能贷款.
 fn is_needed(one: &Question, two: &Question, noun: (usize, usize)) -> bool {
-    let asked = one.asked.zip(two.asked).filter(|(here, there)| (here.place, there.place) == noun);
+    let asked =
+        one.asked.wh_position.zip(two.asked.wh_position).filter(|(here, there)| (here.place, there.place) == noun);
     asked.is_some_and(|(here, there)| (here.needed && !there.needs) || (there.needed && !here.needs))
 }
 
 /// Whether two words that are no verbs have changed sides of a verb, whatever the dictionary takes them for.
-fn flanks(one: &Question, two: &Question, matched: &Matched) -> bool {
+fn sides_of_verb_exchanged(one: &Question, two: &Question, matched: &Matched) -> bool {
     let is_verb = |pair: &&(usize, usize)| one.terms.get(pair.0).is_some_and(|term| term.class == WordClass::Verb);
     let others = || matched.iter().filter(|pair| !is_verb(pair));
     matched.iter().filter(is_verb).any(|verb| {
@@ -122,7 +128,7 @@ fn flanks(one: &Question, two: &Question, matched: &Matched) -> bool {
 }
 
 /// Whether a person and a noun have changed sides of a verb: 我欠公司, 公司欠我.
-fn exchanged(one: &Question, two: &Question, matched: &Matched) -> bool {
+fn person_and_noun_exchanged(one: &Question, two: &Question, matched: &Matched) -> bool {
     let classes =
         |pair: &(usize, usize)| one.terms.get(pair.0).zip(two.terms.get(pair.1)).map(|(a, b)| [a.class, b.class]);
     // What is a verb in one of them is one in both.
@@ -132,10 +138,13 @@ fn exchanged(one: &Question, two: &Question, matched: &Matched) -> bool {
         })
     };
     let of = |wanted: WordClass| matched.iter().filter(move |pair| is(pair, wanted));
-    let persons = one
-        .persons
-        .iter()
-        .flat_map(|here| two.persons.iter().filter(move |there| there.0 == here.0).map(move |there| (here.3, there.3)));
+    let persons = one.roles.persons.iter().flat_map(|here| {
+        two.roles
+            .persons
+            .iter()
+            .filter(move |there| there.person == here.person)
+            .map(move |there| (here.place, there.place))
+    });
     persons.into_iter().any(|person| {
         of(WordClass::Verb).any(|verb| {
             let before = (person.0 <= verb.0, person.1 <= verb.1);
@@ -150,7 +159,7 @@ fn exchanged(one: &Question, two: &Question, matched: &Matched) -> bool {
 
 /// Whether the one who does it in the passive voice has it done to itself in the active: it stands behind what it
 /// stood behind before.
-fn agents(passive: &Question, active: &Question, matched: &Matched) -> bool {
+fn agent_is_patient(passive: &Question, active: &Question, matched: &Matched) -> bool {
     let part = |question: &Question, at: usize| question.terms.get(at).and_then(|term| term.role);
     let noun = |at: usize| passive.terms.get(at).is_some_and(|term| term.class == WordClass::Noun);
     // 费用由公司承担, 费用公司承担: in Chinese whoever does it may stand right before the verb without a word for that.
@@ -160,14 +169,15 @@ fn agents(passive: &Question, active: &Question, matched: &Matched) -> bool {
         active.chinese && verb.is_some_and(|verb| verb.1 == agent.1 + 1)
     };
     let turned = |agent: &(usize, usize)| {
-        passive.passive
-            && !active.passive
-            && part(passive, agent.0) == Some(Role::By)
-            && part(active, agent.1) != Some(Role::By)
+        passive.roles.passive
+            && !active.roles.passive
+            && part(passive, agent.0) == Some(SemanticRole::Agent)
+            && part(active, agent.1) != Some(SemanticRole::Agent)
             && !ahead(agent)
             && (matched.iter().any(|other| noun(other.0) && other.0 < agent.0 && other.1 < agent.1)
-                || passive.persons.iter().any(|here| {
-                    here.3 <= agent.0 && active.persons.iter().any(|there| there.0 == here.0 && there.3 < agent.1)
+                || passive.roles.persons.iter().any(|here| {
+                    here.place <= agent.0
+                        && active.roles.persons.iter().any(|there| there.person == here.person && there.place < agent.1)
                 }))
     };
     matched.iter().any(turned)
@@ -181,31 +191,35 @@ fn may_turn(one: &Question, two: &Question, first: (usize, usize), second: (usiz
         let behind = terms.get(1..).unwrap_or_default();
         let ends = [terms.first(), terms.last()];
         Span {
-            joined: behind.iter().all(|term| term.joined) && terms.len() == 2,
-            of: behind.iter().any(|term| term.of) && !leads_on(question, a.max(b)),
+            coordinated: behind.iter().all(|term| term.coordinated) && terms.len() == 2,
+            after_preposition: behind.iter().any(|term| term.after_preposition) && !leads_on(question, a.max(b)),
             verbs: terms.iter().any(|term| term.class == WordClass::Verb && !term.optional),
-            parts: ends.iter().flatten().filter(|term| matches!(term.role, Some(Role::Source | Role::Goal))).count(),
-            by: ends.iter().flatten().any(|term| term.role == Some(Role::By)),
+            parts: ends
+                .iter()
+                .flatten()
+                .filter(|term| matches!(term.role, Some(SemanticRole::Source | SemanticRole::Goal)))
+                .count(),
+            by: ends.iter().flatten().any(|term| term.role == Some(SemanticRole::Agent)),
         }
     };
     let (here, there) = (span(one, first.0, second.0), span(two, first.1, second.1));
-    if moves(one, two, first, second) {
+    if is_time_clause(one, two, first, second) {
         return true;
     }
-    if (here.joined && there.joined)
+    if (here.coordinated && there.coordinated)
         || here.parts + there.parts == 4
         || here.by != there.by
-        || one.passive != two.passive
+        || one.roles.passive != two.roles.passive
     {
         return true;
     }
-    here.parts + there.parts == 0 && here.of != there.of && !here.verbs && !there.verbs
+    here.parts + there.parts == 0 && here.after_preposition != there.after_preposition && !here.verbs && !there.verbs
 }
 
 /// Whether one of two nouns says when, and the other what happens then: such a clause stands on either side of the other.
-fn moves(one: &Question, two: &Question, first: (usize, usize), second: (usize, usize)) -> bool {
-    let timed = |question: &Question, at: usize| question.terms.get(at).is_some_and(|term| term.timed);
-    let dated = |question: &Question| question.terms.iter().any(|term| term.timed);
+fn is_time_clause(one: &Question, two: &Question, first: (usize, usize), second: (usize, usize)) -> bool {
+    let timed = |question: &Question, at: usize| question.terms.get(at).is_some_and(|term| term.in_time_clause);
+    let dated = |question: &Question| question.terms.iter().any(|term| term.in_time_clause);
     let (here, there) = ((timed(one, first.0), timed(one, second.0)), (timed(two, first.1), timed(two, second.1)));
     // That it comes after may go without saying: 毕业了, for 毕业后.
     let is_said = if dated(one) && dated(two) { here == there } else { one.chinese && dated(one) != dated(two) };
@@ -217,14 +231,14 @@ fn leads_on(question: &Question, at: usize) -> bool {
     let pair = question.terms.get(at).zip(question.terms.get(at + 1));
     !question.chinese
         && pair.is_some_and(|(noun, next)| {
-            next.class == WordClass::Noun && !next.is_action && noun.frame.touches(&next.frame)
+            next.class == WordClass::Noun && !next.is_action && noun.syntax.touches(&next.syntax)
         })
 }
 
 /// What lies from one noun to another.
 struct Span {
-    joined: bool,
-    of: bool,
+    coordinated: bool,
+    after_preposition: bool,
     verbs: bool,
     /// How many of the two come from somewhere, or go there.
     parts: usize,

@@ -6,13 +6,24 @@ use crate::guards::question::term::{Term, WordClass};
 use crate::guards::question::{Matched, Question};
 
 /// Whether words that both have are bound alike.
-pub fn bindings(one: &Question, two: &Question, matched: &Matched) -> Result<(), Guard> {
+pub fn direction_en(one: &Question, two: &Question, matched: &Matched) -> Result<(), Guard> {
     if one.chinese || two.chinese {
         return Ok(());
     }
     let back: Matched = matched.iter().map(|(a, b)| (*b, *a)).collect();
-    let differs: [fn(&Question, &Question, &Matched) -> bool; 11] =
-        [preposed, attached, governed, voiced, described, led, counted, bounded, dated, intended, adverbial];
+    let differs: [fn(&Question, &Question, &Matched) -> bool; 11] = [
+        other_preposition,
+        object_and_prepositional,
+        object_and_stranded,
+        other_voice,
+        attributive_and_predicate,
+        predicates_exchanged,
+        counts_exchanged,
+        bounds_exchanged,
+        other_time_preposition,
+        infinitive_and_ing_form,
+        adjective_and_adverb,
+    ];
     let differs = differs.iter().any(|check| check(one, two, matched) || check(two, one, &back));
     if differs { Err(Guard::Direction) } else { Ok(()) }
 }
@@ -22,17 +33,17 @@ fn terms<'a>(one: &'a Question, two: &'a Question, pair: &(usize, usize)) -> Opt
 }
 
 /// Whether a noun has another preposition behind the same word: emails from my boss, emails to my boss.
-fn preposed(one: &Question, two: &Question, matched: &Matched) -> bool {
+fn other_preposition(one: &Question, two: &Question, matched: &Matched) -> bool {
     matched.iter().any(|pair| {
         let Some((a, b)) = terms(one, two, pair) else { return false };
-        let (Some((here, host)), Some((there, other))) = (a.frame.preposition, b.frame.preposition) else {
+        let (Some((here, host)), Some((there, other))) = (a.syntax.preposition, b.syntax.preposition) else {
             return false;
         };
         if here == there {
             return false;
         }
         let hosts = host.zip(other).filter(|hosts| matched.contains(hosts));
-        let is_done = |verbs: &[&str]| one.terms.iter().any(|term| term.frame.leads && term.is_one_of(verbs));
+        let is_done = |verbs: &[&str]| one.terms.iter().any(|term| term.syntax.is_predicate && term.is_one_of(verbs));
         if (is_done(FETCHES) && (comes_from(here, there) || comes_from(there, here)))
             || (is_done(JOINS) && joins(here) && joins(there))
         {
@@ -141,14 +152,14 @@ const SURFACES: &[&str] = &[
 ];
 
 /// Whether a verb has what is asked for as its object in one and behind a preposition in the other: report, report to.
-fn governed(one: &Question, two: &Question, matched: &Matched) -> bool {
+fn object_and_stranded(one: &Question, two: &Question, matched: &Matched) -> bool {
     let first = |term: &Term| {
         term.forms.iter().filter_map(|form| form.split(' ').next()).map(str::to_owned).collect::<Vec<_>>()
     };
-    let by = |question: &Question| question.governed == Some(Preposition::By);
-    one.governed != two.governed
-        && !(by(one) && one.passive || by(two) && two.passive)
-        && one.kinds == two.kinds
+    let by = |question: &Question| question.asked.preposition == Some(Preposition::By);
+    one.asked.preposition != two.asked.preposition
+        && !(by(one) && one.roles.passive || by(two) && two.roles.passive)
+        && one.asked.types == two.asked.types
         && matched.iter().filter_map(|pair| terms(one, two, pair)).any(|(a, b)| {
             a.is_action && b.is_action && !a.is_one_of(TALKS) && first(a).iter().any(|form| first(b).contains(form))
         })
@@ -158,14 +169,16 @@ fn governed(one: &Question, two: &Question, matched: &Matched) -> bool {
 const TALKS: &[&str] = &["talk", "speak", "talk to", "speak to", "contact", "be", "go"];
 
 /// Whether the same subject does it in one, and has it done to itself in the other.
-fn voiced(one: &Question, two: &Question, matched: &Matched) -> bool {
+fn other_voice(one: &Question, two: &Question, matched: &Matched) -> bool {
     matched.iter().any(|pair| {
         let Some((a, b)) = terms(one, two, pair) else { return false };
-        if !(a.is_action && b.is_action && a.frame.passive && !b.frame.passive) || b.frame.describes || b.frame.ongoing
+        if !(a.is_action && b.is_action && a.syntax.passive && !b.syntax.passive)
+            || b.syntax.is_attributive
+            || b.syntax.is_ing_form
         {
             return false;
         }
-        match (a.frame.subject, b.frame.subject) {
+        match (a.syntax.subject, b.syntax.subject) {
             (Some(Subject::Person(here)), Some(Subject::Person(there))) => here == there,
             (Some(Subject::Term(here)), Some(Subject::Term(there))) => {
                 matched.contains(&(here, there)) && !a.is_one_of(HAPPENS)
@@ -234,10 +247,11 @@ const HAPPENS: &[&str] = &[
 
 /// Whether a verb says what is done in one, and describes what it is done to in the other: restore deleted photos, delete
 /// restored photos.
-fn described(one: &Question, two: &Question, matched: &Matched) -> bool {
-    let describes = |question: &Question, at: usize| question.terms.get(at).is_some_and(|term| term.frame.describes);
+fn attributive_and_predicate(one: &Question, two: &Question, matched: &Matched) -> bool {
+    let describes =
+        |question: &Question, at: usize| question.terms.get(at).is_some_and(|term| term.syntax.is_attributive);
     let acts = |question: &Question, at: usize| question.terms.get(at).is_some_and(|term| term.is_action);
-    let done = |at: usize| one.terms.get(at).is_some_and(|term| term.frame.passive);
+    let done = |at: usize| one.terms.get(at).is_some_and(|term| term.syntax.passive);
     matched.iter().any(|verb| {
         acts(one, verb.0)
             && !describes(one, verb.0)
@@ -252,32 +266,36 @@ fn described(one: &Question, two: &Question, matched: &Matched) -> bool {
 }
 
 /// Whether each of two verbs says what is done in one of them, and what that is done to in the other: ask to pay, pay to ask.
-fn led(one: &Question, two: &Question, matched: &Matched) -> bool {
+fn predicates_exchanged(one: &Question, two: &Question, matched: &Matched) -> bool {
     let first = |question: &Question| {
-        question.terms.iter().position(|term| term.frame.leads && !term.optional && term.class != WordClass::Other)
+        question
+            .terms
+            .iter()
+            .position(|term| term.syntax.is_predicate && !term.optional && term.class != WordClass::Other)
     };
     let (Some(here), Some(there)) = (first(one), first(two)) else { return false };
     let acts = |pair: &(usize, usize)| terms(one, two, pair).is_some_and(|(a, b)| a.is_action || b.is_action);
     let crossed = matched.iter().find(|pair| pair.0 == here).filter(|pair| pair.1 != there && acts(pair));
     let other = matched.iter().find(|pair| pair.1 == there).filter(|pair| pair.0 != here && acts(pair));
     crossed.zip(other).is_some_and(|(a, b)| {
-        (a.0 < b.0) != (a.1 < b.1) && ![one, two].iter().any(|question| question.terms.iter().any(|term| term.timed))
+        (a.0 < b.0) != (a.1 < b.1)
+            && ![one, two].iter().any(|question| question.terms.iter().any(|term| term.in_time_clause))
     })
 }
 
 /// Whether a noun is the object of a word in one, and behind a preposition in the other: eat braces, eat with braces.
-fn attached(one: &Question, two: &Question, matched: &Matched) -> bool {
+fn object_and_prepositional(one: &Question, two: &Question, matched: &Matched) -> bool {
     use Preposition as P;
     matched.iter().any(|pair| {
         let Some((a, b)) = terms(one, two, pair) else { return false };
-        let Some((P::From | P::With | P::To | P::About | P::By, Some(host))) = a.frame.preposition else {
+        let Some((P::From | P::With | P::To | P::About | P::By, Some(host))) = a.syntax.preposition else {
             return false;
         };
         let object = pair.1.checked_sub(1).filter(|other| matched.contains(&(host, *other)));
         let hosts = object.and_then(|object| terms(one, two, &(host, object)));
-        b.frame.preposition.is_none()
+        b.syntax.preposition.is_none()
             && hosts.is_some_and(|(host, other)| {
-                host.forms == other.forms && !host.frame.passive && !other.frame.passive && !host.is_one_of(REACHES)
+                host.forms == other.forms && !host.syntax.passive && !other.syntax.passive && !host.is_one_of(REACHES)
             })
     })
 }
@@ -290,8 +308,8 @@ const REACHES: &[&str] = &[
 ];
 
 /// Whether one number counts another thing that both have: buy two and get one, buy one and get two.
-fn counted(one: &Question, two: &Question, matched: &Matched) -> bool {
-    let of: [fn(&Term) -> Option<i64>; 2] = [|term| term.frame.number, |term| term.frame.takes];
+fn counts_exchanged(one: &Question, two: &Question, matched: &Matched) -> bool {
+    let of: [fn(&Term) -> Option<i64>; 2] = [|term| term.syntax.number_before, |term| term.syntax.number_behind];
     of.iter().any(|of| {
         one.terms.iter().enumerate().filter_map(|(at, term)| of(term).map(|value| (at, value))).any(|(at, value)| {
             let mut likes = two.terms.iter().enumerate().filter(|(_, other)| of(other) == Some(value));
@@ -306,18 +324,18 @@ fn counted(one: &Question, two: &Question, matched: &Matched) -> bool {
 }
 
 /// Whether two bounds have changed places: the maximum fine for the minimum speed.
-fn bounded(one: &Question, two: &Question, matched: &Matched) -> bool {
-    let mut bounds = one.marks.iter().filter(|mark| mark.is_comparison());
+fn bounds_exchanged(one: &Question, two: &Question, matched: &Matched) -> bool {
+    let mut bounds = one.scope.marks.iter().filter(|mark| mark.is_comparison());
     let first = bounds.next();
     bounds.any(|other| Some(other) != first)
         && matched
             .iter()
             .filter_map(|pair| terms(one, two, pair))
-            .any(|(a, b)| a.frame.bound.zip(b.frame.bound).is_some_and(|(here, there)| here != there))
+            .any(|(a, b)| a.syntax.bound.zip(b.syntax.bound).is_some_and(|(here, there)| here != there))
 }
 
 /// Whether one time has another preposition: for ten minutes, in ten minutes.
-fn dated(one: &Question, two: &Question, _: &Matched) -> bool {
+fn other_time_preposition(one: &Question, two: &Question, _: &Matched) -> bool {
     use Preposition as P;
     let like = |here: P, there: P| {
         matches!(
@@ -325,22 +343,23 @@ fn dated(one: &Question, two: &Question, _: &Matched) -> bool {
             (P::On | P::At | P::In | P::Of | P::For, P::On | P::At | P::Of) | (P::Of, P::In | P::For)
         )
     };
-    one.dated.iter().any(|(quantity, here)| {
-        two.dated
+    one.quantities.with_preposition.iter().any(|(quantity, here)| {
+        two.quantities
+            .with_preposition
             .iter()
             .any(|(other, there)| quantity == other && here != there && !like(*here, *there) && !like(*there, *here))
     })
 }
 
 /// Whether something is done in one to do the other, which is itself done no more in the other: stop to eat, stop eating.
-fn intended(one: &Question, two: &Question, matched: &Matched) -> bool {
+fn infinitive_and_ing_form(one: &Question, two: &Question, matched: &Matched) -> bool {
     let leads = |question: &Question, at: usize| {
         at.checked_sub(1).and_then(|at| question.terms.get(at)).is_some_and(|term| term.is_one_of(BEGINS))
     };
     matched.iter().any(|pair| {
-        terms(one, two, pair)
-            .is_some_and(|(a, b)| a.frame.meant && !a.frame.ongoing && b.frame.ongoing && !b.frame.meant)
-            && leads(one, pair.0)
+        terms(one, two, pair).is_some_and(|(a, b)| {
+            a.syntax.is_infinitive && !a.syntax.is_ing_form && b.syntax.is_ing_form && !b.syntax.is_infinitive
+        }) && leads(one, pair.0)
             && leads(two, pair.1)
     })
 }
@@ -350,17 +369,17 @@ const BEGINS: &[&str] = &["stop", "quit", "remember", "forget", "regret", "try"]
 
 /// Whether a word describes a noun in one, and what is done to it in the other: stop automatic updates, automatically stop
 /// updates.
-fn adverbial(one: &Question, two: &Question, matched: &Matched) -> bool {
+fn adjective_and_adverb(one: &Question, two: &Question, matched: &Matched) -> bool {
     matched.iter().any(|pair| {
         let Some((a, b)) = terms(one, two, pair) else { return false };
         let is_adverb = |term: &Term| term.ends_with(&["ly"]);
         let Some(noun) =
-            two.terms.get(pair.1 + 1).filter(|noun| is_adverb(a) && !is_adverb(b) && b.frame.touches(&noun.frame))
+            two.terms.get(pair.1 + 1).filter(|noun| is_adverb(a) && !is_adverb(b) && b.syntax.touches(&noun.syntax))
         else {
             return false;
         };
         let Some((at, _)) = matched.iter().find(|found| found.1 == pair.1 + 1) else { return false };
         let Some(done) = one.terms.get(*at).filter(|done| done.is_action && noun.is_action) else { return true };
-        !(*at == pair.0 + 1 || (*at + 1 == pair.0 && (done.class == WordClass::Verb || done.frame.ongoing)))
+        !(*at == pair.0 + 1 || (*at + 1 == pair.0 && (done.class == WordClass::Verb || done.syntax.is_ing_form)))
     })
 }

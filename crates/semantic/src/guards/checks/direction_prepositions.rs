@@ -2,13 +2,15 @@
 
 use smallvec::SmallVec;
 
-use crate::guards::lexicon::function_words::Role;
+use crate::guards::lexicon::function_words::SemanticRole;
 use crate::guards::question::Question;
 use crate::guards::question::term::WordClass;
 
 /// Whether two things have changed sides of a preposition, whatever the dictionary takes them for.
 pub fn turned(one: &Question, two: &Question, matched: &[(usize, usize)]) -> bool {
-    let led = |question: &Question, at: usize| question.terms.get(at).is_some_and(|term| term.of || is_way(term.role));
+    let led = |question: &Question, at: usize| {
+        question.terms.get(at).is_some_and(|term| term.after_preposition || is_way(term.role))
+    };
     let acts =
         |question: &Question, at: usize| question.terms.get(at).is_some_and(|term| term.class == WordClass::Verb);
     // A verb stands before its preposition, and what it is derived from may stand behind another: apply for, application.
@@ -20,8 +22,8 @@ pub fn turned(one: &Question, two: &Question, matched: &[(usize, usize)]) -> boo
     moved(true).any(|first| moved(false).any(|second| first.0 > second.0 && first.1 < second.1))
 }
 
-fn is_way(role: Option<Role>) -> bool {
-    matches!(role, Some(Role::Source | Role::Goal))
+fn is_way(role: Option<SemanticRole>) -> bool {
+    matches!(role, Some(SemanticRole::Source | SemanticRole::Goal))
 }
 
 /// Whether two questions are word for word the same but for two that have changed places, with more than «and» between

@@ -1,9 +1,9 @@
 //! TODO
 
 use crate::guards::guard::Guard;
-use crate::guards::lexicon::function_words::{Case, Person, Role};
+use crate::guards::lexicon::function_words::{Case, Person, SemanticRole};
 use crate::guards::question::term::{Term, WordClass};
-use crate::guards::question::{Question, Spoken};
+use crate::guards::question::{Mention, Question};
 
 /// Whether the company does in one of them what whoever asks, or the staff, does in the other: who pays for the course.
 ///
@@ -20,17 +20,22 @@ pub fn employer(one: &Question, two: &Question, matched: &[(usize, usize)]) -> R
     // Who does it stands before the verb, or behind «by».
     let stands = |question: &Question, words: &[&str], verb: usize| {
         let does = |(at, term): (usize, &Term)| {
-            let leads = !question.passive && at < verb && term.role.is_none() && !term.of;
-            (leads || term.role == Some(Role::By)) && term.is_one_of(words)
+            let leads = !question.roles.passive && at < verb && term.role.is_none() && !term.after_preposition;
+            (leads || term.role == Some(SemanticRole::Agent)) && term.is_one_of(words)
         };
         question.terms.iter().enumerate().any(does)
     };
     let asks = |question: &Question, verb: usize| {
-        let is_before = |(person, case, role, place): &Spoken| {
-            *person == Person::First && *case != Case::Owner && role.is_none() && *place <= verb
+        let is_before = |mention: &Mention| {
+            mention.person == Person::First
+                && mention.case != Case::Possessive
+                && mention.role.is_none()
+                && mention.place <= verb
         };
         // «We» may be either.
-        !question.passive && question.persons.iter().any(is_before) && question.words.split(' ').any(|word| word == "i")
+        !question.roles.passive
+            && question.roles.persons.iter().any(is_before)
+            && question.words.split(' ').any(|word| word == "i")
     };
     let company = |question: &Question, verb: usize| stands(question, COMPANY, verb);
     let staff = |question: &Question, verb: usize| stands(question, STAFF, verb) || asks(question, verb);

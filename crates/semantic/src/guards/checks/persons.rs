@@ -3,24 +3,25 @@
 use smallvec::SmallVec;
 
 use crate::guards::guard::Guard;
-use crate::guards::lexicon::function_words::{Case, Person, Role};
+use crate::guards::lexicon::function_words::{Case, Person, SemanticRole};
 use crate::guards::question::Question;
 
 /// Whether the same persons are spoken of, in the same parts.
 pub fn persons(one: &Question, two: &Question) -> Result<(), Guard> {
-    fn parts(question: &Question) -> impl Iterator<Item = (Person, Case, Option<Role>)> {
-        question.persons.iter().map(|(person, case, role, _)| (*person, *case, *role))
+    fn parts(question: &Question) -> impl Iterator<Item = (Person, Case, Option<SemanticRole>)> {
+        question.roles.persons.iter().map(|mention| (mention.person, mention.case, mention.role))
     }
     if parts(one).eq(parts(two)) {
         return Ok(());
     }
-    let has = |question: &Question, person: Person| question.persons.iter().any(|(found, ..)| *found == person);
+    let has =
+        |question: &Question, person: Person| question.roles.persons.iter().any(|mention| mention.person == person);
     if has(one, Person::Third) != has(two, Person::Third) {
         return Err(Guard::Entity);
     }
     let only = |question: &Question, person: Person, other: Person| has(question, person) && !has(question, other);
     let (first, second) = (Person::First, Person::Second);
-    let owned = |question: &Question| question.persons.iter().any(|(_, case, ..)| *case == Case::Owner);
+    let owned = |question: &Question| question.roles.persons.iter().any(|mention| mention.case == Case::Possessive);
     if owned(one)
         && owned(two)
         && (only(one, first, second) && only(two, second, first)
@@ -29,24 +30,26 @@ pub fn persons(one: &Question, two: &Question) -> Result<(), Guard> {
         return Err(Guard::Entity);
     }
     for person in [first, second, Person::Third] {
-        let cases =
-            |question: &Question, case: Case| question.persons.iter().any(|found| found.0 == person && found.1 == case);
+        let cases = |question: &Question, case: Case| {
+            question.roles.persons.iter().any(|found| found.person == person && found.case == case)
+        };
         let turned = |one: &Question, two: &Question| {
             cases(one, Case::Subject)
                 && !cases(one, Case::Object)
                 && cases(two, Case::Object)
                 && !cases(two, Case::Subject)
         };
-        let roles = |question: &Question| -> SmallVec<[Option<Role>; 4]> {
+        let roles = |question: &Question| -> SmallVec<[Option<SemanticRole>; 4]> {
             question
+                .roles
                 .persons
                 .iter()
-                .filter(|found| found.0 == person && found.1 != Case::Owner)
-                .map(|found| found.2.filter(|role| *role != Role::Take))
+                .filter(|found| found.person == person && found.case != Case::Possessive)
+                .map(|found| found.role.filter(|role| *role != SemanticRole::Patient))
                 .collect()
         };
         let (here, there) = (roles(one), roles(two));
-        let played = |roles: &[Option<Role>]| roles.iter().any(Option::is_some);
+        let played = |roles: &[Option<SemanticRole>]| roles.iter().any(Option::is_some);
         if turned(one, two)
             || turned(two, one)
             || (!here.is_empty() && !there.is_empty() && played(&here) != played(&there))
@@ -55,8 +58,13 @@ pub fn persons(one: &Question, two: &Question) -> Result<(), Guard> {
         }
     }
     let order = |question: &Question| -> SmallVec<[Person; 4]> {
-        let mut found: SmallVec<[Person; 4]> =
-            question.persons.iter().filter(|found| found.1 != Case::Owner).map(|found| found.0).collect();
+        let mut found: SmallVec<[Person; 4]> = question
+            .roles
+            .persons
+            .iter()
+            .filter(|found| found.case != Case::Possessive)
+            .map(|found| found.person)
+            .collect();
         found.dedup();
         found
     };

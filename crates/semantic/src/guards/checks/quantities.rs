@@ -5,11 +5,12 @@ use crate::guards::quantity::{Quantity, QuantityKind};
 use crate::guards::question::Question;
 
 pub fn quantities(one: &Question, two: &Question) -> Result<(), Guard> {
-    if one.quantities == two.quantities {
-        return if one.sequence == two.sequence { Ok(()) } else { Err(Guard::Direction) };
+    if one.quantities.sorted == two.quantities.sorted {
+        return if one.quantities.in_order == two.quantities.in_order { Ok(()) } else { Err(Guard::Direction) };
     }
-    let only =
-        |one: &Question, two: &Question| one.quantities.iter().find(|found| !two.quantities.contains(found)).cloned();
+    let only = |one: &Question, two: &Question| {
+        one.quantities.sorted.iter().find(|found| !two.quantities.sorted.contains(found)).cloned()
+    };
     if implied(one, two) || implied(two, one) {
         return Ok(());
     }
@@ -17,19 +18,19 @@ pub fn quantities(one: &Question, two: &Question) -> Result<(), Guard> {
     let counterpart = |found: &Quantity| {
         [one, two]
             .into_iter()
-            .flat_map(|side| &side.quantities)
+            .flat_map(|side| &side.quantities.sorted)
             .any(|other| other.value == found.value && (other.unit, &other.text) != (found.unit, &found.text))
     };
     Err(match found {
         Some(found)
             if matches!(
-                found.class,
+                found.kind,
                 QuantityKind::Measure | QuantityKind::Span | QuantityKind::Amount | QuantityKind::Number
             ) && counterpart(&found) =>
         {
             Guard::Unit
         }
-        Some(found) => match found.class {
+        Some(found) => match found.kind {
             QuantityKind::Number | QuantityKind::Ordinal | QuantityKind::Measure | QuantityKind::Span => Guard::Number,
             QuantityKind::Amount => Guard::Amount,
             QuantityKind::Version => Guard::Version,
@@ -48,9 +49,9 @@ pub fn quantities(one: &Question, two: &Question) -> Result<(), Guard> {
 
 /// Whether one says no more than the other, but a period that a word of both holds: 一年 of 年假.
 fn implied(longer: &Question, shorter: &Question) -> bool {
-    let mut more = longer.quantities.iter().filter(|found| !shorter.quantities.contains(found));
+    let mut more = longer.quantities.sorted.iter().filter(|found| !shorter.quantities.sorted.contains(found));
     let (Some(more), None) = (more.next(), more.next()) else { return false };
-    let sign = match (more.class, more.unit, more.value) {
+    let sign = match (more.kind, more.unit, more.value) {
         (QuantityKind::Rate, "year", _) | (QuantityKind::Span, "month", 12_000) => '年',
         (QuantityKind::Rate, "month", _) | (QuantityKind::Span, "month", 1000) => '月',
         (QuantityKind::Rate, "day", _) | (QuantityKind::Span, "second", 86_400_000) => '日',
@@ -58,11 +59,11 @@ fn implied(longer: &Question, shorter: &Question) -> bool {
         _ => return false,
     };
     // Leave is so many days a year.
-    let is_yearly = more.class == QuantityKind::Rate && more.unit == "year";
+    let is_yearly = more.kind == QuantityKind::Rate && more.unit == "year";
     let yearly = ["annual", "vacation", "holiday", "leave", "pto"];
     let holds = |question: &Question| {
         let says = |form: &str| form.contains(sign) || is_yearly && yearly.iter().any(|word| form.contains(word));
         question.terms.iter().any(|term| term.forms.iter().any(|form| says(form)))
     };
-    longer.quantities.len() == shorter.quantities.len() + 1 && holds(longer) && holds(shorter)
+    longer.quantities.sorted.len() == shorter.quantities.sorted.len() + 1 && holds(longer) && holds(shorter)
 }

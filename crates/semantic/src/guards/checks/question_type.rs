@@ -1,26 +1,32 @@
 //! TODO
 
 use crate::guards::guard::Guard;
-use crate::guards::lexicon::function_words::{Case, Kind, Person, Role};
+use crate::guards::lexicon::function_words::{Case, Person, QuestionType, SemanticRole};
 use crate::guards::question::term::{Term, WordClass};
 use crate::guards::question::{Question, bit};
 
 pub fn question_type(one: &Question, two: &Question) -> Result<(), Guard> {
-    if one.kinds == two.kinds {
-        let by = |question: &Question| question.terms.iter().any(|term| term.role == Some(Role::By));
-        if one.asks(Kind::Who) && (undergoes(one, two) || undergoes(two, one)) {
+    if one.asked.types == two.asked.types {
+        let by = |question: &Question| question.terms.iter().any(|term| term.role == Some(SemanticRole::Agent));
+        if one.asks(QuestionType::Who) && (undergoes(one, two) || undergoes(two, one)) {
             return Err(Guard::Direction);
         }
-        let is_who = one.asks(Kind::Who) || one.asks(Kind::What);
-        return if is_who && one.object != two.object && !by(one) && !by(two) && !one.passive && !two.passive {
+        let is_who = one.asks(QuestionType::Who) || one.asks(QuestionType::What);
+        return if is_who
+            && one.asked.for_object != two.asked.for_object
+            && !by(one)
+            && !by(two)
+            && !one.roles.passive
+            && !two.roles.passive
+        {
             Err(Guard::Direction)
         } else {
             Ok(())
         };
     }
-    let both = (one.kinds, two.kinds);
+    let both = (one.asked.types, two.asked.types);
     // Where something can be seen is how it can be.
-    let (how, place) = (bit(Kind::How), bit(Kind::Where));
+    let (how, place) = (bit(QuestionType::How), bit(QuestionType::Where));
     let is_seen = |term: &Term| term.is_one_of(SEES) || term.is_one_of(DONE_THERE) || term.is_one_of(GETS);
     let sees = |question: &Question| {
         let terms = &question.terms;
@@ -46,24 +52,25 @@ pub fn question_type(one: &Question, two: &Question) -> Result<(), Guard> {
 
 /// Whether it asks in English who something is done to, where the other asks who does it: who is paid, who pays.
 fn undergoes(passive: &Question, active: &Question) -> bool {
-    let does = active.persons.iter().any(|(_, case, ..)| *case != Case::Owner);
-    passive.undergone && !active.undergone && !active.object && !active.passive && !does
+    let does = active.roles.persons.iter().any(|mention| mention.case != Case::Possessive);
+    passive.asked.for_patient && !active.asked.for_patient && !active.asked.for_object && !active.roles.passive && !does
 }
 
 /// Whether one asks where something is reported, and the other whom one tells.
 fn tell_somebody(one: &Question, two: &Question) -> bool {
     let tells = |question: &Question| question.terms.iter().any(|term| term.is_one_of(TELLS));
-    let asker = |question: &Question| question.persons.iter().any(|(person, ..)| *person == Person::First);
-    let fits =
-        |one: &Question, two: &Question| one.kinds == bit(Kind::Who) && asker(one) && two.kinds == bit(Kind::Where);
+    let asker = |question: &Question| question.roles.persons.iter().any(|mention| mention.person == Person::First);
+    let fits = |one: &Question, two: &Question| {
+        one.asked.types == bit(QuestionType::Who) && asker(one) && two.asked.types == bit(QuestionType::Where)
+    };
     (fits(one, two) || fits(two, one)) && tells(one) && tells(two)
 }
 
 /// What to do about something, and how to do the one thing that the other names.
 pub fn remedy(asked: &Question, named: &Question, left: &[usize]) -> bool {
-    let is_verb = |at: &usize| named.terms.get(*at).is_some_and(|term| term.is_action && !term.not);
-    asked.kinds == bit(Kind::Remedy)
-        && named.kinds == bit(Kind::How)
+    let is_verb = |at: &usize| named.terms.get(*at).is_some_and(|term| term.is_action && !term.negated);
+    asked.asked.types == bit(QuestionType::Remedy)
+        && named.asked.types == bit(QuestionType::How)
         && left.len() == 1
         && left.iter().all(is_verb)
         && (asked.terms.len() > 2
@@ -160,24 +167,24 @@ const RESTORES: &[&str] =
     &["补办", "找回", "恢复", "修复", "维修", "修理", "修", "排查", "recover", "restore", "fix", "repair"];
 
 /// Kinds that ask the same; none is a topic, without a question.
-const ALIKE: [(Option<Kind>, Option<Kind>); 19] = [
-    (Some(Kind::Size), Some(Kind::Age)),
-    (Some(Kind::Wait), Some(Kind::When)),
-    (Some(Kind::Wait), Some(Kind::Day)),
-    (Some(Kind::Wait), Some(Kind::Duration)),
-    (Some(Kind::What), Some(Kind::WhatIs)),
-    (Some(Kind::WhatIs), Some(Kind::AmountIs)),
-    (Some(Kind::WhatIs), Some(Kind::Amount)),
-    (Some(Kind::WhatIs), Some(Kind::Price)),
-    (Some(Kind::Amount), Some(Kind::AmountIs)),
-    (Some(Kind::Amount), Some(Kind::Price)),
-    (Some(Kind::AmountIs), Some(Kind::Price)),
-    (Some(Kind::Amount), Some(Kind::Count)),
-    (Some(Kind::When), Some(Kind::Clock)),
-    (Some(Kind::When), Some(Kind::Day)),
-    (Some(Kind::How), Some(Kind::Remedy)),
-    (None, Some(Kind::How)),
-    (None, Some(Kind::What)),
-    (None, Some(Kind::WhatIs)),
-    (None, Some(Kind::AmountIs)),
+const ALIKE: [(Option<QuestionType>, Option<QuestionType>); 19] = [
+    (Some(QuestionType::Size), Some(QuestionType::Age)),
+    (Some(QuestionType::Wait), Some(QuestionType::When)),
+    (Some(QuestionType::Wait), Some(QuestionType::Day)),
+    (Some(QuestionType::Wait), Some(QuestionType::Duration)),
+    (Some(QuestionType::What), Some(QuestionType::WhatIs)),
+    (Some(QuestionType::WhatIs), Some(QuestionType::AmountIs)),
+    (Some(QuestionType::WhatIs), Some(QuestionType::Amount)),
+    (Some(QuestionType::WhatIs), Some(QuestionType::Price)),
+    (Some(QuestionType::Amount), Some(QuestionType::AmountIs)),
+    (Some(QuestionType::Amount), Some(QuestionType::Price)),
+    (Some(QuestionType::AmountIs), Some(QuestionType::Price)),
+    (Some(QuestionType::Amount), Some(QuestionType::Count)),
+    (Some(QuestionType::When), Some(QuestionType::Clock)),
+    (Some(QuestionType::When), Some(QuestionType::Day)),
+    (Some(QuestionType::How), Some(QuestionType::Remedy)),
+    (None, Some(QuestionType::How)),
+    (None, Some(QuestionType::What)),
+    (None, Some(QuestionType::WhatIs)),
+    (None, Some(QuestionType::AmountIs)),
 ];

@@ -3,7 +3,7 @@
 /// What is asked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
-pub enum Kind {
+pub enum QuestionType {
     /// In what way.
     How,
     /// What to do about it.
@@ -111,17 +111,17 @@ impl Mark {
 
 /// The part that the next noun plays.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Role {
+pub enum SemanticRole {
     /// Where something comes from.
     Source,
     /// Where it goes, or what it becomes.
     Goal,
     /// What it is compared with.
-    Than,
+    Standard,
     /// Who does it.
-    By,
+    Agent,
     /// What it is done to.
-    Take,
+    Patient,
 }
 
 /// Who is spoken of.
@@ -145,12 +145,12 @@ pub enum Case {
     /// Something is done to it.
     Object,
     /// Something is its own.
-    Owner,
+    Possessive,
 }
 
 /// What a word of a closed class contributes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Part {
+pub enum Effect {
     /// Nothing.
     Nothing,
     /// Nothing but that the question begins here.
@@ -162,11 +162,11 @@ pub enum Part {
     /// Twice the opposite: an obligation.
     Twice,
     /// What is asked.
-    Asks(Kind),
+    Asks(QuestionType),
     /// Why not.
     WhyNot,
     /// A noun that only names what is asked.
-    Names(Kind),
+    Names(QuestionType),
     /// What must be as often in both.
     Mark(Mark),
     /// Time past.
@@ -184,107 +184,107 @@ pub enum Part {
     /// A person: who asks, who is asked, or somebody else; as the one who does it, where the word tells.
     Person(Person, Case),
     /// The part that the next noun plays.
-    Role(Role),
+    Role(SemanticRole),
 }
 
 /// What a name in the lists means.
-pub fn part(name: &str) -> Option<Part> {
+pub fn effect(name: &str) -> Option<Effect> {
     let found = NAMES.iter().find(|(known, _)| *known == name);
     found.or_else(|| MOODS.iter().find(|(known, _)| *known == name)).map(|(_, part)| *part)
 }
 
-const NAMES: [(&str, Part); 82] = [
-    ("drop", Part::Nothing),
-    ("asking", Part::Asking),
-    ("neutral", Part::Neutral),
-    ("not", Part::Not),
-    ("twice", Part::Twice),
-    ("i", Part::Person(Person::First, Case::Any)),
-    ("we", Part::Person(Person::First, Case::Subject)),
-    ("us", Part::Person(Person::First, Case::Object)),
-    ("first", Part::Person(Person::First, Case::Owner)),
-    ("you", Part::Person(Person::Second, Case::Any)),
-    ("second", Part::Person(Person::Second, Case::Owner)),
-    ("they", Part::Person(Person::Third, Case::Subject)),
-    ("them", Part::Person(Person::Third, Case::Object)),
-    ("third", Part::Person(Person::Third, Case::Any)),
-    ("how", Part::Asks(Kind::How)),
-    ("remedy", Part::Asks(Kind::Remedy)),
-    ("who", Part::Asks(Kind::Who)),
-    ("when", Part::Asks(Kind::When)),
-    ("clock", Part::Asks(Kind::Clock)),
-    ("day", Part::Asks(Kind::Day)),
-    ("where", Part::Asks(Kind::Where)),
-    ("why", Part::Asks(Kind::Why)),
-    ("why-not", Part::WhyNot),
-    ("what", Part::Asks(Kind::What)),
-    ("what-is", Part::Asks(Kind::WhatIs)),
-    ("price", Part::Asks(Kind::Price)),
-    ("amount", Part::Asks(Kind::Amount)),
-    ("amount-is", Part::Asks(Kind::AmountIs)),
-    ("count", Part::Asks(Kind::Count)),
-    ("duration", Part::Asks(Kind::Duration)),
-    ("wait", Part::Asks(Kind::Wait)),
-    ("often", Part::Asks(Kind::Often)),
-    ("far", Part::Asks(Kind::Far)),
-    ("size", Part::Asks(Kind::Size)),
-    ("large", Part::Asks(Kind::Large)),
-    ("age", Part::Asks(Kind::Age)),
-    ("height", Part::Asks(Kind::Height)),
-    ("weight", Part::Asks(Kind::Weight)),
-    ("speed", Part::Asks(Kind::Speed)),
-    ("depth", Part::Asks(Kind::Depth)),
-    ("width", Part::Asks(Kind::Width)),
-    ("define", Part::Asks(Kind::Define)),
-    ("polar", Part::Asks(Kind::Polar)),
-    ("effect", Part::Asks(Kind::Effect)),
-    ("charged", Part::Asks(Kind::Charged)),
-    ("noun-how", Part::Names(Kind::How)),
-    ("noun-when", Part::Names(Kind::When)),
-    ("noun-where", Part::Names(Kind::Where)),
-    ("noun-why", Part::Names(Kind::Why)),
-    ("noun-price", Part::Names(Kind::Price)),
-    ("noun-duration", Part::Names(Kind::Duration)),
-    ("noun-often", Part::Names(Kind::Often)),
-    ("noun-count", Part::Names(Kind::Count)),
-    ("noun-age", Part::Names(Kind::Age)),
-    ("alternative", Part::Alternative),
-    ("all", Part::Mark(Mark::All)),
-    ("some", Part::Mark(Mark::Some)),
-    ("most", Part::Mark(Mark::Most)),
-    ("many", Part::Mark(Mark::Many)),
-    ("few", Part::Mark(Mark::Few)),
-    ("only", Part::Mark(Mark::Only)),
-    ("any", Part::Mark(Mark::Any)),
-    ("both", Part::Mark(Mark::Both)),
-    ("either", Part::Mark(Mark::Either)),
-    ("even", Part::Mark(Mark::Even)),
-    ("each", Part::Mark(Mark::Each)),
-    ("except", Part::Mark(Mark::Except)),
-    ("include", Part::Mark(Mark::Include)),
-    ("instead", Part::Mark(Mark::Instead)),
-    ("or", Part::Mark(Mark::Or)),
-    ("against", Part::Mark(Mark::Against)),
-    ("over", Part::Mark(Mark::Over)),
-    ("under", Part::Mark(Mark::Under)),
-    ("utmost", Part::Mark(Mark::Utmost)),
-    ("than", Part::Mark(Mark::Than)),
-    ("before", Part::Mark(Mark::Before)),
-    ("after", Part::Mark(Mark::After)),
-    ("until", Part::Mark(Mark::Until)),
-    ("since", Part::Mark(Mark::Since)),
-    ("during", Part::Mark(Mark::During)),
-    ("past", Part::Past),
-    ("future", Part::Future),
+const NAMES: [(&str, Effect); 82] = [
+    ("drop", Effect::Nothing),
+    ("asking", Effect::Asking),
+    ("neutral", Effect::Neutral),
+    ("not", Effect::Not),
+    ("twice", Effect::Twice),
+    ("i", Effect::Person(Person::First, Case::Any)),
+    ("we", Effect::Person(Person::First, Case::Subject)),
+    ("us", Effect::Person(Person::First, Case::Object)),
+    ("first", Effect::Person(Person::First, Case::Possessive)),
+    ("you", Effect::Person(Person::Second, Case::Any)),
+    ("second", Effect::Person(Person::Second, Case::Possessive)),
+    ("they", Effect::Person(Person::Third, Case::Subject)),
+    ("them", Effect::Person(Person::Third, Case::Object)),
+    ("third", Effect::Person(Person::Third, Case::Any)),
+    ("how", Effect::Asks(QuestionType::How)),
+    ("remedy", Effect::Asks(QuestionType::Remedy)),
+    ("who", Effect::Asks(QuestionType::Who)),
+    ("when", Effect::Asks(QuestionType::When)),
+    ("clock", Effect::Asks(QuestionType::Clock)),
+    ("day", Effect::Asks(QuestionType::Day)),
+    ("where", Effect::Asks(QuestionType::Where)),
+    ("why", Effect::Asks(QuestionType::Why)),
+    ("why-not", Effect::WhyNot),
+    ("what", Effect::Asks(QuestionType::What)),
+    ("what-is", Effect::Asks(QuestionType::WhatIs)),
+    ("price", Effect::Asks(QuestionType::Price)),
+    ("amount", Effect::Asks(QuestionType::Amount)),
+    ("amount-is", Effect::Asks(QuestionType::AmountIs)),
+    ("count", Effect::Asks(QuestionType::Count)),
+    ("duration", Effect::Asks(QuestionType::Duration)),
+    ("wait", Effect::Asks(QuestionType::Wait)),
+    ("often", Effect::Asks(QuestionType::Often)),
+    ("far", Effect::Asks(QuestionType::Far)),
+    ("size", Effect::Asks(QuestionType::Size)),
+    ("large", Effect::Asks(QuestionType::Large)),
+    ("age", Effect::Asks(QuestionType::Age)),
+    ("height", Effect::Asks(QuestionType::Height)),
+    ("weight", Effect::Asks(QuestionType::Weight)),
+    ("speed", Effect::Asks(QuestionType::Speed)),
+    ("depth", Effect::Asks(QuestionType::Depth)),
+    ("width", Effect::Asks(QuestionType::Width)),
+    ("define", Effect::Asks(QuestionType::Define)),
+    ("polar", Effect::Asks(QuestionType::Polar)),
+    ("effect", Effect::Asks(QuestionType::Effect)),
+    ("charged", Effect::Asks(QuestionType::Charged)),
+    ("noun-how", Effect::Names(QuestionType::How)),
+    ("noun-when", Effect::Names(QuestionType::When)),
+    ("noun-where", Effect::Names(QuestionType::Where)),
+    ("noun-why", Effect::Names(QuestionType::Why)),
+    ("noun-price", Effect::Names(QuestionType::Price)),
+    ("noun-duration", Effect::Names(QuestionType::Duration)),
+    ("noun-often", Effect::Names(QuestionType::Often)),
+    ("noun-count", Effect::Names(QuestionType::Count)),
+    ("noun-age", Effect::Names(QuestionType::Age)),
+    ("alternative", Effect::Alternative),
+    ("all", Effect::Mark(Mark::All)),
+    ("some", Effect::Mark(Mark::Some)),
+    ("most", Effect::Mark(Mark::Most)),
+    ("many", Effect::Mark(Mark::Many)),
+    ("few", Effect::Mark(Mark::Few)),
+    ("only", Effect::Mark(Mark::Only)),
+    ("any", Effect::Mark(Mark::Any)),
+    ("both", Effect::Mark(Mark::Both)),
+    ("either", Effect::Mark(Mark::Either)),
+    ("even", Effect::Mark(Mark::Even)),
+    ("each", Effect::Mark(Mark::Each)),
+    ("except", Effect::Mark(Mark::Except)),
+    ("include", Effect::Mark(Mark::Include)),
+    ("instead", Effect::Mark(Mark::Instead)),
+    ("or", Effect::Mark(Mark::Or)),
+    ("against", Effect::Mark(Mark::Against)),
+    ("over", Effect::Mark(Mark::Over)),
+    ("under", Effect::Mark(Mark::Under)),
+    ("utmost", Effect::Mark(Mark::Utmost)),
+    ("than", Effect::Mark(Mark::Than)),
+    ("before", Effect::Mark(Mark::Before)),
+    ("after", Effect::Mark(Mark::After)),
+    ("until", Effect::Mark(Mark::Until)),
+    ("since", Effect::Mark(Mark::Since)),
+    ("during", Effect::Mark(Mark::During)),
+    ("past", Effect::Past),
+    ("future", Effect::Future),
 ];
 
 /// Names with a role, or a mood.
-const MOODS: [(&str, Part); 7] = [
-    ("may", Part::May),
-    ("must", Part::Must),
-    ("source", Part::Role(Role::Source)),
-    ("goal", Part::Role(Role::Goal)),
-    ("take", Part::Role(Role::Take)),
-    ("by", Part::Role(Role::By)),
-    ("asks-may", Part::AsksMay),
+const MOODS: [(&str, Effect); 7] = [
+    ("may", Effect::May),
+    ("must", Effect::Must),
+    ("source", Effect::Role(SemanticRole::Source)),
+    ("goal", Effect::Role(SemanticRole::Goal)),
+    ("take", Effect::Role(SemanticRole::Patient)),
+    ("by", Effect::Role(SemanticRole::Agent)),
+    ("asks-may", Effect::AsksMay),
 ];

@@ -10,7 +10,7 @@ use std::sync::LazyLock;
 use jieba_rs::Jieba;
 use smallvec::SmallVec;
 
-use crate::guards::lexicon::function_words::Part;
+use crate::guards::lexicon::function_words::Effect;
 use crate::guards::quantity::temporal;
 use crate::guards::token::{Lemmas, Script, Token, is_han};
 
@@ -19,7 +19,7 @@ pub struct Lexicon {
     jieba: Jieba,
     simplified: Words<char, char>,
     /// Phrases of closed classes, their words joined as by [`join`].
-    closed: Words<Box<str>, SmallVec<[Part; 2]>>,
+    closed: Words<Box<str>, SmallVec<[Effect; 2]>>,
     /// Phrases that mean the same as others of their group.
     groups: Words<Box<str>, SmallVec<[u16; 2]>>,
     /// By the first word of a phrase, or its first Chinese character: how long such phrases may be.
@@ -46,7 +46,7 @@ pub struct Longest<'a> {
     /// The phrase of a closed class.
     pub closed: usize,
     /// What that contributes.
-    pub parts: &'a [Part],
+    pub parts: &'a [Effect],
     /// The phrase that means the same as others, with or without a 的 inside it.
     pub listed: usize,
 }
@@ -117,7 +117,7 @@ impl Lexicon {
 
     fn learn_closed(&mut self, text: &'static str) {
         for (effect, phrases) in lines(text).filter_map(|line| line.split_once(" = ")) {
-            let Some(part) = function_words::part(effect) else { continue };
+            let Some(part) = function_words::effect(effect) else { continue };
             for phrase in phrases.split(", ") {
                 self.teach(phrase, MARKED);
                 let key = self.key_of(phrase);
@@ -222,7 +222,7 @@ impl Lexicon {
     }
 
     /// What a phrase of a closed class contributes.
-    pub fn closed(&self, phrase: &str) -> Option<&[Part]> {
+    pub fn closed(&self, phrase: &str) -> Option<&[Effect]> {
         self.closed.get(phrase).map(SmallVec::as_slice)
     }
 

@@ -40,7 +40,7 @@ pub enum QuantityKind {
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Quantity {
     /// What it says.
-    pub class: QuantityKind,
+    pub kind: QuantityKind,
     /// What it counts; empty where that is a word of its own.
     pub unit: &'static str,
     /// In thousandths; saturating.
@@ -50,17 +50,17 @@ pub struct Quantity {
 }
 
 impl Quantity {
-    /// Of a class and unit.
-    pub fn new(class: QuantityKind, unit: &'static str, value: f64) -> Self {
+    /// Of a kind and unit.
+    pub fn new(kind: QuantityKind, unit: &'static str, value: f64) -> Self {
         // A float becomes the nearest integer that there is.
         #[expect(clippy::cast_possible_truncation, reason = "it saturates")]
         let value = (value * 1000.0).round() as i64;
-        Self { class, unit, value, text: Box::default() }
+        Self { kind, unit, value, text: Box::default() }
     }
 
     /// Compared as written.
-    pub fn written(class: QuantityKind, text: &str) -> Self {
-        Self { class, unit: "", value: 0, text: text.into() }
+    pub fn written(kind: QuantityKind, text: &str) -> Self {
+        Self { kind, unit: "", value: 0, text: text.into() }
     }
 }
 

@@ -61,19 +61,19 @@ fn digits(tokens: &[Token]) -> Option<(usize, Vec<Quantity>)> {
     let first = tokens.first()?;
     let Some((value, rest)) = plain(first) else {
         let (number, _) = parted(&first.text);
-        let class = if number.contains('.') { QuantityKind::Version } else { QuantityKind::Number };
-        return Some((1, vec![Quantity::written(class, &first.text)]));
+        let kind = if number.contains('.') { QuantityKind::Version } else { QuantityKind::Number };
+        return Some((1, vec![Quantity::written(kind, &first.text)]));
     };
     if matches!(rest, "st" | "nd" | "rd" | "th") {
         return Some(ordinal(value, tokens.get(1..).unwrap_or_default(), 1));
     }
     if !rest.is_empty() {
-        let measured = unit(rest).map(|(class, name, factor)| Quantity::new(class, name, value * factor));
+        let measured = unit(rest).map(|(kind, name, factor)| Quantity::new(kind, name, value * factor));
         return Some((1, vec![measured.unwrap_or_else(|| Quantity::written(QuantityKind::Number, &first.text))]));
     }
     let found = with_unit(value, tokens, 1);
     // A decimal that counts nothing may be a version: 3.10 is not 3.1.
-    let is_bare = found.0 == 1 && found.1.first().is_some_and(|quantity| quantity.class == QuantityKind::Number);
+    let is_bare = found.0 == 1 && found.1.first().is_some_and(|quantity| quantity.kind == QuantityKind::Number);
     if is_bare && first.text.contains('.') {
         return Some((1, vec![Quantity::written(QuantityKind::Version, &first.text.replace(',', ""))]));
     }
@@ -105,8 +105,8 @@ fn spelled(tokens: &[Token]) -> Option<(usize, Vec<Quantity>)> {
     let word = |at: usize| tokens.get(at).map(|token| token.text.as_str());
     if word(0) == Some("half") {
         let skipped = usize::from(matches!(word(1), Some("a" | "an")));
-        let (class, name, factor) = unit(word(1 + skipped)?)?;
-        return Some((2 + skipped, vec![Quantity::new(class, name, factor / 2.0)]));
+        let (kind, name, factor) = unit(word(1 + skipped)?)?;
+        return Some((2 + skipped, vec![Quantity::new(kind, name, factor / 2.0)]));
     }
     if let Some(rank) = word(0).and_then(english_rank) {
         return Some(ordinal(rank, tokens.get(1..).unwrap_or_default(), 1));
@@ -157,13 +157,13 @@ fn chinese(tokens: &[Token]) -> Option<(usize, Vec<Quantity>)> {
         return Some((1, vec![Quantity::new(QuantityKind::Number, "", 2.0)]));
     }
     if first == "半" || first == "半个" {
-        let (class, name, factor) = tokens.get(1).and_then(|next| unit(&next.text))?;
-        return Some((2, vec![Quantity::new(class, name, factor / 2.0)]));
+        let (kind, name, factor) = tokens.get(1).and_then(|next| unit(&next.text))?;
+        return Some((2, vec![Quantity::new(kind, name, factor / 2.0)]));
     }
     // The dictionary has 一个 as one word.
     if first == "一个" {
-        let (class, name, factor) = tokens.get(1).and_then(|next| unit(&next.text))?;
-        return (class == QuantityKind::Span).then(|| (2, vec![Quantity::new(class, name, factor)]));
+        let (kind, name, factor) = tokens.get(1).and_then(|next| unit(&next.text))?;
+        return (kind == QuantityKind::Span).then(|| (2, vec![Quantity::new(kind, name, factor)]));
     }
     let (value, taken) = numeral(tokens)?;
     let next = tokens.get(taken);
@@ -233,11 +233,11 @@ fn with_unit(value: f64, tokens: &[Token], taken: usize) -> (usize, Vec<Quantity
     let rest = tokens.get(taken..).unwrap_or_default();
     let text = |at: usize| rest.get(at).map_or("", |token| token.text.as_str());
     let skipped = usize::from(text(0) == "个" || text(0) == "-");
-    if let Some((class, name, factor)) = unit(text(skipped)) {
-        let half = if class == QuantityKind::Span && text(skipped + 1) == "半" { 0.5 } else { 0.0 };
+    if let Some((kind, name, factor)) = unit(text(skipped)) {
+        let half = if kind == QuantityKind::Span && text(skipped + 1) == "半" { 0.5 } else { 0.0 };
         return (
             taken + skipped + 1 + usize::from(half > 0.0),
-            vec![Quantity::new(class, name, (value + half) * factor)],
+            vec![Quantity::new(kind, name, (value + half) * factor)],
         );
     }
     if let Some(token) = rest.first().filter(|token| {
@@ -269,7 +269,7 @@ pub fn unit(word: &str) -> Option<(QuantityKind, &'static str, f64)> {
     }
     let singular = word.strip_suffix('s').filter(|stem| stem.chars().count() > 2 && word.is_ascii()).unwrap_or(word);
     let at = [word, singular].iter().filter_map(|name| UNIT_ROWS.get(name)).min()?;
-    UNITS.get(*at).map(|(_, class, name, factor)| (*class, *name, *factor))
+    UNITS.get(*at).map(|(_, kind, name, factor)| (*kind, *name, *factor))
 }
 
 /// Words by their text.

@@ -2,9 +2,9 @@
 
 /// What such words say of a question, one bit each.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Turns(pub(in crate::guards) u32);
+pub struct ParticleSenses(pub(in crate::guards) u32);
 
-impl Turns {
+impl ParticleSenses {
     /// It must not be: 不能, 不可以.
     pub const FORBIDS: Self = Self(1);
     /// It may be, or should, that it is not: 可以不, 不去行吗.
@@ -92,25 +92,25 @@ impl Turns {
 }
 
 /// What both must say, or neither.
-const MUST_AGREE: [Turns; 8] = [
-    Turns::NOT_ALL,
-    Turns::NOT_ONLY,
-    Turns::ONLY_NOT,
-    Turns::NONE,
-    Turns::REFLEXIVE,
-    Turns::WHOM,
-    Turns::WHOEVER,
-    Turns::LENDS,
+const MUST_AGREE: [ParticleSenses; 8] = [
+    ParticleSenses::NOT_ALL,
+    ParticleSenses::NOT_ONLY,
+    ParticleSenses::ONLY_NOT,
+    ParticleSenses::NONE,
+    ParticleSenses::REFLEXIVE,
+    ParticleSenses::WHOM,
+    ParticleSenses::WHOEVER,
+    ParticleSenses::LENDS,
 ];
 
 /// What one of two must not say where the other says the other.
-const CLASHES: [(Turns, Turns); 8] = [
-    (Turns::FORBIDS, Turns::PERMITS),
-    (Turns::FORBIDS, Turns::SPARES),
-    (Turns::ONLY_IF, Turns::SUFFICES),
-    (Turns::AGAIN, Turns::ANEW),
-    (Turns::DONE, Turns::WILL),
-    (Turns::WHITHER, Turns::WHENCE),
-    (Turns::LENDS, Turns::BORROWS),
-    (Turns::CAUSES, Turns::GIVES),
+const CLASHES: [(ParticleSenses, ParticleSenses); 8] = [
+    (ParticleSenses::FORBIDS, ParticleSenses::PERMITS),
+    (ParticleSenses::FORBIDS, ParticleSenses::SPARES),
+    (ParticleSenses::ONLY_IF, ParticleSenses::SUFFICES),
+    (ParticleSenses::AGAIN, ParticleSenses::ANEW),
+    (ParticleSenses::DONE, ParticleSenses::WILL),
+    (ParticleSenses::WHITHER, ParticleSenses::WHENCE),
+    (ParticleSenses::LENDS, ParticleSenses::BORROWS),
+    (ParticleSenses::CAUSES, ParticleSenses::GIVES),
 ];

@@ -4,7 +4,7 @@ use crate::guards::lexicon::function_words::{Mark, Person};
 
 /// How one English word is bound.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct Frame {
+pub struct Syntax {
     /// Its first token.
     pub first: usize,
     /// How many tokens it has.
@@ -12,9 +12,9 @@ pub struct Frame {
     /// What bounds it: the maximum fine.
     pub bound: Option<Mark>,
     /// The number right before it, in thousandths.
-    pub number: Option<i64>,
+    pub number_before: Option<i64>,
     /// The number right behind it, where that counts no word.
-    pub takes: Option<i64>,
+    pub number_behind: Option<i64>,
     /// The preposition of its noun phrase, and the place among the terms of the last one before that.
     pub preposition: Option<(Preposition, Option<usize>)>,
     /// Who does it, or has it done to them, where that stands right before it.
@@ -22,13 +22,13 @@ pub struct Frame {
     /// Whether something is done to its subject.
     pub passive: bool,
     /// Whether it is a participle that describes the noun behind it: deleted files.
-    pub describes: bool,
+    pub is_attributive: bool,
     /// Whether it is a verb that says what is done.
-    pub leads: bool,
+    pub is_predicate: bool,
     /// Whether it ends in -ing.
-    pub ongoing: bool,
+    pub is_ing_form: bool,
     /// Whether «to» stands before it.
-    pub meant: bool,
+    pub is_infinitive: bool,
 }
 
 /// What stands as the subject of a verb.
@@ -54,7 +54,7 @@ pub enum Preposition {
     With,
 }
 
-impl Frame {
+impl Syntax {
     /// Of a term of these tokens.
     pub fn at(at: usize, taken: usize, bound: Option<Mark>) -> Self {
         Self { first: at, taken, bound, ..Self::default() }

@@ -2,9 +2,9 @@
 
 use smallvec::SmallVec;
 
-use crate::guards::lexicon::function_words::Role;
+use crate::guards::lexicon::function_words::SemanticRole;
 use crate::guards::lexicon::{Entry, Lexicon, lexicon};
-use crate::guards::question::syntax::Frame;
+use crate::guards::question::syntax::Syntax;
 use crate::guards::token::{Script, Token, is_among};
 
 /// What kind of word a term is, as far as the order of words is concerned.
@@ -35,31 +35,31 @@ pub struct Term {
     /// Whether it may be a verb.
     pub is_action: bool,
     /// Whether it is negated.
-    pub not: bool,
+    pub negated: bool,
     /// Whether it was tried in vain.
     pub failed: bool,
     /// Whether nobody has tried.
-    pub undone: bool,
+    pub not_attempted: bool,
     /// Whether the other question may be without it.
     pub optional: bool,
     /// Whether the other question may be without it where that has no verb.
-    pub bare: bool,
+    pub optional_without_agent: bool,
     /// Whether nothing is known of it.
-    strange: bool,
+    unknown: bool,
     /// Whether it is written like a name.
-    named: bool,
+    proper_noun: bool,
     /// The part that it plays.
-    pub role: Option<Role>,
+    pub role: Option<SemanticRole>,
     /// Whether it is coordinated with the term before it.
-    pub joined: bool,
+    pub coordinated: bool,
     /// Whether a word such as «of» stands before it.
-    pub of: bool,
+    pub after_preposition: bool,
     /// Whether it stands in a clause that says when: after graduation, 毕业后.
-    pub timed: bool,
+    pub in_time_clause: bool,
     /// The first of its tokens, and the one behind its last.
-    pub at: (usize, usize),
+    pub tokens: (usize, usize),
     /// How an English word is bound to its neighbours.
-    pub frame: Frame,
+    pub syntax: Syntax,
 }
 
 impl Term {
@@ -73,19 +73,19 @@ impl Term {
             opposites: SmallVec::new(),
             class: WordClass::Noun,
             is_action: false,
-            not: false,
+            negated: false,
             failed: false,
-            undone: false,
+            not_attempted: false,
             optional: false,
-            bare: false,
-            strange: false,
-            named: false,
+            optional_without_agent: false,
+            unknown: false,
+            proper_noun: false,
             role: None,
-            joined: false,
-            of: false,
-            timed: false,
-            at: (0, 0),
-            frame: Frame::default(),
+            coordinated: false,
+            after_preposition: false,
+            in_time_clause: false,
+            tokens: (0, 0),
+            syntax: Syntax::default(),
         };
         let last = tokens.last();
         let is_latin = last.is_some_and(|token| token.script == Script::Latin);
@@ -121,7 +121,7 @@ impl Term {
         } else {
             term.forms.push(phrase.into());
         }
-        term.named = tokens.iter().any(|token| token.upper || token.capital);
+        term.proper_noun = tokens.iter().any(|token| token.upper || token.capital);
         term.learn(lexicon);
         term
     }
@@ -156,7 +156,7 @@ impl Term {
             self.bases.extend(entry.bases.split(' ').filter(|base| !base.is_empty()).map(Box::from));
             self.opposites.extend(entry.opposites.split(' ').filter(|word| !word.is_empty()));
         }
-        self.strange = !known && self.groups.is_empty();
+        self.unknown = !known && self.groups.is_empty();
         self.is_action = verb;
         self.class = match (known, noun, verb) {
             (false, ..) | (_, true, _) => WordClass::Noun,
@@ -250,9 +250,9 @@ impl Term {
     fn misspells(&self, other: &Self) -> bool {
         let (Some(one), Some(two)) = (self.forms.first(), other.forms.first()) else { return false };
         let is_plain = |word: &str| word.len() > 6 && word.bytes().all(|sign| sign.is_ascii_lowercase());
-        self.strange
-            && !self.named
-            && !other.strange
+        self.unknown
+            && !self.proper_noun
+            && !other.unknown
             && is_plain(one)
             && is_plain(two)
             && is_near(one.as_bytes(), two.as_bytes())

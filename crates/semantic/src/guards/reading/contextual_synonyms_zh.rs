@@ -1,26 +1,26 @@
 //! Chinese words that mean the same in some questions alone: beside what is asked, or beside what they are said of; and
 //! those that then say nothing.
 
-use crate::guards::lexicon::function_words::Kind;
+use crate::guards::lexicon::function_words::QuestionType;
 use crate::guards::question::term::{Term, WordClass};
 use crate::guards::question::{Question, bit};
 
 /// Words that mean the same where one of these is asked, and one of these things is spoken of.
 struct Like {
     /// What is asked; whatever it is, where empty.
-    kinds: &'static [Kind],
+    kinds: &'static [QuestionType],
     /// How the words for such things end; whatever they are, where empty.
     things: &'static [&'static str],
     words: &'static [&'static str],
 }
 
 /// Marks words that mean the same in this question, and those that may go without saying.
-pub fn settle_likes(question: &mut Question) {
+pub fn contextual_synonyms(question: &mut Question) {
     if !question.chinese {
         return;
     }
-    let asked = question.kinds;
-    let asks = |kinds: &[Kind]| kinds.iter().any(|kind| asked & bit(*kind) != 0);
+    let asked = question.asked.types;
+    let asks = |kinds: &[QuestionType]| kinds.iter().any(|kind| asked & bit(*kind) != 0);
     let terms = &mut question.terms;
     for (group, like) in (FIRST_GROUP..).zip(LIKES) {
         let fits = (like.kinds.is_empty() || asks(like.kinds))
@@ -29,20 +29,20 @@ pub fn settle_likes(question: &mut Question) {
             term.groups.push(group);
         }
     }
-    let is_what = asks(&[Kind::What, Kind::WhatIs]);
-    let helps = asks(&[Kind::How, Kind::Remedy, Kind::Who]);
+    let is_what = asks(&[QuestionType::What, QuestionType::WhatIs]);
+    let helps = asks(&[QuestionType::How, QuestionType::Remedy, QuestionType::Who]);
     let is_new = terms.iter().any(|term| term.is_one_of(ENTERS));
-    let measured = asks(&[Kind::Amount, Kind::AmountIs, Kind::Price, Kind::Count])
+    let measured = asks(&[QuestionType::Amount, QuestionType::AmountIs, QuestionType::Price, QuestionType::Count])
         && terms
             .iter()
             .any(|term| term.ends_with(&["补贴", "津贴", "补助", "餐补", "房补", "车补", "话补", "饭补", "费"]));
     let visits = terms.iter().any(|term| term.is_one_of(VISITORS));
-    let repaired = asked == bit(Kind::Who) && terms.iter().any(|term| term.is_one_of(FAULTS));
+    let repaired = asked == bit(QuestionType::Who) && terms.iter().any(|term| term.is_one_of(FAULTS));
     let firm = |term: &Term| !term.optional && !term.is_one_of(MEETS);
     let meets = helps && terms.iter().filter(|term| firm(term)).count() > 1;
     for term in terms.iter_mut() {
         term.optional |= term.is_one_of(ANYBODY)
-            || (asked == bit(Kind::Who) && term.is_one_of(ANSWERS))
+            || (asked == bit(QuestionType::Who) && term.is_one_of(ANSWERS))
             || (meets && term.is_one_of(MEETS))
             || (is_what && term.is_one_of(GAINS))
             || (is_new && term.is_one_of(NEWCOMERS))
@@ -58,12 +58,12 @@ pub fn settle_likes(question: &mut Question) {
 }
 
 /// A topic that ends in a time asks for it: 健身房的开放时间.
-pub fn settle_times(question: &mut Question) {
-    let is_topic = question.kinds == 0 && question.persons.is_empty() && question.terms.len() > 1;
+pub fn opening_hours(question: &mut Question) {
+    let is_topic = question.asked.types == 0 && question.roles.persons.is_empty() && question.terms.len() > 1;
     let times = ["开放时间", "营业时间", "上班时间", "办公时间", "工作时间"];
-    let is_time = question.terms.last().is_some_and(|term| !term.not && term.is_one_of(&times));
-    if question.chinese && is_time && (is_topic || question.kinds == bit(Kind::WhatIs)) {
-        question.kinds = bit(Kind::When);
+    let is_time = question.terms.last().is_some_and(|term| !term.negated && term.is_one_of(&times));
+    if question.chinese && is_time && (is_topic || question.asked.types == bit(QuestionType::WhatIs)) {
+        question.asked.types = bit(QuestionType::When);
     }
 }
 
@@ -73,7 +73,13 @@ const FIRST_GROUP: u16 = 60_000;
 const LIKES: &[Like] = &[
     // When it is paid out, and when one has it.
     Like {
-        kinds: &[Kind::When, Kind::Clock, Kind::Day, Kind::Wait, Kind::Duration],
+        kinds: &[
+            QuestionType::When,
+            QuestionType::Clock,
+            QuestionType::Day,
+            QuestionType::Wait,
+            QuestionType::Duration,
+        ],
         things: &[
             "奖", "金", "补贴", "津贴", "补助", "工资", "薪", "薪资", "礼品", "福利", "提成", "分红", "报销", "报账",
             "礼盒", "礼物", "证明",
@@ -85,18 +91,18 @@ const LIKES: &[Like] = &[
     },
     // A right is applied for where it is given.
     Like {
-        kinds: &[Kind::How, Kind::Remedy, Kind::Where],
+        kinds: &[QuestionType::How, QuestionType::Remedy, QuestionType::Where],
         things: &["权限", "账号", "账户", "帐号", "vpn", "VPN", "邮箱", "远程桌面", "远程访问"],
         words: &["申请", "开通", "获得", "获取", "取得", "拿到", "开"],
     },
     Like {
-        kinds: &[Kind::How, Kind::Remedy, Kind::Where],
+        kinds: &[QuestionType::How, QuestionType::Remedy, QuestionType::Where],
         things: &["账号", "账户", "帐号"],
         words: &["申请", "开通", "创建", "新建", "注册", "开"],
     },
     // Where papers are found.
     Like {
-        kinds: &[Kind::Where],
+        kinds: &[QuestionType::Where],
         things: &[
             "模板", "模版", "范本", "文件", "手册", "表", "表格", "资料", "说明", "指南", "文档", "制度", "规定",
             "清单", "名单", "名录", "报告", "课件", "录像", "回放", "录屏", "纪要",
@@ -130,15 +136,15 @@ const LIKES: &[Like] = &[
     },
     // How long it holds is how long until it ends.
     Like {
-        kinds: &[Kind::Duration, Kind::Wait],
+        kinds: &[QuestionType::Duration, QuestionType::Wait],
         things: &[],
         words: &["有效期", "有效期限", "有效时间", "有效", "过期", "失效", "到期"],
     },
     // Who repairs it is who is told.
-    Like { kinds: &[Kind::Who], things: &[], words: REPAIRS },
+    Like { kinds: &[QuestionType::Who], things: &[], words: REPAIRS },
     // Somebody is found to be spoken to.
     Like {
-        kinds: &[Kind::How, Kind::Remedy],
+        kinds: &[QuestionType::How, QuestionType::Remedy],
         things: &[
             "客服",
             "人事",
@@ -160,7 +166,7 @@ const LIKES: &[Like] = &[
     Like { kinds: &[], things: &["票"], words: &["订", "定", "预订", "预定", "订购", "买", "购买"] },
     // Whether it is paid for.
     Like {
-        kinds: &[Kind::Polar],
+        kinds: &[QuestionType::Polar],
         things: &["费", "费用", "钱", "款"],
         words: &["承担", "负担", "出", "报销", "报", "报账"],
     },

@@ -1,34 +1,44 @@
 //! TODO
 
-use crate::guards::lexicon::function_words::{Case, Kind, Role};
+use crate::guards::lexicon::function_words::{Case, QuestionType, SemanticRole};
 use crate::guards::question::term::WordClass;
 use crate::guards::question::{Question, bit};
 
 /// What one of two questions may leave out.
-pub fn settle_optional(question: &mut Question) {
-    let asked = question.kinds;
-    let may = question.may;
-    let asks = |kinds: &[Kind]| kinds.iter().any(|kind| asked & bit(*kind) != 0);
-    let unowned = question.persons.iter().all(|(_, case, ..)| *case == Case::Owner);
+pub fn optional_terms(question: &mut Question) {
+    let asked = question.asked.types;
+    let may = question.modality.may;
+    let asks = |kinds: &[QuestionType]| kinds.iter().any(|kind| asked & bit(*kind) != 0);
+    let unowned = question.roles.persons.iter().all(|mention| mention.case == Case::Possessive);
     let terms = &mut question.terms;
     let beside = terms.iter().filter(|term| !term.is_one_of(ANYBODY) && !term.is_one_of(LIGHT)).count() > 2
         && !terms.iter().any(|term| term.is_one_of(STAYS));
-    let paid = asks(&[Kind::When, Kind::Day]) && terms.iter().any(|term| term.is_one_of(EARNINGS));
-    let counted = asks(&[Kind::Count, Kind::Amount, Kind::AmountIs, Kind::Duration]);
+    let paid = asks(&[QuestionType::When, QuestionType::Day]) && terms.iter().any(|term| term.is_one_of(EARNINGS));
+    let counted = asks(&[QuestionType::Count, QuestionType::Amount, QuestionType::AmountIs, QuestionType::Duration]);
     let requests = terms.iter().any(|term| term.is_one_of(REQUESTS));
     let actions = terms.iter().filter(|term| term.is_action && !term.is_one_of(LIGHT)).count();
     let verbs = terms.iter().filter(|term| term.class == WordClass::Verb).count();
-    let exists = asked & (bit(Kind::Polar) | bit(Kind::What) | bit(Kind::WhatIs) | bit(Kind::Where)) != 0;
-    let things = asked == bit(Kind::What) || asked == bit(Kind::WhatIs);
-    let said: &[&str] = if asks(&[Kind::When, Kind::Clock, Kind::Day, Kind::Often, Kind::Where]) {
+    let exists = asked
+        & (bit(QuestionType::Polar) | bit(QuestionType::What) | bit(QuestionType::WhatIs) | bit(QuestionType::Where))
+        != 0;
+    let things = asked == bit(QuestionType::What) || asked == bit(QuestionType::WhatIs);
+    let said: &[&str] = if asks(&[
+        QuestionType::When,
+        QuestionType::Clock,
+        QuestionType::Day,
+        QuestionType::Often,
+        QuestionType::Where,
+    ]) {
         HOLDS
-    } else if asks(&[Kind::Price]) {
+    } else if asks(&[QuestionType::Price]) {
         COSTS
-    } else if asks(&[Kind::Duration]) {
+    } else if asks(&[QuestionType::Duration]) {
         LASTS
-    } else if asked == bit(Kind::Who) && (question.chinese || !question.persons.is_empty() || question.must) {
+    } else if asked == bit(QuestionType::Who)
+        && (question.chinese || !question.roles.persons.is_empty() || question.modality.must)
+    {
         CONTACTS
-    } else if asked == bit(Kind::Polar) {
+    } else if asked == bit(QuestionType::Polar) {
         ENJOYS
     } else {
         &[]
@@ -37,10 +47,11 @@ pub fn settle_optional(question: &mut Question) {
         let (before, rest) = terms.split_at_mut(at);
         let (Some(last), [term, behind @ ..]) = (before.last(), rest) else { continue };
         // What becomes a PDF becomes a PDF file.
-        let is_format = last.role == Some(Role::Goal) && last.is_latin() && term.is_one_of(FORMATS);
+        let is_format = last.role == Some(SemanticRole::Goal) && last.is_latin() && term.is_one_of(FORMATS);
         // That it is asked whether there is a fee for an action says who takes it, and who gives it.
         let is_fee = behind.first().is_some_and(|next| next.ends_with(&["费", "费用", "违约金", "押金", "罚金"]));
-        let pays = asked == bit(Kind::Polar) && question.persons.is_empty() && last.class == WordClass::Verb;
+        let pays =
+            asked == bit(QuestionType::Polar) && question.roles.persons.is_empty() && last.class == WordClass::Verb;
         term.optional |= is_format || (pays && is_fee && term.is_one_of(PAYS));
     }
     for term in terms.iter_mut() {
@@ -48,22 +59,23 @@ pub fn settle_optional(question: &mut Question) {
             term.class = WordClass::Verb;
         }
         let is_lone = verbs == 1 && term.class == WordClass::Verb;
-        term.bare = may && is_lone && (asked == bit(Kind::Polar) || things) && term.is_one_of(HAS);
-        let located = asked == bit(Kind::Where);
+        term.optional_without_agent =
+            may && is_lone && (asked == bit(QuestionType::Polar) || things) && term.is_one_of(HAS);
+        let located = asked == bit(QuestionType::Where);
         term.optional |=
             located && (term.is_one_of(REACHES) || unowned && term.is_one_of(LIES)) || beside && term.is_one_of(ONSITE);
         term.optional |= term.is_one_of(ANYBODY)
             || (exists && term.is_one_of(EXISTS))
-            || (asked == bit(Kind::Polar) && term.is_one_of(OFFERS))
-            || ((actions > 0 || asked == bit(Kind::Who)) && term.is_one_of(ANSWERS))
+            || (asked == bit(QuestionType::Polar) && term.is_one_of(OFFERS))
+            || ((actions > 0 || asked == bit(QuestionType::Who)) && term.is_one_of(ANSWERS))
             || (paid && term.is_one_of(&["pay"]))
             || (counted && term.is_one_of(ENTITLES))
             || term.is_one_of(said);
         let is_request = term.is_one_of(&["申请", "request", "apply", "application"]);
         // May a dog be there, and may one bring a dog there.
-        let brought = asked == bit(Kind::Polar) && may && verbs == 1;
+        let brought = asked == bit(QuestionType::Polar) && may && verbs == 1;
         term.optional |= (brought && term.is_one_of(&["带", "携带"]))
-            || (term.is_one_of(LIGHT) && (question.chinese || asked != bit(Kind::Who)))
+            || (term.is_one_of(LIGHT) && (question.chinese || asked != bit(QuestionType::Who)))
             || (requests && term.is_one_of(SUPPORTS))
             || (things && term.is_one_of(BRINGS))
             || (is_request && actions <= usize::from(term.is_action));
@@ -72,8 +84,8 @@ pub fn settle_optional(question: &mut Question) {
 
 /// Where it is asked whether something can be done: that it is supported goes without saying, 支持退货吗, and so does
 /// the place for it, 有没有停车的地方.
-pub fn settle_offers(question: &mut Question) {
-    if question.kinds != bit(Kind::Polar) {
+pub fn offers(question: &mut Question) {
+    if question.asked.types != bit(QuestionType::Polar) {
         return;
     }
     for at in 1..question.terms.len() {

@@ -1,6 +1,6 @@
 //! What a word takes back that says no.
 
-use crate::guards::lexicon::function_words::Kind;
+use crate::guards::lexicon::function_words::QuestionType;
 use crate::guards::question::bit;
 use crate::guards::reading::reader::Reader;
 use crate::guards::token::Script;
@@ -11,14 +11,14 @@ impl Reader<'_> {
         let ends = at + taken >= self.tokens.len()
             || self.tokens.get(at + taken).is_some_and(|token| token.script == Script::Stop);
         if matches!(text.as_str(), "没有" | "没" | "不") && ends && at > 0 {
-            self.question.kinds |= bit(Kind::Polar);
+            self.question.asked.types |= bit(QuestionType::Polar);
             return;
         }
         // 非……不可: it must be.
         if matches!(text.as_str(), "不可" | "不行") && self.tokens.iter().take(at).any(|token| token.text == "非")
         {
             self.negate_last();
-            self.question.must = true;
+            self.question.modality.must = true;
             return;
         }
         let before = self.tokens.get(at.wrapping_sub(1)).filter(|_| at > 0);
@@ -27,7 +27,7 @@ impl Reader<'_> {
         if matches!(text.as_str(), "不" | "没")
             && before.zip(after).is_some_and(|(before, after)| after.text.starts_with(before.text.as_str()))
         {
-            self.question.kinds |= bit(Kind::Polar);
+            self.question.asked.types |= bit(QuestionType::Polar);
             self.question.terms.pop();
             return;
         }
@@ -41,8 +41,8 @@ impl Reader<'_> {
             self.negate_last();
             return;
         }
-        self.next.not = !self.next.not;
-        self.next.undone = matches!(
+        self.next.negated = !self.next.negated;
+        self.next.not_attempted = matches!(
             text.as_str(),
             "不" | "没"
                 | "没有"
@@ -61,9 +61,9 @@ impl Reader<'_> {
 
     pub(super) fn negate_last(&mut self) {
         match self.question.terms.last_mut() {
-            Some(term) => term.not = !term.not,
-            None => self.question.loose_not = !self.question.loose_not,
+            Some(term) => term.negated = !term.negated,
+            None => self.question.negated = !self.question.negated,
         }
-        self.next.not = false;
+        self.next.negated = false;
     }
 }

@@ -25,7 +25,7 @@ impl Question {
         disambiguate::read(&mut tokens);
         separable_verbs::rejoin(&mut tokens, lexicon);
         let Reading { mut question, asking } = read(&tokens, lexicon);
-        question.signs = symbols::read(&folded);
+        question.symbols = symbols::read(&folded);
         question.core = core(&tokens, asking, lexicon).map(Box::new);
         question
     }
@@ -93,13 +93,13 @@ fn points_back(token: &Token) -> bool {
 
 /// Whether it asks something about something that it names.
 fn stands_alone(question: &Question, tokens: &[Token]) -> bool {
-    let named = question.terms.iter().filter(|term| !term.optional).count() + usize::from(question.named);
+    let named = question.terms.iter().filter(|term| !term.optional).count() + usize::from(question.asked.by_noun);
     // What somebody wants to be done is a whole, be it one word: 想缓考.
     let wished = tokens.first().is_some_and(|token| matches!(token.text.as_str(), "想" | "想要" | "打算"))
         && question.terms.iter().all(|term| term.class == WordClass::Noun || !term.is_character());
-    question.kinds != 0
+    question.asked.types != 0
         && (named > 1 || (named == 1 && wished))
-        && (wished || question.named || question.terms.iter().any(|term| term.class == WordClass::Noun))
+        && (wished || question.asked.by_noun || question.terms.iter().any(|term| term.class == WordClass::Noun))
 }
 
 /// Whether these words may tell a story that decides nothing, as far as can be seen without reading them as a question.
@@ -117,10 +117,10 @@ fn decides_nothing(story: &Question, tokens: &[Token]) -> bool {
         matches!(class, QuantityKind::Relative | QuantityKind::DayPart | QuantityKind::Clock | QuantityKind::Weekday)
     };
     may_be_told(tokens)
-        && (story.chinese || story.past || tokens.iter().any(tells))
-        && story.kinds == 0
-        && story.quantities.iter().all(|quantity| is_time(quantity.class))
-        && story.marks.iter().all(|mark| mark.is_time() || *mark == Mark::Some)
+        && (story.chinese || story.tense.past || tokens.iter().any(tells))
+        && story.asked.types == 0
+        && story.quantities.sorted.iter().all(|quantity| is_time(quantity.kind))
+        && story.scope.marks.iter().all(|mark| mark.is_time() || *mark == Mark::Some)
 }
 
 /// Chinese words by which a story is told.

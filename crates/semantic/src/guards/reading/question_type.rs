@@ -1,48 +1,49 @@
 //! What a question asks, and where the word that asks stands.
 
-use crate::guards::lexicon::function_words::{Case, Kind, Person, Role};
+use crate::guards::lexicon::function_words::{Case, Person, QuestionType, SemanticRole};
 use crate::guards::question::term::{Term, WordClass};
-use crate::guards::question::{Asked, bit};
+use crate::guards::question::{Mention, WhPosition, bit};
 use crate::guards::reading::ellipsis::CONTACTS;
 use crate::guards::reading::reader::Reader;
 use crate::guards::token::{Script, Token};
 
 impl<'a> Reader<'a> {
     /// What is asked; in English also whether the one who does it follows.
-    pub(super) fn ask(&mut self, kind: Kind, at: usize, taken: usize) {
+    pub(super) fn ask(&mut self, kind: QuestionType, at: usize, taken: usize) {
         // «How do I» is one word to the lists, and says who does it all the same.
         if (at + 1..at + taken).any(|at| matches!(self.text(at), "i" | "we")) {
-            self.question.persons.push((Person::First, Case::Subject, None, self.question.terms.len()));
+            let place = self.question.terms.len();
+            self.question.roles.persons.push(Mention { person: Person::First, case: Case::Subject, role: None, place });
         }
-        if kind == Kind::When && !self.question.chinese && self.is_conjunction(at, taken) {
-            self.next.timed = true;
+        if kind == QuestionType::When && !self.question.chinese && self.is_conjunction(at, taken) {
+            self.next.in_time_clause = true;
             return;
         }
         let is_copula = matches!(self.text(at + taken), "is" | "are" | "was" | "were");
         let kind = match kind {
-            Kind::What if is_copula && matches!(self.text(at + taken + 1), "a" | "an") => Kind::Define,
-            Kind::What if is_copula => Kind::WhatIs,
-            Kind::Amount if is_copula => Kind::AmountIs,
-            Kind::Amount if self.question.chinese && at + taken == self.tokens.len() => Kind::AmountIs,
+            QuestionType::What if is_copula && matches!(self.text(at + taken + 1), "a" | "an") => QuestionType::Define,
+            QuestionType::What if is_copula => QuestionType::WhatIs,
+            QuestionType::Amount if is_copula => QuestionType::AmountIs,
+            QuestionType::Amount if self.question.chinese && at + taken == self.tokens.len() => QuestionType::AmountIs,
             kind => kind,
         };
-        let kind = if kind == Kind::Duration && self.ends(at + taken) { Kind::Wait } else { kind };
-        if matches!(kind, Kind::Who | Kind::What) && !self.question.chinese {
-            self.question.object |= (at + taken..at + taken + 3).any(|at| self.asks_for_object(at));
+        let kind = if kind == QuestionType::Duration && self.ends(at + taken) { QuestionType::Wait } else { kind };
+        if matches!(kind, QuestionType::Who | QuestionType::What) && !self.question.chinese {
+            self.question.asked.for_object |= (at + taken..at + taken + 3).any(|at| self.asks_for_object(at));
         }
-        if kind == Kind::Who && !self.question.chinese {
-            self.question.undergone |= self.undergoes(at + taken) || self.is_stranded(at + taken);
+        if kind == QuestionType::Who && !self.question.chinese {
+            self.question.asked.for_patient |= self.undergoes(at + taken) || self.is_stranded(at + taken);
         }
-        if kind == Kind::Who && self.question.chinese {
-            self.question.object |= self.is_object(at, taken);
+        if kind == QuestionType::Who && self.question.chinese {
+            self.question.asked.for_object |= self.is_object(at, taken);
         }
-        if matches!(kind, Kind::What | Kind::WhatIs) && self.question.chinese {
-            self.question.asked = Some(self.asked(at, taken));
+        if matches!(kind, QuestionType::What | QuestionType::WhatIs) && self.question.chinese {
+            self.question.asked.wh_position = Some(self.wh_position(at, taken));
         }
-        if self.next.role.take() == Some(Role::By) {
-            self.question.passive = true;
+        if self.next.role.take() == Some(SemanticRole::Agent) {
+            self.question.roles.passive = true;
         }
-        self.question.kinds |= bit(kind);
+        self.question.asked.types |= bit(kind);
     }
 
     /// The word that opens the question; behind a clause that says when, or in which case, that is an auxiliary with its
@@ -114,12 +115,12 @@ impl<'a> Reader<'a> {
     }
 
     /// Where a word that asks what stands: 影响什么, 什么影响.
-    fn asked(&self, at: usize, taken: usize) -> Asked {
+    fn wh_position(&self, at: usize, taken: usize) -> WhPosition {
         let before = at.checked_sub(1).map_or("", |before| self.text(before));
         let verb = if matches!(before, "了" | "过" | "着") { at.checked_sub(2) } else { at.checked_sub(1) };
         let is_needed = |text: &str| matches!(text, "需要" | "需" | "要" | "要求" | "得");
         let is_verb = |term: &Term| term.class == WordClass::Verb || term.is_action;
-        Asked {
+        WhPosition {
             place: self.question.terms.len(),
             behind_verb: verb.is_some_and(|verb| !self.is_closed(verb))
                 && self.question.terms.last().is_some_and(is_verb),
@@ -156,12 +157,13 @@ impl<'a> Reader<'a> {
 
     /// How long it takes until it is done once more is how often it is done: 多久更换一次.
     pub(super) fn repeats(&mut self) {
-        let long = bit(Kind::Duration) | bit(Kind::Wait);
+        let long = bit(QuestionType::Duration) | bit(QuestionType::Wait);
         let once = |at: usize| self.text(at) == "一次" || (self.text(at) == "一" && self.text(at + 1) == "次");
         let is_long = |at: &usize| self.text(*at).starts_with("多久") || self.text(*at).starts_with("多长时间");
         let asked = (0..self.tokens.len()).find(is_long);
-        if asked.is_some_and(|asked| (asked + 1..self.tokens.len()).any(once)) && self.question.kinds & long != 0 {
-            self.question.kinds = (self.question.kinds & !long) | bit(Kind::Often);
+        if asked.is_some_and(|asked| (asked + 1..self.tokens.len()).any(once)) && self.question.asked.types & long != 0
+        {
+            self.question.asked.types = (self.question.asked.types & !long) | bit(QuestionType::Often);
         }
     }
 
@@ -180,7 +182,7 @@ impl<'a> Reader<'a> {
     pub(super) fn maybe_polar(&mut self, at: usize) {
         let opens = at == 0 || self.tokens.get(at - 1).is_some_and(|token| token.script == Script::Stop);
         if opens && !self.question.chinese {
-            self.question.kinds |= bit(Kind::Polar);
+            self.question.asked.types |= bit(QuestionType::Polar);
         }
     }
 

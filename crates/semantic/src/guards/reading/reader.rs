@@ -2,15 +2,15 @@
 
 use smallvec::SmallVec;
 
-use crate::guards::lexicon::function_words::{Kind, Mark, Part, Role};
+use crate::guards::lexicon::function_words::{Effect, Mark, QuestionType, SemanticRole};
 use crate::guards::lexicon::{Lexicon, Longest, join, unlinked};
 use crate::guards::quantity::Quantity;
 use crate::guards::quantity::numeric;
-use crate::guards::question::syntax::Frame;
+use crate::guards::question::syntax::Syntax;
 use crate::guards::question::term::{Term, WordClass};
-use crate::guards::question::{Question, bit};
+use crate::guards::question::{Mention, Question, bit};
 use crate::guards::reading::particles_zh;
-use crate::guards::reading::resolve::{Names, settle};
+use crate::guards::reading::resolve::{Names, resolve};
 use crate::guards::reading::syntax_en;
 use crate::guards::reading::tense;
 use crate::guards::token::{Script, Token};
@@ -50,15 +50,15 @@ pub(super) struct Reading {
 /// What the next term gets.
 #[derive(Debug, Default)]
 pub(super) struct Next {
-    pub(super) not: bool,
+    pub(super) negated: bool,
     /// Whether that is since nobody has done it.
-    pub(super) undone: bool,
-    pub(super) role: Option<Role>,
-    joined: bool,
-    of: bool,
+    pub(super) not_attempted: bool,
+    pub(super) role: Option<SemanticRole>,
+    coordinated: bool,
+    after_preposition: bool,
     bound: Option<Mark>,
     /// Whether it stands in a clause that says when, or in which case.
-    pub(super) timed: bool,
+    pub(super) in_time_clause: bool,
 }
 
 pub struct Reader<'a> {
@@ -78,7 +78,7 @@ impl<'a> Reader<'a> {
         while at < self.tokens.len() {
             at += self.step(at).max(1);
         }
-        if self.next.not {
+        if self.next.negated {
             self.negate_last();
         }
         self.repeats();
@@ -86,9 +86,9 @@ impl<'a> Reader<'a> {
         syntax_en::read(self.tokens, &mut self.question);
         tense::read(self.tokens, &mut self.question, self.lexicon);
         if self.question.chinese {
-            self.question.turns = particles_zh::read(self.tokens, self.lexicon);
+            self.question.scope.particles = particles_zh::read(self.tokens, self.lexicon);
         }
-        settle(&mut self.question, &self.names, opener, self.lexicon);
+        resolve(&mut self.question, &self.names, opener, self.lexicon);
     }
 
     pub(super) fn text(&self, at: usize) -> &'a str {
@@ -100,10 +100,10 @@ impl<'a> Reader<'a> {
         let tokens = self.tokens.get(at..).unwrap_or_default();
         let Some(first) = tokens.first() else { return 1 };
         if first.script == Script::Stop {
-            self.next.timed = false;
+            self.next.in_time_clause = false;
             if matches!(first.text.as_str(), "、" | "/" | "&") {
-                self.next.joined = true;
-            } else if self.next.not {
+                self.next.coordinated = true;
+            } else if self.next.negated {
                 // A negator reaches no further than its clause.
                 self.negate_last();
             }
@@ -125,7 +125,7 @@ impl<'a> Reader<'a> {
             self.count(at, taken, quantities);
             // «Within three days» is 三天内.
             if self.text(at + taken) == "内" {
-                self.question.marks.push(Mark::Under);
+                self.question.scope.marks.push(Mark::Under);
                 return taken + 1;
             }
             return taken;
@@ -155,14 +155,14 @@ impl<'a> Reader<'a> {
             matches!(before, "and" | "or" | "和" | "与" | "跟" | "及" | "或" | "或者" | "还是" | "、" | "/" | "&");
         for quantity in quantities {
             if !self.question.chinese {
-                self.question.counts.push((quantity.clone(), at, taken));
+                self.question.quantities.numbers_en.push((quantity.clone(), at, taken));
             }
-            let sequence = &mut self.question.sequence;
+            let sequence = &mut self.question.quantities.in_order;
             let place = sequence.len();
             let earlier = place.checked_sub(1).filter(|_| joined);
             let turns = earlier.and_then(|last| sequence.get(last)).is_some_and(|last| quantity < *last);
             sequence.insert(earlier.filter(|_| turns).unwrap_or(place), quantity.clone());
-            self.question.quantities.push(quantity);
+            self.question.quantities.sorted.push(quantity);
         }
     }
 
@@ -210,31 +210,32 @@ impl<'a> Reader<'a> {
         } else if term.class == WordClass::Verb && self.is_named(at) {
             term.class = WordClass::Noun;
         }
-        term.not = next.not;
-        term.undone = next.not && next.undone;
+        term.negated = next.negated;
+        term.not_attempted = next.negated && next.not_attempted;
         term.role = if term.class == WordClass::Verb { None } else { next.role };
-        term.joined = next.joined;
-        term.of = next.of;
-        term.timed = next.timed;
-        term.at = (at, at + taken);
-        self.next.timed = next.timed;
+        term.coordinated = next.coordinated;
+        term.after_preposition = next.after_preposition;
+        term.in_time_clause = next.in_time_clause;
+        term.tokens = (at, at + taken);
+        self.next.in_time_clause = next.in_time_clause;
         // 从北京出发: the part passes the verb by; «to» before an English verb gives none.
         if term.class == WordClass::Verb && self.question.chinese {
             self.next.role = next.role;
         }
         if goal_behind {
-            self.next.role = Some(Role::Goal);
+            self.next.role = Some(SemanticRole::Goal);
         }
-        term.frame = Frame::at(at, taken, next.bound);
+        term.syntax = Syntax::at(at, taken, next.bound);
         self.question.terms.push(term);
     }
 
     /// A Chinese word is what its place makes it: a noun behind a preposition, a verb behind «how» and «can».
-    fn place(&self, term: &mut Term, role: Option<Role>, at: usize, taken: usize) {
+    fn place(&self, term: &mut Term, role: Option<SemanticRole>, at: usize, taken: usize) {
         let is_verb = |at: usize| self.tokens.get(at).is_some_and(|token| token.tag.starts_with('v'));
         let before = at.checked_sub(1).map_or("", |before| self.text(before));
         let is_name = role.is_some() && (term.is_latin() || matches!(before, "对" | "对于"));
-        let is_led = is_name || matches!(role, Some(Role::Source | Role::By | Role::Than));
+        let is_led =
+            is_name || matches!(role, Some(SemanticRole::Source | SemanticRole::Agent | SemanticRole::Standard));
         if is_led && self.lexicon.closed(before).is_some() {
             term.class = WordClass::Noun;
         } else if term.class == WordClass::Noun
@@ -259,7 +260,7 @@ impl<'a> Reader<'a> {
             token.text != self.lexicon.canonical(token) && !token.text.ends_with('s') && !token.text.ends_with("ing")
         });
         if is_inflected && matches!(before, "is" | "are" | "was" | "were" | "be" | "been" | "being" | "get" | "gets") {
-            self.question.passive = true;
+            self.question.roles.passive = true;
             return true;
         }
         BEFORE_VERBS.contains(&before)
@@ -304,126 +305,126 @@ impl<'a> Reader<'a> {
     /// behind them in Chinese, before them in English.
     fn place_in_time(&mut self) {
         if !self.question.chinese {
-            self.next.timed = true;
+            self.next.in_time_clause = true;
             return;
         }
         let mut ends = self.question.terms.iter_mut().rev();
         if let Some(last) = ends.next() {
-            last.timed = true;
+            last.in_time_clause = true;
             let is_object = last.class == WordClass::Noun;
             ends.next()
                 .filter(|verb| is_object && verb.class == WordClass::Verb)
                 .into_iter()
-                .for_each(|verb| verb.timed = true);
+                .for_each(|verb| verb.in_time_clause = true);
         }
     }
 
     /// What is asked ends a clause that said when, if no sign has ended it.
-    fn leave_clause(&mut self, part: Part, at: usize) {
-        let is_last = self.question.terms.last().is_some_and(|term| term.timed);
-        if self.next.timed && is_last && (matches!(part, Part::Asks(_)) || self.inverts(at)) {
-            self.next.timed = false;
+    fn leave_clause(&mut self, part: Effect, at: usize) {
+        let is_last = self.question.terms.last().is_some_and(|term| term.in_time_clause);
+        if self.next.in_time_clause && is_last && (matches!(part, Effect::Asks(_)) || self.inverts(at)) {
+            self.next.in_time_clause = false;
         }
     }
 
-    fn contribute(&mut self, part: Part, at: usize, taken: usize) {
+    fn contribute(&mut self, part: Effect, at: usize, taken: usize) {
         let phrase = self.text(at);
         if self.question.chinese {
-            self.question.sides.note(part, phrase, at, taken);
+            self.question.roles.coverbs.note(part, phrase, at, taken);
         }
         self.leave_clause(part, at);
         let question = &mut self.question;
         match part {
-            Part::Nothing => self.grammar(at, taken),
-            Part::Neutral => {}
-            Part::Asking => self.asking = Some(at + taken),
-            Part::Not => self.negate(at, taken),
-            Part::Twice | Part::Must => self.oblige(phrase, at, taken),
-            Part::Asks(kind) => self.ask(kind, at, taken),
-            Part::WhyNot => {
-                question.kinds |= bit(Kind::Why);
-                self.next.not = true;
+            Effect::Nothing => self.grammar(at, taken),
+            Effect::Neutral => {}
+            Effect::Asking => self.asking = Some(at + taken),
+            Effect::Not => self.negate(at, taken),
+            Effect::Twice | Effect::Must => self.oblige(phrase, at, taken),
+            Effect::Asks(kind) => self.ask(kind, at, taken),
+            Effect::WhyNot => {
+                question.asked.types |= bit(QuestionType::Why);
+                self.next.negated = true;
             }
-            Part::Names(kind) => {
+            Effect::Names(kind) => {
                 let place = question.terms.len();
                 self.term(at, taken);
                 self.names.push((kind, place));
             }
-            Part::Mark(mark) => self.mark(mark, phrase),
+            Effect::Mark(mark) => self.mark(mark, phrase),
             // The lists have «did» under its lemma, with «do».
-            Part::Past => question.past |= !matches!(phrase, "do" | "does" | "have" | "has"),
-            Part::Future => question.future = true,
-            Part::May => {
-                question.may = true;
+            Effect::Past => question.tense.past |= !matches!(phrase, "do" | "does" | "have" | "has"),
+            Effect::Future => question.tense.future = true,
+            Effect::May => {
+                question.modality.may = true;
                 self.maybe_polar(at);
             }
-            Part::AsksMay => {
-                question.may = true;
-                question.kinds |= bit(Kind::Polar);
+            Effect::AsksMay => {
+                question.modality.may = true;
+                question.asked.types |= bit(QuestionType::Polar);
             }
-            Part::Alternative => {
-                question.kinds |= bit(Kind::Polar);
-                question.marks.push(Mark::Or);
-                self.next.joined = true;
+            Effect::Alternative => {
+                question.asked.types |= bit(QuestionType::Polar);
+                question.scope.marks.push(Mark::Or);
+                self.next.coordinated = true;
             }
-            Part::Person(person, case) => {
+            Effect::Person(person, case) => {
                 let role = self.part_of(case);
                 let place = self.question.terms.len();
-                if let Some(only) = self.question.only.as_mut().filter(|only| only.0 == place) {
+                if let Some(only) = self.question.scope.only_focus.as_mut().filter(|only| only.0 == place) {
                     only.1 = true;
                 }
-                self.question.persons.push((person, case, role, place));
+                self.question.roles.persons.push(Mention { person, case, role, place });
             }
-            Part::Role(role) => {
+            Effect::Role(role) => {
                 self.next.role = Some(role);
-                self.question.passive |= role == Role::By && self.question.chinese;
+                self.question.roles.passive |= role == SemanticRole::Agent && self.question.chinese;
             }
         }
     }
 
     fn mark(&mut self, mark: Mark, phrase: &str) {
-        self.next.joined |= mark == Mark::Or;
+        self.next.coordinated |= mark == Mark::Or;
         if mark.is_comparison() {
             self.next.bound = Some(mark);
         }
         if mark == Mark::Than {
-            self.next.role = Some(Role::Than);
+            self.next.role = Some(SemanticRole::Standard);
         }
         if mark == Mark::Only {
-            self.question.only = Some((self.question.terms.len(), false));
+            self.question.scope.only_focus = Some((self.question.terms.len(), false));
         }
         if matches!(mark, Mark::After | Mark::Before | Mark::During) {
             self.place_in_time();
         }
         // «Under the folder»: what a place is told by, as by «in».
-        self.next.of |= matches!(phrase, "under" | "above" | "below" | "over");
+        self.next.after_preposition |= matches!(phrase, "under" | "above" | "below" | "over");
         if mark != Mark::Any {
-            self.question.marks.push(mark);
+            self.question.scope.marks.push(mark);
         }
     }
 
     /// An obligation, which «not» before it takes away.
     fn oblige(&mut self, phrase: &str, at: usize, taken: usize) {
-        let denied = self.next.not || (phrase == "need" && self.text(at + taken) == "not");
-        self.question.must = true;
-        self.question.needless |= !self.question.chinese && denied && HAS_TO.contains(&phrase);
+        let denied = self.next.negated || (phrase == "need" && self.text(at + taken) == "not");
+        self.question.modality.must = true;
+        self.question.modality.needless |= !self.question.chinese && denied && HAS_TO.contains(&phrase);
     }
 
     /// What a word of grammar tells of the next term.
     fn grammar(&mut self, at: usize, taken: usize) {
         match self.text(at) {
-            "and" | "和" | "与" | "跟" | "及" | "以及" => self.next.joined = true,
-            "of" | "for" | "in" | "on" | "at" | "with" => self.next.of = true,
-            "to" => self.next.role = Some(Role::Goal),
-            "if" | "once" | "while" => self.next.timed = true,
+            "and" | "和" | "与" | "跟" | "及" | "以及" => self.next.coordinated = true,
+            "of" | "for" | "in" | "on" | "at" | "with" => self.next.after_preposition = true,
+            "to" => self.next.role = Some(SemanticRole::Goal),
+            "if" | "once" | "while" => self.next.in_time_clause = true,
             "时" | "时候" | "的时候" | "的话" => self.place_in_time(),
             // 咖啡对睡眠: what it is done to, behind what does it.
             "对" | "对于" if !self.question.terms.is_empty() && !self.is_closed(at + taken) => {
-                self.next.role = Some(Role::Goal);
+                self.next.role = Some(SemanticRole::Goal);
             }
             // 导出为, 另存为
             "为" if at > 0 && self.tokens.get(at - 1).is_some_and(|token| token.tag.starts_with('v')) => {
-                self.next.role = Some(Role::Goal);
+                self.next.role = Some(SemanticRole::Goal);
             }
             _ => {}
         }

@@ -3,101 +3,105 @@
 use smallvec::SmallVec;
 
 use crate::guards::lexicon::Lexicon;
-use crate::guards::lexicon::function_words::{Kind, Mark};
+use crate::guards::lexicon::function_words::{Mark, QuestionType};
 use crate::guards::quantity::{Quantity, QuantityKind};
 use crate::guards::question::{Question, bit};
-use crate::guards::reading::contextual_synonyms_zh::{settle_likes, settle_times};
+use crate::guards::reading::contextual_synonyms_zh::{contextual_synonyms, opening_hours};
 use crate::guards::reading::ellipsis;
 use crate::guards::token::is_han;
 
 /// Nouns that may only name what is asked, with their places among the terms.
-pub type Names = SmallVec<[(Kind, usize); 2]>;
+pub type Names = SmallVec<[(QuestionType, usize); 2]>;
 
 /// Settles what is asked, and what may be left out.
-pub fn settle(question: &mut Question, names: &Names, opener: &str, lexicon: &'static Lexicon) {
-    settle_names(question, names);
-    settle_kinds(&mut question.kinds, opener);
-    if question.asks(Kind::Who) {
+pub fn resolve(question: &mut Question, names: &Names, opener: &str, lexicon: &'static Lexicon) {
+    type_nouns(question, names);
+    polar_and_wh(&mut question.asked.types, opener);
+    if question.asks(QuestionType::Who) {
         question.terms.iter_mut().for_each(|term| term.name_action(lexicon));
     }
-    settle_times(question);
-    settle_spans(question);
-    settle_measures(question, lexicon);
-    ellipsis::settle_optional(question);
-    ellipsis::settle_offers(question);
-    settle_likes(question);
-    settle_periods(question);
+    opening_hours(question);
+    periods_as_durations(question);
+    measure_nouns(question, lexicon);
+    ellipsis::optional_terms(question);
+    ellipsis::offers(question);
+    contextual_synonyms(question);
+    spans_as_rates(question);
     // The most of a number that is named bounds that number.
-    if !question.quantities.is_empty() {
-        question.marks.iter_mut().filter(|mark| **mark == Mark::Utmost).for_each(|mark| *mark = Mark::Under);
+    if !question.quantities.sorted.is_empty() {
+        question.scope.marks.iter_mut().filter(|mark| **mark == Mark::Utmost).for_each(|mark| *mark = Mark::Under);
     }
-    question.quantities.sort_unstable();
+    question.quantities.sorted.sort_unstable();
     // What counts times, and what counts pieces, may stand on either side of each other.
     let counted = |quantity: &Quantity| Some(quantity.text.clone()).filter(|text| text.starts_with(is_han));
-    question.sequence.sort_by_cached_key(|quantity| (quantity.class, quantity.unit, counted(quantity)));
-    question.marks.sort_unstable();
+    question.quantities.in_order.sort_by_cached_key(|quantity| (quantity.kind, quantity.unit, counted(quantity)));
+    question.scope.marks.sort_unstable();
 }
 
 /// Nouns that name what is asked are taken out where that is what is asked.
-fn settle_names(question: &mut Question, names: &Names) {
+fn type_nouns(question: &mut Question, names: &Names) {
     for &(kind, place) in names.iter().rev() {
-        let generic = bit(Kind::What) | bit(Kind::WhatIs);
-        let asked = question.kinds & !generic & !bit(Kind::Polar);
-        let amounts = bit(Kind::Amount) | bit(Kind::AmountIs) | bit(Kind::Price);
-        let times = bit(Kind::When) | bit(Kind::Clock) | bit(Kind::Day);
+        let generic = bit(QuestionType::What) | bit(QuestionType::WhatIs);
+        let asked = question.asked.types & !generic & !bit(QuestionType::Polar);
+        let amounts = bit(QuestionType::Amount) | bit(QuestionType::AmountIs) | bit(QuestionType::Price);
+        let times = bit(QuestionType::When) | bit(QuestionType::Clock) | bit(QuestionType::Day);
         let fits = match kind {
-            Kind::Price => asked & amounts != 0,
-            Kind::When => asked & times != 0,
-            Kind::How => asked & (bit(Kind::How) | bit(Kind::Remedy)) != 0,
+            QuestionType::Price => asked & amounts != 0,
+            QuestionType::When => asked & times != 0,
+            QuestionType::How => asked & (bit(QuestionType::How) | bit(QuestionType::Remedy)) != 0,
             // How long the interval is.
-            Kind::Often => asked & (bit(Kind::Often) | bit(Kind::Duration) | amounts) != 0,
+            QuestionType::Often => asked & (bit(QuestionType::Often) | bit(QuestionType::Duration) | amounts) != 0,
             kind => asked & bit(kind) != 0,
         };
         // A topic that ends in such a noun asks for it: 检修时间, «shipping price».
-        let topic = question.kinds == 0
-            && question.persons.is_empty()
+        let topic = question.asked.types == 0
+            && question.roles.persons.is_empty()
             && place + 1 == question.terms.len()
             && question.terms.first().is_some_and(|term| !term.is_action);
-        let becomes =
-            asked == 0 && (question.kinds & generic != 0 || topic || (kind == Kind::How && question.kinds == 0));
+        let becomes = asked == 0
+            && (question.asked.types & generic != 0
+                || topic
+                || (kind == QuestionType::How && question.asked.types == 0));
         // «What does it cause»: a verb, and no name for the reason.
-        let is_verb = kind == Kind::Why && question.object;
+        let is_verb = kind == QuestionType::Why && question.asked.for_object;
         if is_verb || !(fits || becomes) || place >= question.terms.len() || question.terms.len() == 1 {
             continue;
         }
-        question.named = true;
+        question.asked.by_noun = true;
         let taken = question.terms.remove(place);
-        if taken.not {
-            question.loose_not = !question.loose_not;
+        if taken.negated {
+            question.negated = !question.negated;
         }
         if becomes {
-            question.kinds = (question.kinds & !generic) | bit(kind);
+            question.asked.types = (question.asked.types & !generic) | bit(kind);
         }
-        if kind == Kind::Often {
-            question.kinds = bit(Kind::Often);
+        if kind == QuestionType::Often {
+            question.asked.types = bit(QuestionType::Often);
         }
-        if kind == Kind::Price {
-            question.kinds = (question.kinds & !(amounts | generic)) | bit(Kind::Price);
+        if kind == QuestionType::Price {
+            question.asked.types = (question.asked.types & !(amounts | generic)) | bit(QuestionType::Price);
         }
     }
 }
 
 /// What a period is, is how long it is.
-fn settle_spans(question: &mut Question) {
+fn periods_as_durations(question: &mut Question) {
     let is_span = question.terms.first().is_some_and(|term| term.ends_with(&[" period", " duration", " length"]));
-    if is_span && question.kinds == bit(Kind::WhatIs) {
-        question.kinds = bit(Kind::Duration);
+    if is_span && question.asked.types == bit(QuestionType::WhatIs) {
+        question.asked.types = bit(QuestionType::Duration);
     }
 }
 
 /// What is measured is known without the word for its measure.
-fn settle_measures(question: &mut Question, lexicon: &'static Lexicon) {
-    let asks = |kinds: &[Kind]| kinds.iter().any(|kind| question.asks(*kind));
-    let endings: &[&str] = if asks(&[Kind::Price]) || (!question.chinese && asks(&[Kind::Amount, Kind::AmountIs])) {
+fn measure_nouns(question: &mut Question, lexicon: &'static Lexicon) {
+    let asks = |kinds: &[QuestionType]| kinds.iter().any(|kind| question.asks(*kind));
+    let endings: &[&str] = if asks(&[QuestionType::Price])
+        || (!question.chinese && asks(&[QuestionType::Amount, QuestionType::AmountIs]))
+    {
         &["费用", "费", " cost", " price", " fee", " charge"]
-    } else if asks(&[Kind::Duration, Kind::Wait]) {
+    } else if asks(&[QuestionType::Duration, QuestionType::Wait]) {
         &["期限", "时长", "时间", "期", " time", " period"]
-    } else if question.chinese && asks(&[Kind::When, Kind::Clock, Kind::Day]) {
+    } else if question.chinese && asks(&[QuestionType::When, QuestionType::Clock, QuestionType::Day]) {
         &["时间", "日期"]
     } else {
         return;
@@ -106,13 +110,19 @@ fn settle_measures(question: &mut Question, lexicon: &'static Lexicon) {
 }
 
 /// What is asked by how much, and says one year: so much a year.
-fn settle_periods(question: &mut Question) {
-    let measures = [Kind::Price, Kind::Amount, Kind::AmountIs, Kind::Count, Kind::Duration];
+fn spans_as_rates(question: &mut Question) {
+    let measures = [
+        QuestionType::Price,
+        QuestionType::Amount,
+        QuestionType::AmountIs,
+        QuestionType::Count,
+        QuestionType::Duration,
+    ];
     if !measures.into_iter().any(|kind| question.asks(kind)) {
         return;
     }
-    for quantity in question.quantities.iter_mut().chain(&mut question.sequence) {
-        let unit = match (quantity.class, quantity.unit, quantity.value) {
+    for quantity in question.quantities.sorted.iter_mut().chain(&mut question.quantities.in_order) {
+        let unit = match (quantity.kind, quantity.unit, quantity.value) {
             (QuantityKind::Span, "month", 12_000) => "year",
             (QuantityKind::Span, "month", 1000) => "month",
             (QuantityKind::Span, "second", 604_800_000) => "week",
@@ -123,7 +133,7 @@ fn settle_periods(question: &mut Question) {
     }
 }
 
-fn settle_kinds(kinds: &mut u32, opener: &str) {
+fn polar_and_wh(kinds: &mut u32, opener: &str) {
     if *kinds == 0
         && matches!(
             opener,
@@ -147,12 +157,12 @@ fn settle_kinds(kinds: &mut u32, opener: &str) {
                 | "need"
         )
     {
-        *kinds = bit(Kind::Polar);
+        *kinds = bit(QuestionType::Polar);
     }
-    let asked = *kinds & !bit(Kind::Polar);
+    let asked = *kinds & !bit(QuestionType::Polar);
     if asked != 0 && asked != *kinds {
         // «Is there anything that…» asks whether; «could you say where…» asks where.
-        let indefinite = bit(Kind::What) | bit(Kind::WhatIs);
-        *kinds = if asked & !indefinite == 0 { bit(Kind::Polar) } else { asked };
+        let indefinite = bit(QuestionType::What) | bit(QuestionType::WhatIs);
+        *kinds = if asked & !indefinite == 0 { bit(QuestionType::Polar) } else { asked };
     }
 }

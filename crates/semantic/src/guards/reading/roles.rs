@@ -1,12 +1,12 @@
 //! TODO
 
-use crate::guards::lexicon::function_words::{Case, Role};
+use crate::guards::lexicon::function_words::{Case, SemanticRole};
 use crate::guards::reading::reader::Reader;
 
 impl Reader<'_> {
     /// The part that a person plays; it passes the owner by: into my folder.
-    pub(super) fn part_of(&mut self, case: Case) -> Option<Role> {
-        if case == Case::Owner && !self.question.chinese { None } else { self.next.role.take() }
+    pub(super) fn part_of(&mut self, case: Case) -> Option<SemanticRole> {
+        if case == Case::Possessive && !self.question.chinese { None } else { self.next.role.take() }
     }
 
     /// Whether an English word is the name of something by its place, whatever it is elsewhere: behind a preposition,
@@ -17,7 +17,7 @@ impl Reader<'_> {
         if ARTICLES.contains(&self.text(before)) {
             before = before.wrapping_sub(1);
         }
-        let came = || self.question.terms.iter().any(|term| term.role == Some(Role::Source));
+        let came = || self.question.terms.iter().any(|term| term.role == Some(SemanticRole::Source));
         PREPOSITIONS.contains(&self.text(before)) || self.text(before) == "to" && came()
     }
 }

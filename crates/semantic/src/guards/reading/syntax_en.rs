@@ -1,10 +1,10 @@
 //! How the words of an English question are bound: the preposition before a noun, the subject of a verb and its voice,
 //! which verb says what is done, and which describes what it is done to.
 
-use crate::guards::lexicon::function_words::{Kind, Person};
+use crate::guards::lexicon::function_words::{Person, QuestionType};
 use crate::guards::quantity::QuantityKind;
 use crate::guards::question::Question;
-use crate::guards::question::syntax::{Frame, Preposition, Subject};
+use crate::guards::question::syntax::{Preposition, Subject, Syntax};
 use crate::guards::question::term::{Term, WordClass};
 use crate::guards::token::{Script, Token};
 
@@ -33,14 +33,14 @@ pub fn read(tokens: &[Token], question: &mut Question) {
         read_preposition(tokens, at, &mut question.terms);
     }
     for at in 0..question.terms.len() {
-        let frame = read_verb(tokens, at, &question.terms);
-        if let (Some(term), Some(frame)) = (question.terms.get_mut(at), frame) {
-            term.frame = frame;
+        let syntax = read_verb(tokens, at, &question.terms);
+        if let (Some(term), Some(syntax)) = (question.terms.get_mut(at), syntax) {
+            term.syntax = syntax;
         }
     }
     read_counts(tokens, question);
-    if question.asks(Kind::Who) || question.asks(Kind::What) {
-        question.governed = governed(tokens);
+    if question.asks(QuestionType::Who) || question.asks(QuestionType::What) {
+        question.asked.preposition = governed(tokens);
     }
 }
 
@@ -54,17 +54,17 @@ fn before(tokens: &[Token], at: usize) -> &str {
 
 /// Gives a number to what it counts, and a time its preposition.
 fn read_counts(tokens: &[Token], question: &mut Question) {
-    for (quantity, at, taken) in std::mem::take(&mut question.counts) {
-        if !matches!(quantity.class, QuantityKind::Number | QuantityKind::Version | QuantityKind::Ordinal)
+    for (quantity, at, taken) in std::mem::take(&mut question.quantities.numbers_en) {
+        if !matches!(quantity.kind, QuantityKind::Number | QuantityKind::Version | QuantityKind::Ordinal)
             && let Some(found) = preposition(before(tokens, at))
         {
-            question.dated.push((quantity, found));
-        } else if quantity.class == QuantityKind::Number && quantity.text.is_empty() {
+            question.quantities.with_preposition.push((quantity, found));
+        } else if quantity.kind == QuantityKind::Number && quantity.text.is_empty() {
             let mut terms = question.terms.iter_mut();
-            if let Some(counted) = terms.find(|term| term.frame.first == at + taken) {
-                counted.frame.number = Some(quantity.value);
-            } else if let Some(verb) = question.terms.iter_mut().rfind(|term| term.frame.end() == at) {
-                verb.frame.takes = Some(quantity.value);
+            if let Some(counted) = terms.find(|term| term.syntax.first == at + taken) {
+                counted.syntax.number_before = Some(quantity.value);
+            } else if let Some(verb) = question.terms.iter_mut().rfind(|term| term.syntax.end() == at) {
+                verb.syntax.number_behind = Some(quantity.value);
             }
         }
     }
@@ -73,22 +73,22 @@ fn read_counts(tokens: &[Token], question: &mut Question) {
 /// Gives a preposition to the nouns behind it.
 fn read_preposition(tokens: &[Token], at: usize, terms: &mut [Term]) {
     let Some(found) = preposition(text(tokens, at)) else { return };
-    let host = terms.iter().rposition(|term| term.frame.first <= at);
+    let host = terms.iter().rposition(|term| term.syntax.first <= at);
     // The last word of a phrase is no preposition of its own: get in touch with.
-    let ends = |term: &Term| term.frame.taken > 2 && at < term.frame.end();
+    let ends = |term: &Term| term.syntax.taken > 2 && at < term.syntax.end();
     if host.and_then(|host| terms.get(host)).is_some_and(ends) {
         return;
     }
     let mut place = at + 1;
     let (mut is_first, mut is_noun) = (true, false);
     while place < tokens.len() {
-        if let Some(term) = terms.iter_mut().find(|term| term.frame.first == place) {
+        if let Some(term) = terms.iter_mut().find(|term| term.syntax.first == place) {
             let may_be_verb = term.is_action && !is_noun && !text(tokens, place).ends_with('s');
             if (term.class == WordClass::Verb && !is_first) || (found == Preposition::To && may_be_verb) {
                 return;
             }
-            term.frame.preposition = Some((found, host));
-            place += term.frame.taken.max(1);
+            term.syntax.preposition = Some((found, host));
+            place += term.syntax.taken.max(1);
             (is_first, is_noun) = (false, true);
         } else if is_first && DETERMINERS.contains(&text(tokens, place)) {
             is_noun = true;
@@ -100,18 +100,19 @@ fn read_preposition(tokens: &[Token], at: usize, terms: &mut [Term]) {
 }
 
 /// How a word is bound that may be a verb.
-fn read_verb(tokens: &[Token], place: usize, terms: &[Term]) -> Option<Frame> {
+fn read_verb(tokens: &[Token], place: usize, terms: &[Term]) -> Option<Syntax> {
     let term = terms.get(place).filter(|term| term.is_action)?;
-    let mut frame = term.frame;
-    let at = frame.first;
+    let mut syntax = term.syntax;
+    let at = syntax.first;
     let word = text(tokens, at);
-    let noun_behind =
-        terms.get(place + 1).is_some_and(|next| next.frame.first == at + frame.taken && next.class != WordClass::Verb);
+    let noun_behind = terms
+        .get(place + 1)
+        .is_some_and(|next| next.syntax.first == at + syntax.taken && next.class != WordClass::Verb);
     let noun_before = place
         .checked_sub(1)
         .and_then(|before| terms.get(before))
-        .is_some_and(|noun| noun.frame.end() == at && !noun.is_action && noun.class == WordClass::Noun);
-    let is_participle = frame.taken == 1
+        .is_some_and(|noun| noun.syntax.end() == at && !noun.is_action && noun.class == WordClass::Noun);
+    let is_participle = syntax.taken == 1
         && !word.ends_with('s')
         && !word.ends_with("ing")
         && term.forms.iter().any(|form| **form != *word);
@@ -121,17 +122,18 @@ fn read_verb(tokens: &[Token], place: usize, terms: &[Term]) -> Option<Frame> {
     let inverted = matches!(previous, "is" | "are" | "was" | "were")
         && at.checked_sub(1).is_some_and(|be| opens(be) || ASKING.contains(&before(tokens, be)));
     // «Renew a lease», «renewing leases»; no «grant application».
-    let is_told = word.ends_with("ing") || DETERMINERS.contains(&text(tokens, at + frame.taken));
-    frame.describes = is_participle
+    let is_told = word.ends_with("ing") || DETERMINERS.contains(&text(tokens, at + syntax.taken));
+    syntax.is_attributive = is_participle
         && noun_behind
         && !noun_before
         && (inverted || !(BE.contains(&previous) || PRONOUNS.contains(&previous) || HAVE.contains(&previous)));
-    frame.passive = is_participle && !frame.describes && undergoes(tokens, at);
-    frame.leads = !frame.describes && (LEADS.contains(&previous) || (opens(at) && is_told)) && !term.timed;
-    frame.ongoing = word.ends_with("ing");
-    frame.meant = previous == "to";
-    frame.subject = subject(tokens, at, terms);
-    Some(frame)
+    syntax.passive = is_participle && !syntax.is_attributive && undergoes(tokens, at);
+    syntax.is_predicate =
+        !syntax.is_attributive && (LEADS.contains(&previous) || (opens(at) && is_told)) && !term.in_time_clause;
+    syntax.is_ing_form = word.ends_with("ing");
+    syntax.is_infinitive = previous == "to";
+    syntax.subject = subject(tokens, at, terms);
+    Some(syntax)
 }
 
 /// Whether a form of «be» or «get» stands before a participle.
@@ -151,7 +153,7 @@ fn subject(tokens: &[Token], at: usize, terms: &[Term]) -> Option<Subject> {
     let mut place = at;
     while let Some(earlier) = place.checked_sub(1) {
         let word = text(tokens, earlier);
-        if let Some(found) = terms.iter().position(|term| (term.frame.first..term.frame.end()).contains(&earlier)) {
+        if let Some(found) = terms.iter().position(|term| (term.syntax.first..term.syntax.end()).contains(&earlier)) {
             let is_light = terms.get(found).is_some_and(|term| BE.contains(&word) || term.class == WordClass::Other);
             if !is_light {
                 return Some(Subject::Term(found));

@@ -15,7 +15,7 @@ pub fn read(tokens: &[Token], question: &mut Question, lexicon: &Lexicon) {
 
 /// 关了, 去过: done, where the verb stands right before.
 fn chinese(tokens: &[Token], question: &mut Question) {
-    question.past |= tokens.windows(2).any(|pair| match pair {
+    question.tense.past |= tokens.windows(2).any(|pair| match pair {
         [verb, end] => {
             matches!(end.text.as_str(), "了" | "过")
                 && (verb.tag.starts_with('v') || matches!(verb.text.as_str(), "去" | "来"))
@@ -34,34 +34,34 @@ fn english(tokens: &[Token], question: &mut Question, lexicon: &Lexicon) {
         });
         auxiliaries += usize::from(AUXILIARIES.contains(&text(at)));
         match text(at) {
-            "was" | "were" if text(at + 1) != "wondering" => question.past = true,
-            "did" => question.past = true,
+            "was" | "were" if text(at + 1) != "wondering" => question.tense.past = true,
+            "did" => question.tense.past = true,
             // What has been done bears on now.
             "has" | "have" if !modal => {
                 let perfect = perfect(tokens, at, lexicon);
-                question.past |= opens || perfect;
-                question.present |= perfect;
+                question.tense.past |= opens || perfect;
+                question.tense.present |= perfect;
             }
             // Would it have been: it has not.
-            "have" if supposed(tokens, at) => question.past |= perfect(tokens, at, lexicon),
-            "still" => question.phase = Some(true),
-            "already" | "yet" => question.phase = Some(false),
+            "have" if supposed(tokens, at) => question.tense.past |= perfect(tokens, at, lexicon),
+            "still" => question.tense.phase = Some(true),
+            "already" | "yet" => question.tense.phase = Some(false),
             "is" | "are" => {
                 // What is being done is not done yet.
                 let ongoing = (at + 1..at + 5).any(|place| text(place) == "being");
-                question.future |= ongoing;
-                question.present |= !ongoing;
+                question.tense.future |= ongoing;
+                question.tense.present |= !ongoing;
             }
-            "does" | "do" | "am" => question.present = true,
+            "does" | "do" | "am" => question.tense.present = true,
             _ => {}
         }
     }
     // What is still not so is not so yet.
     if tokens.iter().any(|token| token.text == "not") {
-        question.phase = None;
+        question.tense.phase = None;
     }
     // «Which branches closed»: no other word tells the time.
-    question.past |= auxiliaries == 0 && tokens.iter().any(|token| is_past(token, lexicon));
+    question.tense.past |= auxiliaries == 0 && tokens.iter().any(|token| is_past(token, lexicon));
 }
 
 /// Whether «would» stands before this «have», with the subject between at most.

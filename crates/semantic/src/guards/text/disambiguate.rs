@@ -69,7 +69,7 @@ fn own(earlier: &[Token], rest: &[Token]) -> Option<(usize, Option<&'static str>
 fn count_ones(tokens: &mut Vec<Token>) {
     let counted = |at: usize| {
         let found = tokens.get(at..).and_then(numeric::read);
-        found.is_some_and(|(_, found)| found.iter().any(|quantity| quantity.class == QuantityKind::Number))
+        found.is_some_and(|(_, found)| found.iter().any(|quantity| quantity.kind == QuantityKind::Number))
     };
     let is_han = |token: &Token| token.script == Script::Han;
     let is_one = |token: &Token| matches!(token.text.as_str(), "一" | "一个");
