@@ -2,6 +2,7 @@
 //! groups of words that mean the same. Loaded once, from data compiled into the program.
 
 pub mod function_words;
+pub mod verb_forms_en;
 
 use std::collections::HashMap;
 use std::io::Read as _;

@@ -1,6 +1,7 @@
 //! What a question asks, and where the word that asks stands.
 
 use crate::guards::lexicon::function_words::{Case, Person, QuestionType, SemanticRole};
+use crate::guards::lexicon::verb_forms_en;
 use crate::guards::question::term::{Term, WordClass};
 use crate::guards::question::{Mention, WhPosition, bit};
 use crate::guards::reading::ellipsis::CONTACTS;
@@ -71,13 +72,17 @@ impl<'a> Reader<'a> {
     /// Whether the passive of a verb stands here: «is paid», «will be paid».
     fn undergoes(&self, at: usize) -> bool {
         let auxiliaries = (at..self.tokens.len())
-            .take_while(|at| VOICES.contains(&self.text(*at)) || INVERTED.contains(&self.text(*at)))
+            .take_while(|at| {
+                verb_forms_en::PASSIVE_OF_WHO.contains(&self.text(*at))
+                    || verb_forms_en::BEFORE_SUBJECT.contains(&self.text(*at))
+            })
             .count();
         let verb = at + auxiliaries;
-        let is_participle = self.tokens.get(verb).is_some_and(|token| {
-            token.text != self.lexicon.canonical(token) && !token.text.ends_with('s') && !token.text.ends_with("ing")
-        });
-        (at..verb).any(|at| VOICES.contains(&self.text(at))) && is_participle && !self.is_closed(verb)
+        let is_participle =
+            self.tokens.get(verb).is_some_and(|token| verb_forms_en::is_participle(token, self.lexicon));
+        (at..verb).any(|at| verb_forms_en::PASSIVE_OF_WHO.contains(&self.text(at)))
+            && is_participle
+            && !self.is_closed(verb)
     }
 
     /// Whether a preposition stands last whose noun is asked for: who are they sent to.
@@ -89,7 +94,7 @@ impl<'a> Reader<'a> {
     /// Whether an auxiliary stands here before its subject.
     pub(super) fn inverts(&self, at: usize) -> bool {
         let subject = self.text(at + 1);
-        INVERTED.contains(&self.text(at))
+        verb_forms_en::BEFORE_SUBJECT.contains(&self.text(at))
             && matches!(subject, "i" | "we" | "you" | "they" | "he" | "she" | "it" | "the" | "my" | "our" | "there")
     }
 
@@ -146,8 +151,8 @@ impl<'a> Reader<'a> {
     /// Whether «when» begins a clause inside a question, and asks nothing itself.
     fn is_conjunction(&self, at: usize, taken: usize) -> bool {
         let opens = at == 0 || self.tokens.get(at - 1).is_some_and(|token| token.script == Script::Stop);
-        let inverted = INVERTED.contains(&self.text(at + taken));
-        let is_led = !opens || INVERTED.contains(&self.opener());
+        let inverted = verb_forms_en::BEFORE_SUBJECT.contains(&self.text(at + taken));
+        let is_led = !opens || verb_forms_en::BEFORE_SUBJECT.contains(&self.opener());
         is_led
             && !inverted
             && self.asking != Some(at)
@@ -199,14 +204,5 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// Auxiliaries of the passive voice.
-const VOICES: [&str; 10] = ["is", "are", "was", "were", "be", "been", "being", "get", "gets", "got"];
-
 /// How Chinese verbs end that happen at one point.
 const POINTS: [char; 8] = ['到', '好', '完', '达', '回', '账', '货', '效'];
-
-/// Auxiliaries that stand behind «when» where it asks.
-const INVERTED: &[&str] = &[
-    "is", "are", "was", "were", "do", "does", "did", "can", "could", "will", "would", "should", "must", "may", "has",
-    "have", "am", "shall",
-];

@@ -3,6 +3,7 @@
 use smallvec::SmallVec;
 
 use crate::guards::lexicon::function_words::{Effect, Mark, QuestionType, SemanticRole};
+use crate::guards::lexicon::verb_forms_en;
 use crate::guards::lexicon::{Lexicon, Longest, join, unlinked};
 use crate::guards::quantity::Quantity;
 use crate::guards::quantity::numeric;
@@ -256,14 +257,12 @@ impl<'a> Reader<'a> {
         if before == "to" && at.checked_sub(2).is_some_and(|earlier| !self.is_closed(earlier)) {
             return false;
         }
-        let is_inflected = self.tokens.get(at).is_some_and(|token| {
-            token.text != self.lexicon.canonical(token) && !token.text.ends_with('s') && !token.text.ends_with("ing")
-        });
-        if is_inflected && matches!(before, "is" | "are" | "was" | "were" | "be" | "been" | "being" | "get" | "gets") {
+        let is_inflected = self.tokens.get(at).is_some_and(|token| verb_forms_en::is_participle(token, self.lexicon));
+        if is_inflected && verb_forms_en::PASSIVE_BEFORE_PARTICIPLE.contains(&before) {
             self.question.roles.passive = true;
             return true;
         }
-        BEFORE_VERBS.contains(&before)
+        verb_forms_en::BEFORE_VERB.contains(&before)
     }
 
     /// A character that elsewhere belongs to grammar, beside another that is no word of the dictionary with it.
@@ -407,7 +406,8 @@ impl<'a> Reader<'a> {
     fn oblige(&mut self, phrase: &str, at: usize, taken: usize) {
         let denied = self.next.negated || (phrase == "need" && self.text(at + taken) == "not");
         self.question.modality.must = true;
-        self.question.modality.needless |= !self.question.chinese && denied && HAS_TO.contains(&phrase);
+        self.question.modality.needless |=
+            !self.question.chinese && denied && verb_forms_en::OBLIGATIONS.contains(&phrase);
     }
 
     /// What a word of grammar tells of the next term.
@@ -430,12 +430,3 @@ impl<'a> Reader<'a> {
         }
     }
 }
-
-/// Obligations that «not» takes away, and does not turn into what must not be.
-const HAS_TO: &[&str] = &["have", "has", "need", "needs", "required", "obliged", "needed", "necessary", "mandatory"];
-
-/// English words right before a verb.
-const BEFORE_VERBS: &[&str] = &[
-    "to", "i", "we", "you", "they", "can", "could", "should", "must", "will", "would", "may", "do", "not", "please",
-    "who", "gonna", "wanna", "gotta", "he", "she",
-];

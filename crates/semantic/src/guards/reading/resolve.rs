@@ -4,6 +4,7 @@ use smallvec::SmallVec;
 
 use crate::guards::lexicon::Lexicon;
 use crate::guards::lexicon::function_words::{Mark, QuestionType};
+use crate::guards::lexicon::verb_forms_en;
 use crate::guards::quantity::{Quantity, QuantityKind};
 use crate::guards::question::{Question, bit};
 use crate::guards::reading::contextual_synonyms_zh::{contextual_synonyms, opening_hours};
@@ -134,29 +135,7 @@ fn spans_as_rates(question: &mut Question) {
 }
 
 fn polar_and_wh(kinds: &mut u32, opener: &str) {
-    if *kinds == 0
-        && matches!(
-            opener,
-            "is" | "are"
-                | "was"
-                | "were"
-                | "am"
-                | "do"
-                | "does"
-                | "did"
-                | "can"
-                | "could"
-                | "may"
-                | "must"
-                | "should"
-                | "will"
-                | "would"
-                | "has"
-                | "have"
-                | "shall"
-                | "need"
-        )
-    {
+    if *kinds == 0 && verb_forms_en::opens_polar_question(opener) {
         *kinds = bit(QuestionType::Polar);
     }
     let asked = *kinds & !bit(QuestionType::Polar);

@@ -2,6 +2,7 @@
 //! which verb says what is done, and which describes what it is done to.
 
 use crate::guards::lexicon::function_words::{Person, QuestionType};
+use crate::guards::lexicon::verb_forms_en;
 use crate::guards::quantity::QuantityKind;
 use crate::guards::question::Question;
 use crate::guards::question::syntax::{Preposition, Subject, Syntax};
@@ -112,24 +113,26 @@ fn read_verb(tokens: &[Token], place: usize, terms: &[Term]) -> Option<Syntax> {
         .checked_sub(1)
         .and_then(|before| terms.get(before))
         .is_some_and(|noun| noun.syntax.end() == at && !noun.is_action && noun.class == WordClass::Noun);
-    let is_participle = syntax.taken == 1
-        && !word.ends_with('s')
-        && !word.ends_with("ing")
-        && term.forms.iter().any(|form| **form != *word);
+    let is_participle =
+        syntax.taken == 1 && verb_forms_en::may_be_participle(word) && term.forms.iter().any(|form| **form != *word);
     let previous = before(tokens, at);
     let opens = |at: usize| at == 0 || tokens.get(at - 1).is_some_and(|token| token.script == Script::Stop);
     // «Are deleted photos restored»: «are» belongs to the verb behind.
-    let inverted = matches!(previous, "is" | "are" | "was" | "were")
+    let inverted = verb_forms_en::IS_OR_WAS.contains(&previous)
         && at.checked_sub(1).is_some_and(|be| opens(be) || ASKING.contains(&before(tokens, be)));
     // «Renew a lease», «renewing leases»; no «grant application».
     let is_told = word.ends_with("ing") || DETERMINERS.contains(&text(tokens, at + syntax.taken));
     syntax.is_attributive = is_participle
         && noun_behind
         && !noun_before
-        && (inverted || !(BE.contains(&previous) || PRONOUNS.contains(&previous) || HAVE.contains(&previous)));
+        && (inverted
+            || !(verb_forms_en::BE_OR_GET.contains(&previous)
+                || verb_forms_en::SUBJECTS.contains(&previous)
+                || verb_forms_en::HAVE.contains(&previous)));
     syntax.passive = is_participle && !syntax.is_attributive && undergoes(tokens, at);
-    syntax.is_predicate =
-        !syntax.is_attributive && (LEADS.contains(&previous) || (opens(at) && is_told)) && !term.in_time_clause;
+    syntax.is_predicate = !syntax.is_attributive
+        && (verb_forms_en::BEFORE_PREDICATE.contains(&previous) || (opens(at) && is_told))
+        && !term.in_time_clause;
     syntax.is_ing_form = word.ends_with("ing");
     syntax.is_infinitive = previous == "to";
     syntax.subject = subject(tokens, at, terms);
@@ -141,7 +144,7 @@ fn undergoes(tokens: &[Token], at: usize) -> bool {
     let mut earlier = tokens.get(at.saturating_sub(8)..at).unwrap_or_default().iter().rev();
     earlier
         .find_map(|token| match token.text.as_str() {
-            text if BE.contains(&text) => Some(true),
+            text if verb_forms_en::BE_OR_GET.contains(&text) => Some(true),
             text if token.script == Script::Stop || BARS.contains(&text) => Some(false),
             _ => None,
         })
@@ -154,7 +157,9 @@ fn subject(tokens: &[Token], at: usize, terms: &[Term]) -> Option<Subject> {
     while let Some(earlier) = place.checked_sub(1) {
         let word = text(tokens, earlier);
         if let Some(found) = terms.iter().position(|term| (term.syntax.first..term.syntax.end()).contains(&earlier)) {
-            let is_light = terms.get(found).is_some_and(|term| BE.contains(&word) || term.class == WordClass::Other);
+            let is_light = terms
+                .get(found)
+                .is_some_and(|term| verb_forms_en::BE_OR_GET.contains(&word) || term.class == WordClass::Other);
             if !is_light {
                 return Some(Subject::Term(found));
             }
@@ -163,7 +168,10 @@ fn subject(tokens: &[Token], at: usize, terms: &[Term]) -> Option<Subject> {
             "i" | "we" => return Some(Subject::Person(Person::First)),
             "you" | "u" => return Some(Subject::Person(Person::Second)),
             "he" | "she" | "they" => return Some(Subject::Person(Person::Third)),
-            word if BE.contains(&word) || HAVE.contains(&word) || SKIPPED.contains(&word) || word.ends_with("ly") => {}
+            word if verb_forms_en::BE_OR_GET.contains(&word)
+                || verb_forms_en::HAVE.contains(&word)
+                || verb_forms_en::BETWEEN_SUBJECT_AND_VERB.contains(&word)
+                || word.ends_with("ly") => {}
             _ => return None,
         }
         place = earlier;
@@ -183,23 +191,9 @@ fn governed(tokens: &[Token]) -> Option<Preposition> {
     found.filter(|found| !matches!(found, Preposition::At | Preposition::In | Preposition::On))
 }
 
-const BE: &[&str] = &["is", "are", "am", "was", "were", "be", "been", "being", "get", "gets", "got", "getting"];
-const HAVE: &[&str] = &["have", "has", "had"];
-const PRONOUNS: &[&str] = &["i", "we", "you", "u", "he", "she", "they", "it", "who"];
 const ASKING: &[&str] = &["who", "whom", "what", "which", "how", "when", "where", "why"];
 /// Where another clause begins.
 const BARS: &[&str] = &["who", "that", "which", "and", "or", "if", "when", "have", "has", "had", "to"];
-/// What may stand between a subject and its verb.
-const SKIPPED: &[&str] = &[
-    "not", "also", "still", "already", "ever", "just", "even", "to", "need", "needs", "want", "like", "able",
-    "allowed", "supposed", "required", "can", "could", "should", "must", "will", "would", "may", "might", "shall",
-    "ought",
-];
-/// What stands right before the verb that says what is done.
-const LEADS: &[&str] = &[
-    "to", "i", "we", "you", "u", "they", "he", "she", "can", "could", "should", "must", "will", "would", "may", "do",
-    "not", "please", "also", "just", "gonna", "wanna", "gotta", "by", "of", "for",
-];
 const DETERMINERS: &[&str] = &[
     "a", "an", "the", "this", "that", "these", "those", "my", "our", "your", "his", "her", "their", "its", "all",
     "any", "each", "every", "some", "both", "another",

@@ -1,6 +1,7 @@
 //! When it happens, as far as the forms of verbs tell: has been closed, is closed, will be closed.
 
 use crate::guards::lexicon::Lexicon;
+use crate::guards::lexicon::verb_forms_en;
 use crate::guards::question::Question;
 use crate::guards::token::{Script, Token};
 
@@ -30,9 +31,11 @@ fn english(tokens: &[Token], question: &mut Question, lexicon: &Lexicon) {
     for at in 0..tokens.len() {
         let opens = at == 0 || tokens.get(at - 1).is_some_and(|token| token.script == Script::Stop);
         let modal = at.checked_sub(1).is_some_and(|before| {
-            [text(before), before.checked_sub(1).map_or("", &text)].iter().any(|word| MODALS.contains(word))
+            [text(before), before.checked_sub(1).map_or("", &text)]
+                .iter()
+                .any(|word| verb_forms_en::BEFORE_INFINITIVE_HAVE.contains(word))
         });
-        auxiliaries += usize::from(AUXILIARIES.contains(&text(at)));
+        auxiliaries += usize::from(verb_forms_en::TENSED.contains(&text(at)));
         match text(at) {
             "was" | "were" if text(at + 1) != "wondering" => question.tense.past = true,
             "did" => question.tense.past = true,
@@ -61,7 +64,8 @@ fn english(tokens: &[Token], question: &mut Question, lexicon: &Lexicon) {
         question.tense.phase = None;
     }
     // «Which branches closed»: no other word tells the time.
-    question.tense.past |= auxiliaries == 0 && tokens.iter().any(|token| is_past(token, lexicon));
+    question.tense.past |=
+        auxiliaries == 0 && tokens.iter().any(|token| verb_forms_en::is_past_of_verb(token, lexicon));
 }
 
 /// Whether «would» stands before this «have», with the subject between at most.
@@ -72,32 +76,6 @@ fn supposed(tokens: &[Token], at: usize) -> bool {
 /// Whether a participle belongs to «have»: has been closed, have they really moved; not «have a used car».
 fn perfect(tokens: &[Token], at: usize, lexicon: &Lexicon) -> bool {
     let rest = tokens.get(at + 1..).unwrap_or_default();
-    let verb = rest.iter().find(|token| !BETWEEN.contains(&token.text.as_str()));
-    verb.is_some_and(|token| is_past(token, lexicon))
+    let verb = rest.iter().find(|token| !verb_forms_en::BETWEEN_HAVE_AND_PARTICIPLE.contains(&token.text.as_str()));
+    verb.is_some_and(|token| verb_forms_en::is_past_of_verb(token, lexicon))
 }
-
-/// Whether it is a form of a verb for what is done: closed, gone.
-fn is_past(token: &Token, lexicon: &Lexicon) -> bool {
-    let word = token.text.as_str();
-    word == "been"
-        || (token.script == Script::Latin
-            && !word.ends_with('s')
-            && !word.ends_with("ing")
-            && !AUXILIARIES.contains(&word)
-            && lexicon.lemmas_in(token).iter().any(|lemma| **lemma != *word && lexicon.is(lemma, "v")))
-}
-
-/// Words behind which «have» tells no time.
-const MODALS: &[&str] = &["will", "would", "should", "could", "may", "might", "must", "can", "to", "do", "does"];
-
-/// What may stand between «have» and its participle.
-const BETWEEN: &[&str] = &[
-    "not", "i", "we", "you", "they", "he", "she", "it", "already", "just", "ever", "recently", "since", "really",
-    "also", "all", "there",
-];
-
-/// Words that tell the time of the verb behind them.
-const AUXILIARIES: &[&str] = &[
-    "is", "are", "am", "was", "were", "be", "do", "does", "did", "have", "has", "had", "can", "could", "will", "would",
-    "should", "must", "may", "might", "shall", "get", "gets", "got",
-];
