@@ -1,4 +1,5 @@
-//! Words that are written apart in one question and together in the other.
+//! Compounds and separable verbs: words that are written apart in one question and together in the other, which are alike:
+//! 盖合同章找谁 and 合同盖章找谁, log in and login. Refuses nothing.
 
 use smallvec::SmallVec;
 

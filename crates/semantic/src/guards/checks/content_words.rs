@@ -1,4 +1,8 @@
-//! TODO
+//! Content words: each finds its like in the other question by lemma, sense, derivation or synonym, or may go without
+//! saying. What has none is another action or thing; what has one must be as negated as that.
+//!
+//! Refuses 报销怎么提交 / 报销怎么取消 (`action`), 年假有几天 / 剩余年假有几天 (`entity`), travel with / without a visa
+//! (`negation`), and what only one of them says (`scope`). The pairs that it finds are what the checks of direction compare.
 
 use smallvec::SmallVec;
 

@@ -1,4 +1,8 @@
-//! Who does what to whom: whether persons and things play the same parts in two questions.
+//! Direction: who does what to whom, whether words that both questions have play the same semantic roles. What holds in any
+//! language stands here: sources and goals, agents and patients, which event comes first, which side of a verb a noun is on.
+//!
+//! Refuses 怎么从北京调到上海 / 怎么从上海调到北京, How do I move from Paris to Rome? / How do I move from Rome to Paris?,
+//! 我欠公司钱吗 / 公司欠我钱吗 (`direction`). Nouns may turn where they are coordinated, or where voice or «of» tells why.
 
 use smallvec::SmallVec;
 

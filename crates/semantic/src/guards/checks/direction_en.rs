@@ -1,4 +1,8 @@
-//! Whether the words that two English questions share are bound alike: by prepositions, by voice, by what is done to what.
+//! Direction in English: whether the words that two questions share are bound alike by prepositions, voice, participles,
+//! infinitives and numbers.
+//!
+//! Refuses emails from my boss / emails to my boss, restore deleted photos / delete restored photos, stop to eat / stop eating
+//! (`direction`).
 
 use crate::guards::guard::Guard;
 use crate::guards::question::syntax::{Preposition, Subject};

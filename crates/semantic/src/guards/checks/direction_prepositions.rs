@@ -1,4 +1,8 @@
-//! On which side of a preposition something stands: merge develop into main, merge main into develop.
+//! Direction by position alone: two things that have changed sides of a preposition, or of whatever stands between them,
+//! though no dictionary needs to know what they are.
+//!
+//! Refuses How do I merge develop into main? / How do I merge main into develop?, 怎么把develop合并到main /
+//! 怎么把main合并到develop (`direction`).
 
 use smallvec::SmallVec;
 

@@ -1,5 +1,8 @@
-//! Chinese words in another order: on which side of a small word persons and things stand, which verb is asked for,
-//! and what a word describes.
+//! Direction in Chinese, which word order alone tells: on which side of a coverb such as 替 or 比 persons and things stand,
+//! which verb is the main one, and what a word modifies.
+//!
+//! Refuses 我能替孩子签字吗 / 孩子能替我签字吗, 怎么恢复删除的照片 / 怎么删除恢复的照片, 怎么取消自动更新 / 怎么自动取消更新
+//! (`direction`).
 
 use smallvec::SmallVec;
 
@@ -64,7 +67,7 @@ fn patient_is_agent(passive: &Question, active: &Question, matched: &Matched) ->
     // The one behind 被 is read as a noun.
     let is_verb = |pair: &&Pair| active.terms.get(pair.1).is_some_and(|term| term.class == WordClass::Verb);
     let turned = |verb: &Pair| matched.iter().any(|noun| noun.0 < verb.0 && noun.1 > verb.1);
-    passive.scope.particles.suffers() && !active.roles.passive && matched.iter().filter(is_verb).any(turned)
+    passive.scope.particles.has_patient_subject() && !active.roles.passive && matched.iter().filter(is_verb).any(turned)
 }
 
 /// Whether another verb is what is done: 恢复删除的照片, 删除恢复的照片.

@@ -1,4 +1,6 @@
-//! TODO
+//! The employer and its staff, in English: which of the two does it. Elsewhere both may go without saying.
+//!
+//! Refuses Does the company pay for the course? / Do employees pay for the course? (`entity`).
 
 use crate::guards::guard::Guard;
 use crate::guards::lexicon::function_words::{Case, Person, SemanticRole};

@@ -1,4 +1,5 @@
-//! TODO
+//! What is compared: each file holds two questions apart by one thing, and says which guard refuses them. They read what
+//! `question` holds, allocate next to nothing, and know no text.
 
 pub mod compounds;
 pub mod content_words;

@@ -1,4 +1,7 @@
-//! Whether two questions speak of the same time, and of what may be, must be, or is.
+//! Tense, modality and what is left of polarity: whether both speak of the same time, and of what may be, must be, or is.
+//!
+//! Refuses Was the order refunded? / Will the order be refunded?, 请假可以提前申请吗 / 请假必须提前申请吗, still / already (`mood`);
+//! need not / must not (`negation`). What can be done and what must be done are one where it is asked how, or how much.
 
 use crate::guards::guard::Guard;
 use crate::guards::lexicon::function_words::QuestionType;

@@ -1,4 +1,6 @@
-//! TODO
+//! Persons: who is spoken of, as what the pronoun's case and its preposition make of them.
+//!
+//! Refuses 我的合同在哪里 / 你的合同在哪里 (`entity`), Can I call them? / Can they call me? (`direction`).
 
 use smallvec::SmallVec;
 

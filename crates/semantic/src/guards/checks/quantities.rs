@@ -1,4 +1,8 @@
-//! TODO
+//! Quantities: numbers, ranks, amounts of money, measures, versions, dates and times must be the same, and in the same order.
+//!
+//! Refuses 报销要 3 天吗 / 报销要 30 天吗 (`number`), Is the fee $500? / Is the fee €500? (`unit`), v1.2 / v2.1 (`version`),
+//! Saturday / Sunday (`date`). The same quantities in another order are a `direction`: 一次两片 / 两次一片.
+//! A period that a word of both holds may go without saying: 一年 beside 年假.
 
 use crate::guards::guard::Guard;
 use crate::guards::quantity::{Quantity, QuantityKind};

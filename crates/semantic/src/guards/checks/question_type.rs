@@ -1,4 +1,8 @@
-//! TODO
+//! Question type: what is asked, be it a time, a place, a person, a manner, a measure or a yes; and whether it is asked for
+//! the subject or the object.
+//!
+//! Refuses 会议什么时候开 / 会议在哪里开, How tall is the tower? / How heavy is the tower? (`kind`), Who pays? / Who is paid?
+//! (`direction`). Types that ask the same stand in [`ALIKE`]; where something is found is how it is found.
 
 use crate::guards::guard::Guard;
 use crate::guards::lexicon::function_words::{Case, Person, QuestionType, SemanticRole};

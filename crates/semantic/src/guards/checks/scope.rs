@@ -1,4 +1,7 @@
-//! TODO
+//! Scope: quantifiers, comparatives, what «only» stands before, words that place in time, and Chinese particles by their place.
+//!
+//! Refuses approve all / some expenses (`scope`), 押金至少多少 / 押金至多多少 (`comparison`), 合同到期前 / 合同到期后 (`date`),
+//! 只有经理能审批吗 / 经理只能审批吗, 可以不参加培训吗 / 不可以参加培训吗 (`scope`).
 
 use smallvec::SmallVec;
 

@@ -1,4 +1,5 @@
-//! Closed classes of words: what each contributes to a question, read from `data/closed-*.txt`.
+//! Function words (closed classes), and what each contributes to a question: read from `data/closed-*.txt`, whose names of
+//! effects are those of [`NAMES`] and [`MOODS`].
 
 /// What is asked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

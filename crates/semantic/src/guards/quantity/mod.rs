@@ -1,4 +1,4 @@
-//! A number in one form, with what it counts.
+//! A number in one form, with its kind (amount, measure, span, date, …) and what it counts.
 
 pub mod numeric;
 pub mod temporal;

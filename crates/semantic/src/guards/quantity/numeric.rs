@@ -1,4 +1,5 @@
-//! Quantities as they are written: digits and words, Arabic and Chinese, with their units and currencies.
+//! Numeric expressions: digits and words, Arabic and Chinese, with their units and currencies. 五千元 is 5000元, two weeks
+//! are 14 days, 10k is 10,000.
 
 use std::collections::HashMap;
 use std::sync::LazyLock;

@@ -1,4 +1,4 @@
-//! Dates and times in one form: calendar days, weekdays, hours, and times named from now.
+//! Temporal expressions: calendar days, weekdays, hours, and times named from now. 下周五, next month, Q1, 7 pm.
 
 use std::collections::HashMap;
 use std::sync::LazyLock;

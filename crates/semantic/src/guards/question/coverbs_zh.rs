@@ -1,10 +1,11 @@
-//! Where Chinese words stand that part who does something from whom it is done for, and the word that asks.
+//! Where Chinese coverbs stand, which part who does something from whom it is done for (替, 帮, 给, 为, 向, 比), where
+//! persons stand, and the word that asks. Read by `checks::direction_zh`: 我替孩子签字 / 孩子替我签字.
 
 use smallvec::SmallVec;
 
 use crate::guards::lexicon::function_words::{Case, Effect, Person, QuestionType};
 
-/// Where such words stand, by tokens.
+/// Where coverbs, persons and the question word stand, by tokens.
 #[derive(Debug, Clone, Default)]
 pub struct Coverbs {
     /// Words with another part on either side.
@@ -17,7 +18,7 @@ pub struct Coverbs {
 
 impl Coverbs {
     /// Notes a word of a closed class.
-    pub fn note(&mut self, part: Effect, word: &str, at: usize, taken: usize) {
+    pub fn note(&mut self, effect: Effect, word: &str, at: usize, taken: usize) {
         if let Some(sign) = word
             .chars()
             .next()
@@ -26,12 +27,12 @@ impl Coverbs {
         {
             self.positions.push((sign, at));
         }
-        match part {
+        match effect {
             Effect::Person(person, case) if case != Case::Possessive => self.persons.push((Some(person), at)),
             Effect::Asks(QuestionType::Who) => self.persons.push((None, at)),
             Effect::Asks(QuestionType::How) => self.asked_action = Some((at + taken, true)),
             Effect::May | Effect::Must | Effect::Asks(QuestionType::Polar)
-                if self.asked_action.is_none_or(|led| !led.1) =>
+                if self.asked_action.is_none_or(|asked| !asked.1) =>
             {
                 self.asked_action = Some((at + taken, false));
             }
@@ -41,8 +42,8 @@ impl Coverbs {
 
     /// Where the only word of this kind stands.
     pub fn only_position(&self, signs: &str) -> Option<usize> {
-        let mut found = self.positions.iter().filter(|pivot| signs.contains(pivot.0));
-        found.next().filter(|_| found.next().is_none()).map(|pivot| pivot.1)
+        let mut found = self.positions.iter().filter(|found| signs.contains(found.0));
+        found.next().filter(|_| found.next().is_none()).map(|found| found.1)
     }
 }
 

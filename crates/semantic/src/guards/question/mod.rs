@@ -1,4 +1,4 @@
-//! What a question is made of, as far as it decides the answer.
+//! What a question is made of, as far as it decides the answer: read once by `reading`, compared by `checks`.
 
 pub mod coverbs_zh;
 pub mod particles_zh;

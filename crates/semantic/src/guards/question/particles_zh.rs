@@ -1,4 +1,5 @@
-//! Small Chinese words whose place decides, or whose choice: 可以不 is not 不可以, 没有都 not 都没有, 才能 not 就能.
+//! What Chinese particles and adverbs say by their place or choice, one bit each, and which of them must agree:
+//! 可以不 is not 不可以, 没有都 not 都没有, 才能 not 就能.
 
 /// What such words say of a question, one bit each.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -52,7 +53,7 @@ impl ParticleSenses {
     /// It is done to or for somebody: 给.
     pub const GIVES: Self = Self(1 << 22);
     /// Something is done to the subject, by nobody who is named: 被骗.
-    pub const SUFFERS: Self = Self(1 << 23);
+    pub const PATIENT_SUBJECT: Self = Self(1 << 23);
     /// It says may, should or the like.
     pub const MODAL: Self = Self(1 << 24);
     /// It says no more than not.
@@ -74,8 +75,8 @@ impl ParticleSenses {
     }
 
     /// Whether something is done to the subject by nobody who is named.
-    pub fn suffers(self) -> bool {
-        self.has(Self::SUFFERS)
+    pub fn has_patient_subject(self) -> bool {
+        self.has(Self::PATIENT_SUBJECT)
     }
 
     /// Whether both say the same in them.

@@ -1,4 +1,4 @@
-//! How one word of an English question is bound to others, as `syntax` has read it.
+//! How one word of an English question is bound to others, as `reading::syntax_en` has read it.
 
 use crate::guards::lexicon::function_words::{Mark, Person};
 

@@ -1,5 +1,5 @@
-//! Chinese words that mean the same in some questions alone: beside what is asked, or beside what they are said of; and
-//! those that then say nothing.
+//! Contextual synonyms in Chinese: words that mean the same in some questions alone, beside what is asked or what they are
+//! said of (发放 and 到账 of a bonus, where it is asked when); and those that then say nothing.
 
 use crate::guards::lexicon::function_words::QuestionType;
 use crate::guards::question::term::{Term, WordClass};

@@ -1,4 +1,5 @@
-//! TODO
+//! Ellipsis: which content words one of two questions may leave out, since what is asked says them already: how much it
+//! *costs*, when it *takes place*, whom to *contact*; 支持退货吗 and 能退货吗.
 
 use crate::guards::lexicon::function_words::{Case, QuestionType, SemanticRole};
 use crate::guards::question::term::WordClass;
@@ -10,6 +11,7 @@ pub fn optional_terms(question: &mut Question) {
     let may = question.modality.may;
     let asks = |kinds: &[QuestionType]| kinds.iter().any(|kind| asked & bit(*kind) != 0);
     let unowned = question.roles.persons.iter().all(|mention| mention.case == Case::Possessive);
+    let said = said_by_question_word(question);
     let terms = &mut question.terms;
     let beside = terms.iter().filter(|term| !term.is_one_of(ANYBODY) && !term.is_one_of(LIGHT)).count() > 2
         && !terms.iter().any(|term| term.is_one_of(STAYS));
@@ -22,27 +24,6 @@ pub fn optional_terms(question: &mut Question) {
         & (bit(QuestionType::Polar) | bit(QuestionType::What) | bit(QuestionType::WhatIs) | bit(QuestionType::Where))
         != 0;
     let things = asked == bit(QuestionType::What) || asked == bit(QuestionType::WhatIs);
-    let said: &[&str] = if asks(&[
-        QuestionType::When,
-        QuestionType::Clock,
-        QuestionType::Day,
-        QuestionType::Often,
-        QuestionType::Where,
-    ]) {
-        HOLDS
-    } else if asks(&[QuestionType::Price]) {
-        COSTS
-    } else if asks(&[QuestionType::Duration]) {
-        LASTS
-    } else if asked == bit(QuestionType::Who)
-        && (question.chinese || !question.roles.persons.is_empty() || question.modality.must)
-    {
-        CONTACTS
-    } else if asked == bit(QuestionType::Polar) {
-        ENJOYS
-    } else {
-        &[]
-    };
     for at in 1..terms.len() {
         let (before, rest) = terms.split_at_mut(at);
         let (Some(last), [term, behind @ ..]) = (before.last(), rest) else { continue };
@@ -79,6 +60,26 @@ pub fn optional_terms(question: &mut Question) {
             || (requests && term.is_one_of(SUPPORTS))
             || (things && term.is_one_of(BRINGS))
             || (is_request && actions <= usize::from(term.is_action));
+    }
+}
+
+/// What the question word says already.
+fn said_by_question_word(question: &Question) -> &'static [&'static str] {
+    use QuestionType as Q;
+    let asks = |types: &[Q]| types.iter().any(|asked| question.asks(*asked));
+    let is_said = question.chinese || !question.roles.persons.is_empty() || question.modality.must;
+    if asks(&[Q::When, Q::Clock, Q::Day, Q::Often, Q::Where]) {
+        HOLDS
+    } else if asks(&[Q::Price]) {
+        COSTS
+    } else if asks(&[Q::Duration]) {
+        LASTS
+    } else if question.asked.types == bit(Q::Who) && is_said {
+        CONTACTS
+    } else if question.asked.types == bit(Q::Polar) {
+        ENJOYS
+    } else {
+        &[]
     }
 }
 

@@ -1,4 +1,7 @@
-//! TODO
+//! What is read of a question: its tokens, from the first to the last, become a [`Question`](super::question::Question).
+//!
+//! `preamble` is where it begins; `reader` goes through the tokens and gives each to the file that knows what it tells;
+//! `resolve`, at last, settles what only the whole question tells. Nothing here compares.
 
 pub mod contextual_synonyms_zh;
 pub mod ellipsis;

@@ -1,4 +1,5 @@
-//! What a word takes back that says no.
+//! Negation: which word a negator belongs to. 没有转正 denies 转正; 去不去 and a last 没有 deny nothing and ask whether;
+//! 非去不可 is an obligation; 登录不上 denies the verb before it.
 
 use crate::guards::lexicon::function_words::QuestionType;
 use crate::guards::question::bit;

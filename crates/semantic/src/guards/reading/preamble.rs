@@ -1,4 +1,5 @@
-//! A question from its text; and the story that some callers tell before they ask.
+//! A question from its text; and the story that some callers tell before they ask, which counts for nothing where it decides
+//! nothing: 我刚买了房，怎么提取公积金; I lost my badge yesterday, how do I replace a badge?
 
 use crate::guards::lexicon::function_words::Mark;
 use crate::guards::lexicon::{Lexicon, lexicon};

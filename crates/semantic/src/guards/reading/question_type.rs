@@ -1,4 +1,5 @@
-//! What a question asks, and where the word that asks stands.
+//! Question words: what a question asks, where that word stands, and whether it asks for the subject or the object
+//! (谁批准张三 / 张三批准谁, who replaced Maria / who did Maria replace).
 
 use crate::guards::lexicon::function_words::{Case, Person, QuestionType, SemanticRole};
 use crate::guards::lexicon::verb_forms_en;

@@ -1,4 +1,5 @@
-//! Reads a question: what each word contributes, from the first to the last.
+//! The pass over the tokens: each begins a quantity, a phrase of a closed class, or a content word, of which the longest
+//! counts. What a word tells of the next one (negated, coordinated, a semantic role) waits in [`Next`].
 
 use smallvec::SmallVec;
 

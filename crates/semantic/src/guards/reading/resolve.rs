@@ -1,4 +1,5 @@
-//! What can only be said of a question once all of it is read.
+//! What only the whole question tells: nouns that name what is asked (the *price* of, 报销*流程*), topics that ask without a
+//! question word, and quantities and marks in the order in which they are compared.
 
 use smallvec::SmallVec;
 

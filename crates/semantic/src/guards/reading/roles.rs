@@ -1,4 +1,5 @@
-//! TODO
+//! Semantic roles from prepositions: the role that a person plays behind one, and words that one makes nouns
+//! (merge develop into *main*).
 
 use crate::guards::lexicon::function_words::{Case, SemanticRole};
 use crate::guards::reading::reader::Reader;

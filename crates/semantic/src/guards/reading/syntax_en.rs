@@ -1,5 +1,5 @@
-//! How the words of an English question are bound: the preposition before a noun, the subject of a verb and its voice,
-//! which verb says what is done, and which describes what it is done to.
+//! English syntax, shallow: the preposition before a noun, the subject of a verb and its voice, which verb is the predicate
+//! (*restore* deleted photos), and which participle is attributive (restore *deleted* photos).
 
 use crate::guards::lexicon::function_words::{Person, QuestionType};
 use crate::guards::lexicon::verb_forms_en;

@@ -1,4 +1,4 @@
-//! When it happens, as far as the forms of verbs tell: has been closed, is closed, will be closed.
+//! Tense and aspect, as far as the forms of verbs tell: has been closed, is closed, will be closed; 关了, 去过.
 
 use crate::guards::lexicon::Lexicon;
 use crate::guards::lexicon::verb_forms_en;

@@ -1,4 +1,5 @@
-//! Words that are what their place makes them: 还 gives back where nothing is still so, «within» bounds numbers alone.
+//! Word senses by place: 还 gives back where nothing is still so, «left» is what remains behind a number, «within» bounds
+//! numbers alone.
 
 use crate::guards::quantity::numeric;
 use crate::guards::quantity::{self, QuantityKind};

@@ -1,4 +1,5 @@
-//! TODO
+//! From text to tokens, before anything is understood: normalisation, segmentation, symbols, and words that stand for others
+//! in their place.
 
 pub mod disambiguate;
 pub mod normalize;

@@ -1,4 +1,5 @@
-//! Text to tokens: one form for what is written in several, and the places where a word may begin.
+//! Normalisation and segmentation: one form for what is written in several (widths, traditional characters, quotes,
+//! contractions), and the places where a word may begin.
 
 use crate::guards::lexicon::Lexicon;
 use crate::guards::token::{Script, Token, is_han};

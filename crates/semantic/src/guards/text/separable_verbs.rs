@@ -1,4 +1,4 @@
-//! TODO
+//! Separable verbs, put together: «send it back» is «send back it», 打不开 is 不能打开, 导出来 is 导出.
 
 use crate::guards::lexicon::Lexicon;
 use crate::guards::token::{Script, Token};

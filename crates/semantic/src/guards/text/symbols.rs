@@ -1,4 +1,5 @@
-//! Signs that are no words and yet decide: operators, arrows, ticks, pictures, and the case of a unit of one letter.
+//! Symbols that are no words and yet decide: operators, arrows, ticks, pictures, flags of commands, and the case of a unit
+//! of one letter. `ls -a` is not `ls -A`, 5 m not 5 M; refused as `entity`.
 
 use crate::guards::token::is_han;
 
