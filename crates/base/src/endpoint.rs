@@ -92,6 +92,12 @@ impl Endpoint {
         matches!(self, Self::Chat | Self::Completions | Self::Embeddings | Self::Rerank)
     }
 
+    /// True where the answer may be sound, or a transcript in plain text; every other endpoint answers in JSON or events.
+    #[must_use]
+    pub const fn is_audio(self) -> bool {
+        matches!(self, Self::AudioSpeech | Self::AudioTranscriptions | Self::AudioTranslations)
+    }
+
     /// The endpoint behind a path as callers write it. Forgives what clients are known to get
     /// wrong: a missing, doubled or foreign version, doubled and trailing slashes, `reranks`.
     /// The query is not part of `path`.

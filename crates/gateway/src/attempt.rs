@@ -10,6 +10,7 @@ use http::{HeaderMap, HeaderValue, Method, Response, header};
 use http_body_util::Full;
 use rules::pursuit::{Circumstances, Step};
 
+use self::label::{Label, Shape};
 use self::passthrough::Raw;
 use crate::bodies::decompress::Decompress;
 use crate::caller::headers;
@@ -18,6 +19,7 @@ use crate::running::AtUpstream;
 use crate::worker::Worker;
 use source::Source;
 
+mod label;
 mod passthrough;
 mod source;
 
@@ -202,7 +204,8 @@ fn request(
     if let Some(kind) = &ask.content_type {
         headers.insert(header::CONTENT_TYPE, kind.clone());
     }
-    headers.insert(header::ACCEPT, if ask.stream { ACCEPT_EVENTS } else { ACCEPT_ANY });
+    let only_events = ask.stream && !ask.endpoint.is_audio();
+    headers.insert(header::ACCEPT, if only_events { ACCEPT_EVENTS } else { ACCEPT_ANY });
     headers.insert(headers::REQUEST_ID, errand.request_id.clone());
     if let Some(parent) = errand.traceparent.or(errand.passed.and_then(|passed| passed.traceparent.as_ref())) {
         headers.insert(headers::TRACEPARENT, parent.clone());
@@ -241,37 +244,44 @@ struct Exchange<'a> {
 impl Exchange<'_> {
     async fn land(&self, response: Response<()>, flow: Flow) -> Result<Landed, Fault> {
         let (head, ()) = response.into_parts();
-        let kind = head.headers.get(header::CONTENT_TYPE);
-        let shape = shape(self.ask, kind);
+        let label = Label(head.headers.get(header::CONTENT_TYPE));
+        let shape = Shape::of(self.ask, label);
         let bound = if shape == Shape::Json { LARGEST_ANSWER } else { LARGEST_PIECE };
         let mut source = Source { flow, inflate: inflate(&head.headers, bound)?, begun: None, ended: false };
         match shape {
             Shape::Events => {
-                if self.is_mislabelled(kind, &mut source).await? {
+                let is_of_lines =
+                    self.upstream.provider.protocol == dialect::Protocol::Ollama || label.is_lines_of_json();
+                // No event begins with a brace: that is one whole JSON text.
+                if !is_of_lines && source.peek().await? == Some(b'{') {
                     return self.judge(source, &head.headers).await;
                 }
                 let decoder = self.upstream.provider.dialect.decoder(self.ask, &self.target);
                 Box::pin(self.open(source, decoder, None)).await
             }
-            Shape::Bytes => {
-                let raw = kind.cloned().unwrap_or(HeaderValue::from_static("application/octet-stream"));
-                Box::pin(self.open(source, Box::new(Raw::default()), Some(raw))).await
-            }
+            Shape::Sound => self.sound(source, &head.headers, label).await,
             Shape::Json => self.judge(source, &head.headers).await,
         }
     }
 
-    /// Whether what was taken for an event stream is one whole JSON text: no event begins with a brace.
-    async fn is_mislabelled(&self, kind: Option<&HeaderValue>, source: &mut Source) -> Result<bool, Fault> {
-        let lines_of_json = self.upstream.provider.protocol == dialect::Protocol::Ollama
-            || kind.is_some_and(|kind| kind.as_bytes().starts_with(b"application/x-ndjson"));
-        if lines_of_json {
-            return Ok(false);
+    /// Sound, or a transcript in the form that the caller asked for: passed on unless it is plainly something else.
+    async fn sound(&self, mut source: Source, headers: &HeaderMap, label: Label<'_>) -> Result<Landed, Fault> {
+        let is_speech = self.ask.endpoint == Endpoint::AudioSpeech;
+        if label.may_be_text() {
+            let first = source.peek().await?;
+            if first == Some(b'{') {
+                return self.judge(source, headers).await;
+            }
+            // Some servers label plain transcripts as pages, so what it says counts too.
+            let is_page = first == Some(b'<') && !label.is("text/plain");
+            if is_page || (is_speech && label.is("text/")) {
+                return Err(self.scrubbed(label.no_answer()));
+            }
         }
-        let first = source.next().await?.unwrap_or_default();
-        let is_json = first.trim_ascii_start().starts_with(b"{");
-        source.begun = Some(first);
-        Ok(is_json)
+        let raw = label.0.cloned().unwrap_or(HeaderValue::from_static("application/octet-stream"));
+        // Where nobody speaks, the transcript is an empty text.
+        let may_be_empty = !is_speech && label.is("text/");
+        Box::pin(self.open(source, Box::new(Raw::new(may_be_empty)), Some(raw))).await
     }
 
     /// A whole answer, judged by the protocol.
@@ -386,35 +396,6 @@ pub fn scrubbed(provider: &Provider, mut fault: Fault) -> Fault {
         told.message = dialect::errors::scrub(&told.message, &secrets, &hosts);
     }
     fault
-}
-
-/// What kind of answer is coming.
-#[derive(PartialEq, Eq)]
-enum Shape {
-    Json,
-    Events,
-    Bytes,
-}
-
-fn shape(ask: &Ask, kind: Option<&HeaderValue>) -> Shape {
-    let kind = kind.map(HeaderValue::as_bytes).unwrap_or_default();
-    let is = |name: &[u8]| kind.get(..name.len()).is_some_and(|start| start.eq_ignore_ascii_case(name));
-    let ends = |name: &[u8]| {
-        kind.len()
-            .checked_sub(name.len())
-            .and_then(|at| kind.get(at..))
-            .is_some_and(|end| end.eq_ignore_ascii_case(name))
-    };
-    let json = is(b"application/json") || ends(b"+json");
-    if ask.stream && !json {
-        // Some servers mislabel their event streams; what then turns out to be one JSON text is found
-        // out by its first byte.
-        return Shape::Events;
-    }
-    if ask.endpoint.is_understood() || json || ask.endpoint == Endpoint::Moderations {
-        return Shape::Json;
-    }
-    if is(b"text/event-stream") { Shape::Events } else { Shape::Bytes }
 }
 
 fn inflate(headers: &HeaderMap, bound: usize) -> Result<Option<Decompress>, Fault> {

@@ -85,26 +85,25 @@ pub fn answer(ask: &Ask, chat: &Chat, body: &Bytes) -> Result<Answer, Fault> {
 /// # Errors
 /// The fault where it is JSON with an error, or where it should be JSON and is not.
 pub fn pass(ask: &Ask, headers: &HeaderMap, body: Bytes) -> Result<Answer, Fault> {
-    let is_json = headers.get(CONTENT_TYPE).is_none_or(|value| value.as_bytes().starts_with(b"application/json"));
-    let looks_like_json = body.trim_ascii_start().starts_with(b"{");
-    let must_be_json = matches!(ask.endpoint, Endpoint::Responses | Endpoint::Moderations);
-    let mut usage = None;
-    let mut stream = None;
-    if must_be_json || (is_json && looks_like_json) {
-        match read(&body) {
-            Err(fault) if must_be_json => return Err(fault),
-            Err(_) => {}
-            Ok((root, parts)) => {
-                if parts.error.is_some() {
-                    return Err(errors::inside_success(root));
-                }
-                usage = parts.used;
-                stream = (ask.stream && ask.endpoint == Endpoint::Responses).then(|| whole::as_response_event(root));
-            }
+    let (mut usage, mut stream) = (None, None);
+    if !ask.endpoint.is_audio() || is_like_json(headers, &body) {
+        let (root, parts) = read(&body)?;
+        if parts.error.is_some() {
+            return Err(errors::inside_success(root));
         }
+        usage = parts.used;
+        stream = (ask.stream && ask.endpoint == Endpoint::Responses).then(|| whole::as_response_event(root));
     }
     let is_stream = stream.is_some();
     Ok(Answer { body: stream.unwrap_or(body), usage, is_stream, dimension: None })
+}
+
+/// Whether what answers an audio endpoint is to be judged: an object, or nothing at all. Sound may begin with any byte,
+/// and a transcript may be plain text whatever its label says.
+fn is_like_json(headers: &HeaderMap, body: &[u8]) -> bool {
+    let is_sound = headers.get(CONTENT_TYPE).is_some_and(|label| label.as_bytes().starts_with(b"audio/"));
+    let body = body.trim_ascii_start();
+    body.is_empty() || (body.starts_with(b"{") && !is_sound)
 }
 
 /// Everything in one pass, what the choices and the usage hold included.

@@ -5,10 +5,13 @@ use std::sync::Arc;
 use base::{Fault, Kind};
 use bytes::{Bytes, BytesMut};
 
-use super::{unfold, unfold_rest};
+use super::{joined, unfold, unfold_rest};
 use crate::bodies::decompress::Decompress;
 use crate::live::resources::{Buffered, Share};
 use crate::net::Flow;
+
+/// Blanks that are looked behind, bytes.
+const MOST_BLANKS: usize = 4 << 10;
 
 /// An answer's body, readable.
 pub(super) struct Source {
@@ -39,6 +42,20 @@ impl Source {
                 Ok((!rest.is_empty()).then_some(rest))
             }
         }
+    }
+
+    /// The first byte that is no blank, left in its place; `None` where there is none.
+    pub async fn peek(&mut self) -> Result<Option<u8>, Fault> {
+        let mut begun = Bytes::new();
+        while begun.trim_ascii_start().is_empty() && begun.len() < MOST_BLANKS {
+            match self.next().await? {
+                Some(piece) => begun = joined(begun, piece),
+                None => break,
+            }
+        }
+        let first = begun.trim_ascii_start().first().copied();
+        self.begun = Some(begun);
+        Ok(first)
     }
 
     /// All of it, `most` bytes at most, and what it came by. A large one has its share of what all together may be, for

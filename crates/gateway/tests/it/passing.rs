@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use serde_json::json;
-use testkit::{At, Body, End, How, Reply, Scenario, Strict, chat, story};
+use testkit::{Answer, At, Body, End, How, Reply, Scenario, Step, Strict, chat, story};
 
-use crate::stage::{KEY, Stage, pleasant};
+use crate::stage::{KEY, Stage, pleasant, without_breakers};
 
 const CONFIG: &str = r#"
 providers:
@@ -65,6 +65,126 @@ fn bytes_pass_as_bytes_and_a_broken_body_is_no_whole_one() {
         // Whatever came is not a whole answer: a caller must see that something is missing.
         assert!(caller.answer().await.is_ok_and(|answer| !answer.is_whole) || caller.rest().await.0.is_empty());
         assert_eq!(stage.last_line().await["outcome"], "upstream_cut");
+    });
+}
+
+/// A body under a label; none where that is empty.
+fn labelled(label: &'static str, body: &str) -> Reply {
+    let without = if label.is_empty() { vec!["content-type".to_owned()] } else { Vec::new() };
+    Reply { body: Body::Bytes(label, body.to_owned().into()), without, ..Reply::default() }
+}
+
+const PAGE: &str = "<!doctype html><title>maintenance</title>";
+const ERROR: &str = r#"{"error":{"message":"overloaded","type":"server_error"}}"#;
+
+/// `b` has answered, for what `a` said was no answer.
+async fn is_from_b(stage: &Stage, answer: &Answer, of: &str) {
+    assert_eq!((answer.status, answer.json()["id"].as_str()), (200, Some("b")), "{of}: {}", answer.text());
+    let line = stage.last_line().await;
+    assert_eq!(line["attempts"][0]["outcome"], "bad_response", "{of}: {line}");
+}
+
+#[test]
+fn what_should_be_json_is_judged_as_json_whatever_its_label_says() {
+    story(async {
+        let good = r#"{"id":"a","status":"completed","usage":{"input_tokens":900,"output_tokens":80}}"#;
+        let failed = r#"{"id":"a","status":"failed","error":{"code":"server_error","message":"x"}}"#;
+        for path in ["/v1/responses", "/v1/images/generations"] {
+            for label in ["application/json", "text/plain; charset=utf-8", "text/html", "application/octet-stream", ""]
+            {
+                let stage = Stage::set(&without_breakers(CONFIG));
+                let a = stage.host("a", pleasant());
+                stage.host("b", Reply::json(json!({"id": "b"})));
+                for body in [PAGE, ERROR, failed, &good[..40], ""] {
+                    a.play(labelled(label, body));
+                    let answer = stage.ask(ask(path)).await;
+                    is_from_b(&stage, &answer, &format!("{path} {label} {body}")).await;
+                }
+                a.play(labelled(label, good));
+                let answer = stage.ask(ask(path)).await;
+                assert_eq!((answer.status, answer.text().as_str()), (200, good), "{path} {label}");
+                let line = stage.last_line().await;
+                assert_eq!((&line["tokens_in"], &line["tokens_out"]), (&json!(900), &json!(80)), "{path} {label}");
+            }
+        }
+    });
+}
+
+#[test]
+fn what_is_neither_sound_nor_a_transcript_goes_on_to_the_next_upstream() {
+    story(async {
+        let both = ["/v1/audio/speech", "/v1/audio/transcriptions"];
+        let speech = &both[..1];
+        for (label, body, paths) in [
+            ("text/html", PAGE, &both[..]),
+            ("text/plain", PAGE, speech),
+            ("", PAGE, &both),
+            ("application/json", ERROR, &both),
+            ("text/plain", ERROR, &both),
+            ("", ERROR, &both),
+            ("application/json", "{\"text\":", &both),
+            ("application/json", "", &both),
+            ("audio/mpeg", "", &both),
+            ("text/plain", "", speech),
+            ("", "", &both),
+        ] {
+            for path in paths {
+                for stream in [false, true] {
+                    let stage = Stage::set(CONFIG);
+                    stage.host("a", labelled(label, body));
+                    stage.host("b", Reply::json(json!({"id": "b"})));
+                    let answer = stage.ask(ask(path).with("stream", stream)).await;
+                    is_from_b(&stage, &answer, &format!("{path} {label} {body}")).await;
+                }
+            }
+        }
+    });
+}
+
+#[test]
+fn a_transcript_is_text_under_whatever_label_also_where_nobody_spoke() {
+    story(async {
+        for (label, body) in [
+            ("text/plain; charset=utf-8", "hello world\n"),
+            ("text/html; charset=utf-8", "hello world\n"),
+            ("text/plain", "<cough> hello"),
+            ("text/vtt", "WEBVTT\n\n00:00.000 --> 00:01.000\ndata: hello\n\n"),
+            ("text/plain", ""),
+            ("", "hello"),
+        ] {
+            for stream in [false, true] {
+                let stage = Stage::set(CONFIG);
+                stage.host("a", labelled(label, body));
+                let answer = stage.ask(ask("/v1/audio/transcriptions").with("stream", stream)).await;
+                assert_eq!((answer.status, answer.text().as_str()), (200, body), "{label} {stream}");
+                assert_eq!(stage.last_line().await["outcome"], "ok");
+            }
+        }
+    });
+}
+
+#[test]
+fn sound_that_is_asked_for_bit_by_bit_comes_as_sound_or_as_events() {
+    story(async {
+        let sound = [b"ID3".to_vec(), b"\n\ndata: x\n\n".to_vec(), (0..=255).collect()];
+        let stage = Stage::set(CONFIG);
+        let a = stage.host("a", {
+            let steps = sound.iter().map(|piece| Step::Send(piece.clone().into())).collect();
+            Reply { body: Body::Stream("audio/mpeg", steps), ..Reply::default() }
+        });
+        let answer = stage.ask(ask("/v1/audio/speech").stream()).await;
+        assert_eq!(
+            (answer.status, answer.header("content-type"), answer.body == sound.concat()),
+            (200, Some("audio/mpeg"), true),
+            "{}",
+            answer.text()
+        );
+        assert_eq!(stage.last_line().await["outcome"], "ok");
+        let done = r#"{"type":"speech.audio.done","usage":{"input_tokens":3,"output_tokens":4,"total_tokens":7}}"#;
+        a.play(Reply::sse([r#"{"type":"speech.audio.delta","audio":"SUQz"}"#, done]));
+        let answer = stage.ask(ask("/v1/audio/speech").stream()).await;
+        assert_eq!((answer.status, answer.events().events.len()), (200, 2), "{}", answer.text());
+        assert_eq!(stage.last_line().await["tokens_out"], 4);
     });
 }
 

@@ -201,6 +201,13 @@ fn other_endpoints_pass_through() {
         answer(&images, r#"{"error":{"code":"content_policy_violation","message":"x"}}"#).unwrap_err().class,
         Class::Caller
     );
+    for nothing in ["<html>", r#"{"created":1,"data":[{"url"#, ""] {
+        let body = Bytes::from(nothing);
+        assert!(answer_of(&images, &headers, &body).is_err(), "{nothing}");
+    }
+    for nothing in [r#"{"text":"#, ""] {
+        assert!(answer_of(&speech, &http::HeaderMap::new(), &Bytes::from(nothing)).is_err(), "{nothing}");
+    }
 }
 
 #[test]
