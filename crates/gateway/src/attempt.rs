@@ -257,7 +257,14 @@ impl Exchange<'_> {
                     return self.judge(source, &head.headers).await;
                 }
                 let decoder = self.upstream.provider.dialect.decoder(self.ask, &self.target);
-                Box::pin(self.open(source, decoder, None)).await
+                let opened = Box::pin(self.open(source, decoder, None)).await;
+                opened.map_err(|fault| match fault.kind {
+                    // A page, or nothing at all: events were never meant.
+                    Kind::Cut if !label.is_events() && !label.is_lines_of_json() => {
+                        Fault { usage: fault.usage, ..self.scrubbed(label.no_answer()) }
+                    }
+                    _ => fault,
+                })
             }
             Shape::Sound => self.sound(source, &head.headers, label).await,
             Shape::Json => self.judge(source, &head.headers).await,

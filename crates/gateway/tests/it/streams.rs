@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde_json::json;
 use testkit::sse::Parsed;
-use testkit::{Answer, At, End, How, Reply, Script, chat, story};
+use testkit::{Answer, At, Body, End, How, Reply, Script, chat, story};
 
 use crate::chunks::{bytes, choices, delta, finish, hello, role, usage_beside};
 use crate::stage::{KEY, Stage, USUAL, alone, pleasant, without_breakers};
@@ -611,6 +611,28 @@ fn a_whole_answer_to_a_streaming_call_is_relayed_as_a_stream_whatever_its_label_
             let answer = stage.ask(chat("chat").user("Hi").stream()).await;
             assert_eq!((answer.status, answer.said().as_str()), (200, "Hello"), "{label}: {}", answer.text());
             assert!(answer.events().is_done(), "{label}");
+        }
+    });
+}
+
+#[test]
+fn what_is_no_stream_is_a_bad_response_that_says_what_came() {
+    story(async {
+        let page = Reply::text("<!doctype html><title>maintenance</title>").header("content-type", "text/html");
+        let nothing = Reply { status: Some(204), body: Body::Empty, ..Reply::default() };
+        for (reply, what) in [(page, "text/html"), (nothing, "without a content-type")] {
+            for path in ["/v1/chat/completions", "/v1/completions"] {
+                let stage = Stage::set(&alone("openai", "http://a/v1").replace("/v1/chat/completions", path));
+                stage.host("a", Script::always(reply.clone()));
+                let answer = stage.ask(ask().path(path).with("prompt", "Hi")).await;
+                assert_eq!(
+                    (answer.status, answer.code().as_deref()),
+                    (502, Some("upstream_bad_response")),
+                    "{}",
+                    answer.text()
+                );
+                assert!(answer.text().contains(what), "{}", answer.text());
+            }
         }
     });
 }
