@@ -48,10 +48,13 @@ pub struct Relay {
     first: Option<Bytes>,
     began: Instant,
     last: Instant,
+    /// When something last came that went on to the caller.
+    said: Instant,
     clock: Pin<Box<Sleep>>,
     cut: Pin<Box<dyn Future<Output = ()> + Send>>,
     probed: bool,
     seen_done: bool,
+    seal_at: Option<Instant>,
     over: bool,
     broken: Option<(Outcome, Refusal)>,
 }
@@ -60,6 +63,11 @@ pub struct Relay {
 /// It usually comes at once, and the connection can then carry another call; a server that keeps it
 /// open must not keep the caller.
 const AFTER_DONE: Duration = Duration::from_millis(250);
+
+/// How long `[DONE]` is waited for once every choice has its finish reason and nothing more is said.
+const AFTER_FINISH: Duration = Duration::from_secs(2);
+/// The same where usage, which comes behind the finish reasons, has not been told: without it there is but a guess.
+const BEFORE_USAGE: Duration = Duration::from_secs(6);
 
 impl std::fmt::Debug for Relay {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -86,10 +94,12 @@ impl Relay {
             first: (!first.is_empty()).then_some(first),
             began: now,
             last: now,
+            said: now,
             clock,
             cut: Box::pin(waiting),
             probed: false,
             seen_done: false,
+            seal_at: None,
             over: false,
             broken: None,
             passage,
@@ -118,8 +128,7 @@ impl Relay {
                     self.opened.flow = None;
                     continue;
                 }
-                // Every choice has said why it ended: the answer is whole, only its seal is missing.
-                Poll::Ready(Some(Err(_broken))) if self.opened.decoder.progress().finished => self.close(),
+                Poll::Ready(Some(Err(_broken))) if self.is_finished() => self.seal(),
                 Poll::Ready(Some(Err(_broken))) => {
                     self.fail(&Fault::upstream(Kind::Reset, "the upstream's stream broke off"))
                 }
@@ -146,6 +155,9 @@ impl Relay {
             Err(fault) => return self.fail(&fault),
         };
         let out = self.opened.decoder.feed(piece);
+        if !out.is_empty() {
+            self.said = self.last;
+        }
         match self.opened.decoder.progress().fault.clone() {
             Some(fault) => self.fail(&fault).map(|event| joined(out, event)),
             None => Ok(out),
@@ -160,10 +172,33 @@ impl Relay {
         }
         let total = self.passage.timeout.stream_total;
         (self.last >= self.began + total).then(|| {
+            if self.is_finished() {
+                return self.seal();
+            }
             // Whoever has more at hand was kept waiting by the caller.
             drop(self.passage.visit.take());
             self.fail(&endless(total))
         })
+    }
+
+    fn is_finished(&self) -> bool {
+        self.opened.decoder.progress().finished
+    }
+
+    /// When a finished stream that says nothing more is taken for whole.
+    fn to_be_sealed(&self) -> Instant {
+        let timeout = self.passage.timeout;
+        let is_told = self.opened.decoder.progress().usage.is_some();
+        let quiet_at = self.said + if is_told { AFTER_FINISH } else { BEFORE_USAGE };
+        quiet_at.min(self.last + timeout.stream_idle).min(self.began + timeout.stream_total)
+    }
+
+    /// Nothing more comes or is waited for, and every choice has said why it ended: the answer is whole, only its seal is
+    /// missing.
+    fn seal(&mut self) -> std::io::Result<Bytes> {
+        self.opened.flow = None;
+        self.opened.inflate = None;
+        self.close()
     }
 
     /// The upstream's body has ended.
@@ -192,12 +227,17 @@ impl Relay {
             return Some(Ok(Bytes::from_static(b":\n\n")));
         }
         if self.cut.as_mut().poll(cx).is_ready() {
-            let refusal = Refusal::new(Code::ShuttingDown, "the gateway is stopping; send the call again");
-            return Some(self.give_up(&refusal, Outcome::GatewayShutdown, AttemptOutcome::Cancelled));
+            return Some(self.shut_down());
         }
         if self.opened.decoder.progress().done && !std::mem::replace(&mut self.seen_done, true) {
             let now = self.passage.worker.live.clock.now();
             self.clock.as_mut().reset((now + AFTER_DONE).into());
+        }
+        if self.is_finished() && !self.seen_done {
+            let seal_at = self.to_be_sealed();
+            if self.seal_at.replace(seal_at) != Some(seal_at) {
+                self.clock.as_mut().reset(seal_at.into());
+            }
         }
         while self.clock.as_mut().poll(cx).is_ready() {
             let now = self.passage.worker.live.clock.now();
@@ -208,6 +248,9 @@ impl Relay {
             }
             let timeout = self.passage.timeout;
             let (idle_at, total_at) = (self.last + timeout.stream_idle, self.began + timeout.stream_total);
+            if self.is_finished() && now >= self.to_be_sealed() {
+                return Some(self.seal());
+            }
             if now >= idle_at {
                 return Some(self.fail(&silent(timeout.stream_idle)));
             }
@@ -236,6 +279,9 @@ impl Relay {
     }
 
     fn shut_down(&mut self) -> std::io::Result<Bytes> {
+        if self.is_finished() {
+            return self.seal();
+        }
         let refusal = Refusal::new(Code::ShuttingDown, "the gateway is stopping; send the call again");
         self.give_up(&refusal, Outcome::GatewayShutdown, AttemptOutcome::Cancelled)
     }

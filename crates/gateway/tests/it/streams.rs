@@ -6,7 +6,7 @@ use serde_json::json;
 use testkit::sse::Parsed;
 use testkit::{Answer, At, Body, End, How, Reply, Script, chat, story};
 
-use crate::chunks::{bytes, choices, delta, finish, hello, role, usage_beside};
+use crate::chunks::{bytes, choices, delta, finish, hello, role, usage, usage_beside};
 use crate::stage::{KEY, Stage, USUAL, alone, pleasant, without_breakers};
 
 fn ask() -> testkit::Ask {
@@ -612,6 +612,61 @@ fn a_whole_answer_to_a_streaming_call_is_relayed_as_a_stream_whatever_its_label_
             assert_eq!((answer.status, answer.said().as_str()), (200, "Hello"), "{label}: {}", answer.text());
             assert!(answer.events().is_done(), "{label}");
         }
+    });
+}
+
+#[test]
+fn an_upstream_that_falls_silent_behind_its_finish_reason_has_answered() {
+    story(async {
+        let pings = vec![": ping".to_owned(); 600];
+        for (behind, soon) in [(vec![usage()], 5), (vec![], 10), (pings, 10)] {
+            let stage = Stage::usual();
+            let events = [vec![delta("Hel"), delta("lo!"), finish()], behind].concat();
+            let all = events.len();
+            let reply = Reply::sse(events).every(Duration::from_millis(500)).cut(At::Events(all), How::Hang);
+            let a = stage.host("a", Script::always(reply));
+            let b = stage.host("b", pleasant());
+            // More calls than failures open a breaker.
+            for call in 1..=6 {
+                let began = base::Clock.now();
+                let answer = stage.ask(ask()).await;
+                let took = base::Clock.now() - began;
+                assert!(took < Duration::from_secs(soon), "the caller does not wait for silence: {took:?}");
+                assert!(answer.is_whole && answer.events().is_done() && answer.said() == "Hello!", "{}", answer.text());
+                let line = stage.last_line().await;
+                assert_eq!((&line["outcome"], &line["attempts"][0]["outcome"]), (&json!("ok"), &json!("ok")));
+                assert_eq!(a.ending_of(call).await, End::Gone);
+            }
+            assert_eq!(b.calls().len(), 0);
+        }
+    });
+}
+
+#[test]
+fn an_answer_that_has_finished_is_whole_also_where_the_gateway_stops() {
+    story(async {
+        let stage = Stage::usual();
+        stage.host("a", Script::always(Reply::sse([delta("Hello!"), finish()]).cut(At::Events(2), How::Hang)));
+        let mut caller = stage.caller();
+        caller.begin(&ask().key(KEY)).await;
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        stage.live.drain();
+        stage.live.cut_short();
+        let answer = caller.answer().await.unwrap();
+        assert!(answer.is_whole && answer.events().is_done() && answer.said() == "Hello!", "{}", answer.text());
+        assert_eq!(stage.last_line().await["outcome"], "ok");
+    });
+}
+
+#[test]
+fn usage_that_comes_a_little_behind_the_finish_reason_is_waited_for() {
+    story(async {
+        let stage = Stage::usual();
+        let events = [delta("Hello!"), finish(), usage(), "[DONE]".to_owned()];
+        stage.host("a", Script::always(Reply::sse(events).every(Duration::from_secs(5))));
+        let events = stage.ask(ask().usage()).await.events();
+        assert_eq!((events.usages().len(), events.is_done()), (1, true));
+        assert_eq!(stage.last_line().await["tokens_in"], 11);
     });
 }
 
