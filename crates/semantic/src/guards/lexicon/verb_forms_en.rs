@@ -28,14 +28,18 @@ pub const PASSIVE_OF_WHO: &[&str] = &["is", "are", "was", "were", "be", "been", 
 
 /// Auxiliaries of the passive voice right before a participle: is paid, gets paid. Behind «got», what is told is a
 /// possession as often: got used cars.
-pub const PASSIVE_BEFORE_PARTICIPLE: &[&str] = &["is", "are", "was", "were", "be", "been", "being", "get", "gets"];
+pub fn is_passive_auxiliary(word: &str) -> bool {
+    matches!(word, "is" | "are" | "was" | "were" | "be" | "been" | "being" | "get" | "gets")
+}
 
 /// All forms of «be» and «get».
 pub const BE_OR_GET: &[&str] =
     &["is", "are", "am", "was", "were", "be", "been", "being", "get", "gets", "got", "getting"];
 
 /// Finite forms of «be» that a question opens with.
-pub const IS_OR_WAS: &[&str] = &["is", "are", "was", "were"];
+pub fn is_finite_be(word: &str) -> bool {
+    matches!(word, "is" | "are" | "was" | "were")
+}
 
 /// Forms of «have».
 pub const HAVE: &[&str] = &["have", "has", "had"];

@@ -259,7 +259,7 @@ impl<'a> Reader<'a> {
             return false;
         }
         let is_inflected = self.tokens.get(at).is_some_and(|token| verb_forms_en::is_participle(token, self.lexicon));
-        if is_inflected && verb_forms_en::PASSIVE_BEFORE_PARTICIPLE.contains(&before) {
+        if is_inflected && verb_forms_en::is_passive_auxiliary(before) {
             self.question.roles.passive = true;
             return true;
         }

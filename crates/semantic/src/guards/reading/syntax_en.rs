@@ -118,7 +118,7 @@ fn read_verb(tokens: &[Token], place: usize, terms: &[Term]) -> Option<Syntax> {
     let previous = before(tokens, at);
     let opens = |at: usize| at == 0 || tokens.get(at - 1).is_some_and(|token| token.script == Script::Stop);
     // «Are deleted photos restored»: «are» belongs to the verb behind.
-    let inverted = verb_forms_en::IS_OR_WAS.contains(&previous)
+    let inverted = verb_forms_en::is_finite_be(previous)
         && at.checked_sub(1).is_some_and(|be| opens(be) || ASKING.contains(&before(tokens, be)));
     // «Renew a lease», «renewing leases»; no «grant application».
     let is_told = word.ends_with("ing") || DETERMINERS.contains(&text(tokens, at + syntax.taken));
