@@ -6,7 +6,8 @@ use std::sync::LazyLock;
 use aho_corasick::AhoCorasick;
 use memchr::memmem::Finder;
 
-/// How far behind the name of its part a `data:` URL begins at most: `{"url":"data:application/…`.
+/// How far behind the name of its part the bytes begin at most, and so far a `data:` URL may reach before its bytes:
+/// `{"url":"data:application/…`.
 const NEAR: usize = 256;
 
 /// Something that is no text.
@@ -22,14 +23,19 @@ pub enum Attached {
 
 /// Members whose value is one (OpenAI's reference of chat and responses), and what stands between the type and the bytes
 /// of a `data:` URL (RFC 2397).
-const SIGNS: [&str; 5] = ["\"image_url\"", "\"input_audio\"", "\"file_id\"", "\"file_url\"", ";base64,"];
+const SIGNS: [&str; 5] = ["\"image_url\"", "\"input_audio\"", "\"file_id\"", "\"file_url\"", BASE64];
+const BASE64: &str = ";base64,";
 
 /// What finds any of them in one pass; made once, for making it costs as much as finding nothing in a usual prompt.
 static FIND: LazyLock<Option<AhoCorasick>> = LazyLock::new(|| AhoCorasick::new(SIGNS).ok());
 
-/// The same for each alone. Most bodies hold none, and that is told sooner by five passes for a rare byte each than by
-/// one that halts at every quote.
-static FINDERS: LazyLock<[Finder<'static>; SIGNS.len()]> = LazyLock::new(|| SIGNS.map(Finder::new));
+/// What stands in any of them, each alone. Most bodies hold none, and that is told sooner by four passes for a rare byte
+/// each than by one that halts at every quote.
+static FINDERS: LazyLock<[Finder<'static>; 4]> =
+    LazyLock::new(|| ["_url\"", "\"input_audio\"", "\"file_id\"", BASE64].map(Finder::new));
+
+/// Members that hold a `data:` URL which no model reads as text. In any other (`content`, `text`, `input`) it is text.
+const HOLDERS: [&[u8]; 6] = [b"url", b"image_url", b"audio_url", b"file_url", b"file_data", b"image"];
 
 /// Whether there may be any.
 pub fn any(body: &[u8]) -> bool {
@@ -41,21 +47,21 @@ pub fn any(body: &[u8]) -> bool {
 pub fn all(body: &[u8]) -> Vec<(Attached, Range<usize>)> {
     let mut found: Vec<(Attached, Range<usize>)> = Vec::new();
     let Some(finder) = FIND.as_ref().filter(|_| any(body)) else { return found };
-    // Behind the bytes of the last one.
-    let mut past = 0;
+    // Behind the bytes of the last one, and behind the last sign.
+    let (mut past, mut seen) = (0, 0);
     for sign in finder.find_iter(body) {
         let behind = sign.end();
         if sign.start() < past {
             continue;
         }
+        let from = std::mem::replace(&mut seen, behind);
         let what = match sign.pattern().as_usize() {
             0 => Attached::Image,
             1 => Attached::Sound,
             2 | 3 => Attached::File,
             _ => {
-                let rest = body.get(sign.start()..).unwrap_or_default();
-                past = memchr::memchr(b'"', rest).map_or(body.len(), |length| sign.start() + length);
-                let bytes = sign.start()..past;
+                let Some(bytes) = inline(body, from, sign.start()..behind) else { continue };
+                past = bytes.end;
                 match found.last_mut() {
                     // The bytes of what has just been named.
                     Some((_, named)) if named.start == named.end && bytes.start - named.start <= NEAR => *named = bytes,
@@ -73,6 +79,36 @@ pub fn all(body: &[u8]) -> Vec<(Attached, Range<usize>)> {
         found.push((what, bytes));
     }
     found
+}
+
+/// The bytes of a `data:` URL from the `;base64,` that stands there, where that is what the whole string is, to its
+/// closing quote: whatever else holds the word is text. `from` is the earliest place where it may begin.
+fn inline(body: &[u8], from: usize, sign: Range<usize>) -> Option<Range<usize>> {
+    const SCHEME: &[u8] = b"data:";
+    let from = from.max(sign.start.saturating_sub(NEAR));
+    let open = from + memchr::memrchr(b'"', body.get(from..sign.start)?)?;
+    let kind = body.get(open + 1..sign.start)?;
+    if !kind.get(..SCHEME.len())?.eq_ignore_ascii_case(SCHEME) || !is_held(body.get(..open)?) {
+        return None;
+    }
+    let length = memchr::memchr(b'"', body.get(sign.end..)?)?;
+    is_base64(body.get(sign.end..sign.end + length)?).then(|| sign.start..sign.end + length)
+}
+
+/// Whether what ends there is the name of one of [`HOLDERS`], and the value is about to begin.
+fn is_held(before: &[u8]) -> bool {
+    let name = before.trim_ascii_end().strip_suffix(b":").and_then(|rest| rest.trim_ascii_end().strip_suffix(b"\""));
+    name.is_some_and(|name| {
+        HOLDERS.iter().any(|holder| name.strip_suffix(*holder).is_some_and(|rest| rest.ends_with(b"\"")))
+    })
+}
+
+/// Whether nothing but base64 (RFC 4648) stands there, its slashes escaped or not.
+fn is_base64(text: &[u8]) -> bool {
+    let is_of_it = |byte: u8| byte.is_ascii_alphanumeric() | matches!(byte, b'+' | b'/' | b'=' | b'\\');
+    // A chunk without a way out of it is looked through many bytes at a time.
+    let are_all = text.chunks(64).all(|chunk| chunk.iter().fold(true, |are, byte| are & is_of_it(*byte)));
+    are_all && memchr::memchr_iter(b'\\', text).all(|at| text.get(at + 1) == Some(&b'/'))
 }
 
 /// The bytes of a sound, whose part begins there: `{"data":"…","format":"wav"}`.
@@ -119,19 +155,51 @@ mod tests {
     }
 
     #[test]
-    fn however_many_there_are_each_is_found_once_in_one_pass() {
-        let body = format!("[{}{}]", ";base64,".repeat(20_000), r#""image_url":{},"#.repeat(20_000));
-        let found = all(body.as_bytes());
-        assert_eq!(found.len(), 1 + 20_000);
-        assert!(found.is_sorted_by_key(|(_, bytes)| bytes.start));
+    fn a_text_that_holds_a_data_url_is_text() {
+        for text in [
+            r#"{"content":"see ;base64,AAAA"}"#,
+            r#"{"url":"see data:image/png;base64,AAAA"}"#,
+            r#"{"url":"![logo](data:image/png;base64,AAAA)"}"#,
+            r#"{"content":"<img src=\"data:image/png;base64,AAAA\">"}"#,
+            r#"{"content":"\"url\":\"data:image/png;base64,AAAA\""}"#,
+            r#"{"url":"data:image/png;base64,AAAA and more"}"#,
+            r#"{"url":"data:image/png;base64,AAAA\nand"}"#,
+            r#"{"url":"data:image/png;base64,AAAA\\"}"#,
+            r#"{"url":"data:image/png;base64,;base64,AAAA"}"#,
+            // A model reads this, whatever it looks like.
+            r#"{"content":"data:text/plain;base64,AAAA"}"#,
+            r#"{"text":"data:text/plain;base64,AAAA"}"#,
+            r#"{"prompt":["data:text/plain;base64,AAAA"]}"#,
+            r#"{"my url":"data:text/plain;base64,AAAA"}"#,
+        ] {
+            assert_eq!(kinds(text), [], "{text}");
+        }
     }
 
     #[test]
-    fn what_ends_in_the_middle_of_it_is_taken_to_its_end() {
-        for body in
-            [r#"{"a":";base64,AAA"#, r#""input_audio":{"data":"AA"#, r#""input_audio":{"data""#, r#""image_url":"#]
-        {
+    fn a_data_url_is_found_however_it_is_written() {
+        let spaced = r#"{"image_url" : {"detail":"low", "url" : "DATA:image/png;charset=x;base64,AA\/+="}}"#;
+        assert_eq!(kinds(spaced), [(Attached::Image, 14)]);
+        assert_eq!(kinds(r#"{"url":"data:;base64,"}"#), [(Attached::File, 8)]);
+        let long = format!(r#"{{"image_url":"data:image/png;base64,{}"}}"#, "Ab0/".repeat(1_000));
+        assert_eq!(kinds(&long), [(Attached::Image, 4_008)]);
+    }
+
+    #[test]
+    fn however_many_there_are_each_is_found_once_in_one_pass() {
+        for text in [";base64,", "data:;base64,!", r#"\"data:;base64,"#, r#"\"url\":\"data:;base64,A\","#] {
+            let body = format!(r#"{{"a":"{}",{}}}"#, text.repeat(20_000), r#""image_url":{},"#.repeat(20_000));
+            let found = all(body.as_bytes());
+            assert_eq!(found.len(), 20_000);
+            assert!(found.is_sorted_by_key(|(_, bytes)| bytes.start));
+        }
+    }
+
+    #[test]
+    fn what_ends_in_the_middle_of_it_does_no_harm() {
+        for body in [r#""input_audio":{"data":"AA"#, r#""input_audio":{"data""#, r#""image_url":"#] {
             assert_eq!(kinds(body).len(), 1, "{body}");
         }
+        assert_eq!(kinds(r#"{"url":"data:;base64,AAA"#), []);
     }
 }

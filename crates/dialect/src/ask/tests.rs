@@ -202,9 +202,19 @@ fn an_image_in_the_body_weighs_what_an_image_weighs_and_not_what_its_bytes_do() 
     };
     assert_eq!(estimate(10), estimate(1_000_000));
     assert!((ATTACHMENT..ATTACHMENT + 100).contains(&estimate(1_000_000)));
-    // A body that ends within the data is no JSON, but nothing here may panic on it.
-    let ask = Ask::read(Endpoint::Chat, None, r#"{"model":"m","messages":["a;base64,"]}"#.into()).unwrap();
-    assert!(ask.prompt_estimate(|| ATTACHMENT) >= ATTACHMENT);
+}
+
+#[test]
+fn a_text_that_only_speaks_of_a_data_url_weighs_what_it_does_without_it() {
+    let weigh = |text: &str| {
+        let body =
+            format!(r#"{{"model":"m","messages":[{{"role":"user","content":"{text}{}"}}]}}"#, "word ".repeat(20_000));
+        Ask::read(Endpoint::Chat, None, body.into()).unwrap().prompt_estimate(|| ATTACHMENT)
+    };
+    let plain = weigh("");
+    for text in ["see ;base64,", "data:text/plain;base64,", r"![logo](data:image/png;base64,iVBORw0KGgo=)\n"] {
+        assert!((plain..plain + 100).contains(&weigh(text)), "{text}");
+    }
 }
 
 fn written(endpoint: Endpoint, fields: &str) -> Written {
