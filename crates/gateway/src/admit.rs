@@ -76,14 +76,14 @@ pub fn weigh(route: &Route, client: &Client, ask: &Ask, trail: &mut Trail) {
 }
 
 /// Tokens that a call comes to use at most, as far as that can be told from what its caller wrote without reading
-/// its prompt: of the prompt what its size says, but no more than the route's budget lets through; of the answer as
-/// much as the parameter policies leave it.
+/// its prompt: of the prompt what its size says, but no more than the route's budget lets through, of each prompt of
+/// a list; of the answer as much as the parameter policies leave it.
 fn tokens(ask: &Ask, route: &Route, client: &Client) -> u64 {
     let image = || images::worth(route.upstreams.iter().map(|upstream| &*upstream.sent));
     let ruled = |what: Amount, written| amount(&route.params, &client.params, what.name(), written);
     let mut estimate = ask.estimate_with(image, ruled);
-    if let Some(terms) = route.context.as_ref().and_then(|context| context.terms).filter(|_| ask.chat().is_some()) {
-        estimate.prompt = estimate.prompt.min(terms.budget);
+    if let (Some(terms), Some(chat)) = (route.context.as_ref().and_then(|context| context.terms), ask.chat()) {
+        estimate.prompt = estimate.prompt.min(terms.budget.saturating_mul(chat.prompts.max(1)));
     }
     estimate.tokens()
 }

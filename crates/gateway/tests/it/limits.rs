@@ -439,6 +439,15 @@ fn tokens_are_put_aside_of_the_call_as_it_goes_out_and_not_as_it_came() {
         let history = || chat("chat").user(&long).message(json!({"role": "assistant", "content": "ok"})).user("And?");
         assert_eq!(side_by_side(&config, history).await, 1);
         assert_eq!(side_by_side(&with("context: { budget: 200 }"), history).await, 10, "one word is left of each");
+        // The budget bounds each prompt of a list by itself.
+        let bounded = with("context: { budget: 300 }");
+        let list = |many: usize| {
+            chat("chat")
+                .path("/v1/completions")
+                .body(json!({"model": "chat", "prompt": vec!["word ".repeat(150); many], "max_tokens": 1}).to_string())
+        };
+        assert_eq!(side_by_side(&bounded, || list(1)).await, 3);
+        assert_eq!(side_by_side(&bounded, || list(2)).await, 1);
         let passages = format!("Why?{}", "<context>some words of it</context>".repeat(60));
         let retrieved = || chat("chat").user(&passages);
         let route = with("context: { budget: 900, retrieval_share: 0.05, retrieval: { tag: context } }");
