@@ -280,18 +280,22 @@ impl Progress {
         self.told_at = self.text_chars;
     }
 
+    /// Tokens of so many characters of an answer, for want of a count.
+    const fn guess(chars: u64) -> u64 {
+        chars.div_ceil(2)
+    }
+
     /// What the stream has used so far: the upstream's word, and of what it says nothing about a guess that errs high;
     /// `prompt` is that of the prompt.
     #[must_use]
     pub fn used(&self, prompt: u64) -> Usage {
-        let guess = |chars: u64| chars.div_ceil(2);
         match self.usage {
             Some(told) if self.text_chars > self.told_at => {
-                let completion = told.completion.saturating_add(guess(self.text_chars - self.told_at));
+                let completion = told.completion.saturating_add(Self::guess(self.text_chars - self.told_at));
                 Usage { completion, estimated: true, ..told }
             }
             Some(told) => told,
-            None => Usage { prompt, completion: guess(self.text_chars), cached: 0, units: 0, estimated: true },
+            None => Usage { prompt, completion: Self::guess(self.text_chars), cached: 0, units: 0, estimated: true },
         }
     }
 }

@@ -62,7 +62,8 @@ fn characters_survive_every_cut() {
     assert!(at_once.ends_with("data: [DONE]\n\n"));
     assert!(progress.finished && progress.done && progress.content && progress.fault.is_none());
     assert_eq!(progress.usage.map(|usage| (usage.prompt, usage.completion, usage.estimated)), Some((3, 5, false)));
-    assert_eq!(progress.text_chars, TEXT.chars().count() as u64 + 1);
+    let function = json!({"name": "f", "arguments": arguments}).to_string();
+    assert_eq!(progress.text_chars, (TEXT.chars().count() + 1 + function.chars().count()) as u64);
     let called = chunks(&at_once).iter().find_map(|chunk| {
         chunk["choices"][0]["delta"]["tool_calls"][0]["function"]["arguments"].as_str().map(str::to_owned)
     });
@@ -151,6 +152,42 @@ fn a_prompt_that_was_not_counted_is_guessed() {
     let usage = answer(Protocol::Ollama, &call(json!({})), &whole.to_string()).unwrap().usage.unwrap();
     assert!(usage.estimated && usage.prompt > 0);
     assert_eq!(usage.completion, 5);
+}
+
+#[test]
+fn an_image_is_guessed_as_an_image_and_not_as_text() {
+    let url = format!("data:image/png;base64,{}", "A".repeat(400_000));
+    let content = json!([{"type": "text", "text": "What?"}, {"type": "image_url", "image_url": {"url": url}}]);
+    let messages = json!({"messages": [{"role": "user", "content": content}]});
+    let whole = json!({"message": {"role": "assistant", "content": "a"}, "done": true, "eval_count": 5}).to_string();
+    for is_stream in [false, true] {
+        let mut body = messages.clone();
+        body["stream"] = is_stream.into();
+        let usage = answer(Protocol::Ollama, &call(body), &whole).unwrap().usage.unwrap();
+        assert!((1_600..1_800).contains(&usage.prompt), "{}", usage.prompt);
+    }
+}
+
+#[test]
+fn an_answer_that_was_not_counted_is_guessed() {
+    let words = "word ".repeat(200);
+    let message = json!({"role": "assistant", "content": words});
+    let done = |message: &Value| json!({"message": message, "done": true, "prompt_eval_count": 3}).to_string();
+    let whole = answer(Protocol::Ollama, &call(json!({})), &done(&message)).unwrap().usage.unwrap();
+    let pieces = line(message) + &done(&json!({"role": "assistant", "content": ""}));
+    let streamed = stream(&streaming(), [pieces.as_bytes()]).1.used(7);
+    for usage in [whole, streamed] {
+        assert_eq!((usage.prompt, usage.completion, usage.estimated), (3, 500, true));
+    }
+}
+
+#[test]
+fn a_tool_call_of_a_stream_that_is_cut_counts() {
+    let function = json!({"name": "f", "arguments": {"q": "word ".repeat(200)}});
+    let cut = line(json!({"role": "assistant", "content": "", "tool_calls": [{"function": function}]}));
+    let used = stream(&streaming(), [cut.as_bytes()]).1.used(7);
+    assert_eq!(used.prompt, 7);
+    assert!((500..600).contains(&used.completion), "{}", used.completion);
 }
 
 #[test]

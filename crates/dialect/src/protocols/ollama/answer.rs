@@ -6,7 +6,7 @@ use base::{Fault, Usage};
 
 use crate::json::{self, Kind, Value};
 use crate::object::Object;
-use crate::{Answer, Ask, Target, errors};
+use crate::{Answer, Ask, Progress, Target, errors, images};
 
 /// What is the same on every chunk of an answer.
 #[derive(Clone, Debug)]
@@ -68,7 +68,7 @@ pub(super) fn whole(ask: &Ask, target: &Target<'_>, body: &[u8]) -> Result<Answe
     choice.key("message").extend_from_slice(&out.close());
     choice.json("logprobs", &logprobs(root));
     choice.text("finish_reason", finish_reason(root, calls.is_some()));
-    let usage = usage(root, &ask.body);
+    let usage = usage(root, ask, target.model, chars(message));
     let mut out = identity.object("chat.completion", &[b"[", choice.close().as_slice(), b"]"].concat());
     out.json("usage", &usage_json(usage));
     Ok(Answer { body: out.into_bytes(), usage: Some(usage), is_stream: false, dimension: None })
@@ -139,14 +139,24 @@ pub(super) fn finish_reason(root: Value<'_>, called: bool) -> &'static str {
     }
 }
 
-/// What it consumed. Ollama leaves `prompt_eval_count` out where it had the prompt in its cache.
-pub(super) fn usage(root: Value<'_>, request: &[u8]) -> Usage {
+/// Characters that a message says: of its text, its thought, and its tool calls as they are written.
+pub(super) fn chars(message: Value<'_>) -> u64 {
+    let texts = [message.get("content").filter(|content| content.kind() == Kind::String), thinking(message)];
+    let texts = texts.into_iter().flatten().filter_map(Value::as_str_lossy).map(|text| text.chars().count());
+    let calls = message.get("tool_calls").into_iter().flat_map(|calls| calls.elements());
+    let calls = calls.filter_map(|call| call.get("function")).map(|function| function.raw().chars().count());
+    texts.chain(calls).map(|count| count as u64).sum()
+}
+
+/// What a call consumed whose answer has so many characters. Ollama leaves `prompt_eval_count` out where it had the prompt
+/// in its cache, and servers like it leave out `eval_count`.
+pub(super) fn usage(root: Value<'_>, ask: &Ask, model: &str, chars: u64) -> Usage {
     let count = |name| root.get(name).and_then(Value::as_u64).filter(|count| *count <= Usage::CEILING);
-    let guess = || base::estimate(request).min(Usage::CEILING);
+    let guess = || ask.prompt_estimate(|| images::worth(std::iter::once(model))).min(Usage::CEILING);
     let (prompt, completion) = (count("prompt_eval_count"), count("eval_count"));
     Usage {
         prompt: prompt.unwrap_or_else(guess),
-        completion: completion.unwrap_or(0),
+        completion: completion.unwrap_or_else(|| Progress::guess(chars)),
         cached: 0,
         units: 0,
         estimated: prompt.is_none() || completion.is_none(),

@@ -14,8 +14,8 @@ const LINE_MAX: usize = 8 << 20;
 /// Reads one streamed answer.
 #[derive(Debug)]
 pub(super) struct Lines {
-    /// The caller's body, to name the answer and to guess usage by.
-    request: Bytes,
+    /// The caller's request, to name the answer and to guess usage by.
+    ask: Ask,
     model: String,
     shows_usage: bool,
     identity: Option<Identity>,
@@ -28,7 +28,7 @@ pub(super) struct Lines {
 impl Lines {
     pub(super) fn new(ask: &Ask, target: &Target<'_>) -> Self {
         Self {
-            request: ask.body.clone(),
+            ask: ask.clone(),
             model: target.model.to_owned(),
             shows_usage: ask.chat().is_some_and(|chat| chat.include_usage == Some(true)),
             identity: None,
@@ -58,7 +58,7 @@ impl Lines {
             Ok(message) => message,
             Err(fault) => return self.fail(fault),
         };
-        let identity = self.identity.get_or_insert_with(|| Identity::of(&self.request, &self.model, root)).clone();
+        let identity = self.identity.get_or_insert_with(|| Identity::of(&self.ask.body, &self.model, root)).clone();
         // An answer that never says anything still names its role.
         let needed = is_last && !self.progress.content;
         if let Some(delta) = self.delta(message, &identity, needed) {
@@ -67,7 +67,7 @@ impl Lines {
         if is_last {
             let reason = answer::finish_reason(root, self.tool_calls > 0);
             write_chunk(&identity, b"{}", "null", &json::quoted(reason), out);
-            let usage = answer::usage(root, &self.request);
+            let usage = answer::usage(root, &self.ask, &self.model, self.progress.text_chars);
             if self.shows_usage {
                 let mut chunk = identity.object("chat.completion.chunk", b"[]");
                 chunk.json("usage", &answer::usage_json(usage));
@@ -102,8 +102,7 @@ impl Lines {
             self.tool_calls += count;
         }
         self.progress.content |= says;
-        let texts = [content, thinking].into_iter().flatten().filter_map(Value::as_str_lossy);
-        self.progress.text_chars += texts.map(|text| text.chars().count() as u64).sum::<u64>();
+        self.progress.text_chars += answer::chars(message);
         Some(delta.close())
     }
 
