@@ -280,6 +280,12 @@ impl Progress {
         self.told_at = self.text_chars;
     }
 
+    /// The prompt alone was counted: nothing that was written is in it.
+    fn told_prompt(&mut self, usage: Usage) {
+        self.usage = Some(usage);
+        self.told_at = 0;
+    }
+
     /// Tokens of so many characters of an answer, for want of a count.
     const fn guess(chars: u64) -> u64 {
         chars.div_ceil(2)

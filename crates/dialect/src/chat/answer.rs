@@ -71,6 +71,13 @@ pub fn answer(ask: &Ask, chat: &Chat, body: &Bytes) -> Result<Answer, Fault> {
         Some(usage) => (Some(usage), parts.used),
         None => (elsewhere(), elsewhere().and_then(usage::read)),
     };
+    // Where the prompt alone was counted, what was written is guessed from it.
+    let is_silent =
+        |known: &Usage| known.completion == 0 && !choices.is_empty() && !whole.is_some_and(usage::tells_written);
+    let usage = usage.map(|known| match is_silent(&known) {
+        true => Usage { completion: base::estimate(choices.raw().as_bytes()), estimated: true, ..known },
+        false => known,
+    });
     if ask.stream {
         let shown = if chat.include_usage == Some(true) { whole } else { None };
         let stream = whole::as_stream(ask.endpoint, root, choices, shown);

@@ -200,8 +200,13 @@ impl Chunks {
         }
         let brought = self.read_choices(&chunk)?;
         let written = chunk.usage.or(brought.usage);
-        if let Some((known, written)) = written.and_then(|written| usage::read(written).zip(Some(written.raw()))) {
-            self.progress.told(known);
+        if let Some((known, raw)) = written.and_then(|written| usage::read(written).zip(Some(written))) {
+            if known.completion > 0 || usage::tells_written(raw) {
+                self.progress.told(known);
+            } else {
+                self.progress.told_prompt(known);
+            }
+            let written = raw.raw();
             if !self.shows_usage && written.len() <= LONGEST_USAGE {
                 // Some upstreams tell it with every chunk.
                 self.progress.unshown_usage.clear();

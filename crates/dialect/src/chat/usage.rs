@@ -18,6 +18,14 @@ pub fn read(usage: Value<'_>) -> Option<Usage> {
     counts.usage(usage)
 }
 
+/// Whether a usage object says anything of what was written: a count of it, or a total.
+pub(super) fn tells_written(usage: Value<'_>) -> bool {
+    usage.members().any(|member| {
+        let is_it = matches!(&*member.key, "completion_tokens" | "output_tokens" | "total_tokens");
+        is_it && !member.value.is_null()
+    })
+}
+
 /// What a usage object's members say, taken one by one.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Counts {

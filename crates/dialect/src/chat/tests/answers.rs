@@ -79,7 +79,6 @@ fn usage_is_read_by_every_name_and_nonsense_is_ignored() {
             known(10, 2, 5),
         ),
         (r#"{"input_tokens":7,"output_tokens":1,"input_tokens_details":{"cached_tokens":99}}"#, known(7, 1, 7)),
-        (r#"{"prompt_tokens":10,"completion_tokens":null}"#, known(10, 0, 0)),
         (r#"{"total_tokens":8}"#, known(8, 0, 0)),
         // xAI's own example: what was thought stands in the total alone.
         (
@@ -102,6 +101,13 @@ fn usage_is_read_by_every_name_and_nonsense_is_ignored() {
     }
     let apart = answer(&plain(), r#"{"choices":[{"usage":{"prompt_tokens":1,"completion_tokens":2}}]}"#).unwrap();
     assert_eq!(apart.usage, known(1, 2, 0));
+    let alone = r#"{"choices":[{"message":{"content":"a word or two of it"}}],"usage":{"prompt_tokens":3}}"#;
+    for alone in [alone.to_owned(), alone.replace(":3}", ":3,\"completion_tokens\":null}")] {
+        let guess = answer(&plain(), alone.leak()).unwrap().usage.unwrap();
+        assert_eq!((guess.prompt, guess.completion > 5, guess.estimated), (3, true, true), "of what was written");
+    }
+    let none = alone.replace("\"prompt_tokens\":3", "\"prompt_tokens\":3,\"total_tokens\":3");
+    assert_eq!(answer(&plain(), none.leak()).unwrap().usage, known(3, 0, 0), "so it is said");
     let twice = r#"{"choices":[],"usage":{"prompt_tokens":9,"completion_tokens":9},"usage":{"completion_tokens":2,"prompt_tokens":1}}"#;
     assert_eq!(answer(&plain(), twice).unwrap().usage, known(1, 2, 0), "the last one counts");
     let groq =

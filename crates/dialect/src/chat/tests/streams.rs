@@ -178,6 +178,9 @@ fn what_comes_after_the_last_word_on_usage_is_guessed() {
     assert_eq!((early.prompt, early.completion, early.estimated), (3, 1 + guess.completion, true));
     let last = told(&(usage(3, 1) + &hello() + &usage(3, 4)));
     assert_eq!((last.completion, last.estimated), (4, false));
+    let prompt_alone = usage(3, 1).replace(",\"completion_tokens\":1", "");
+    let half = told(&(hello() + &prompt_alone));
+    assert_eq!((half.prompt, half.completion, half.estimated), (3, guess.completion, true));
 }
 
 #[test]
