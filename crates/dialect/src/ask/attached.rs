@@ -1,4 +1,7 @@
 //! What a body holds that is no text: images, files and sounds, found by the names of the parts that hold them.
+//!
+//! A name that is written with escapes (`"image\u005furl"`) is not found: no client writes it so, and what it holds counts
+//! as the text that it then is here.
 
 use std::ops::Range;
 use std::sync::LazyLock;
@@ -13,7 +16,7 @@ const NEAR: usize = 256;
 /// Something that is no text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Attached {
-    /// An image, by URL or in the body.
+    /// An image or a film, by URL or in the body.
     Image,
     /// A file, in the body or known to the provider.
     File,
@@ -21,9 +24,9 @@ pub enum Attached {
     Sound,
 }
 
-/// Members whose value is one (OpenAI's reference of chat and responses), and what stands between the type and the bytes
-/// of a `data:` URL (RFC 2397).
-const SIGNS: [&str; 5] = ["\"image_url\"", "\"input_audio\"", "\"file_id\"", "\"file_url\"", BASE64];
+/// Members whose value is one (OpenAI's reference of chat and responses; `video_url` of vLLM and Qwen-VL), and what stands
+/// between the type and the bytes of a `data:` URL (RFC 2397).
+const SIGNS: [&str; 6] = ["\"image_url\"", "\"video_url\"", "\"input_audio\"", "\"file_id\"", "\"file_url\"", BASE64];
 const BASE64: &str = ";base64,";
 
 /// What finds any of them in one pass; made once, for making it costs as much as finding nothing in a usual prompt.
@@ -35,7 +38,7 @@ static FINDERS: LazyLock<[Finder<'static>; 4]> =
     LazyLock::new(|| ["_url\"", "\"input_audio\"", "\"file_id\"", BASE64].map(Finder::new));
 
 /// Members that hold a `data:` URL which no model reads as text. In any other (`content`, `text`, `input`) it is text.
-const HOLDERS: [&[u8]; 6] = [b"url", b"image_url", b"audio_url", b"file_url", b"file_data", b"image"];
+const HOLDERS: [&[u8]; 7] = [b"url", b"image_url", b"video_url", b"audio_url", b"file_url", b"file_data", b"image"];
 
 /// Whether there may be any.
 pub fn any(body: &[u8]) -> bool {
@@ -56,9 +59,9 @@ pub fn all(body: &[u8]) -> Vec<(Attached, Range<usize>)> {
         }
         let from = std::mem::replace(&mut seen, behind);
         let what = match sign.pattern().as_usize() {
-            0 => Attached::Image,
-            1 => Attached::Sound,
-            2 | 3 => Attached::File,
+            0 | 1 => Attached::Image,
+            2 => Attached::Sound,
+            3 | 4 => Attached::File,
             _ => {
                 let Some(bytes) = inline(body, from, sign.start()..behind) else { continue };
                 past = bytes.end;
@@ -143,6 +146,9 @@ mod tests {
         assert_eq!(kinds(sound), [(Attached::Sound, 8)]);
         assert_eq!(kinds(file), [(Attached::File, 12)]);
         assert_eq!(kinds(known), [(Attached::File, 0)]);
+        let film = r#"{"type":"video_url","video_url":{"url":"https://a/b.mp4"}}"#;
+        assert_eq!(kinds(film), [(Attached::Image, 0)]);
+        assert_eq!(kinds(&film.replace("https://a/b.mp4", "data:video/mp4;base64,AAAA")), [(Attached::Image, 12)]);
         let all = [image, inline, sound, file, inline, response].join(",");
         let sizes: Vec<_> = kinds(&all).iter().map(|(_, bytes)| *bytes).collect();
         assert_eq!(sizes, [0, 12, 8, 12, 12, 0]);
