@@ -400,7 +400,10 @@ pub fn scrubbed(provider: &Provider, mut fault: Fault) -> Fault {
     let hosts = [authority.as_str(), provider.origin.host.as_str(), proxy.as_str()];
     fault.message = dialect::errors::scrub(&fault.message, &secrets, &hosts);
     if let Some(told) = fault.told.as_deref_mut() {
-        told.message = dialect::errors::scrub(&told.message, &secrets, &hosts);
+        for told in [Some(&mut told.message), told.param.as_mut(), told.code.as_mut(), told.kind.as_mut()] {
+            let Some(told) = told else { continue };
+            *told = dialect::errors::scrub(told, &secrets, &hosts);
+        }
     }
     fault
 }

@@ -229,6 +229,7 @@ async fn tell(connection: &Connection, parts: &Parts, mut body: Incoming, trail:
     let route = understand::route(&running.snapshot, &client, &ask)?.clone();
     let on = running.on(&route).ok_or_else(internal)?;
     trail.on_route(&route.name, on.state.shown.clone(), on.state.counts.inflight.clone());
+    headers::check_side_effects(headers)?;
     let deadline = trail.began() + deadline(&route, &client, headers)?;
     let caller = Caller { client: &client, headers, deadline };
     let fingerprint = recall::fingerprint(&ask, headers);

@@ -8,6 +8,20 @@ use crate::json::{self, Kind, Member, Span, Value};
 use crate::{embeddings, rerank};
 
 /// Whether an endpoint's view reads that field.
+/// Fields by which the gateway decides who answers, how, and what it may cost.
+const RULING: [&str; 6] = ["model", "stream", "messages", "input", "prompt", "n"];
+
+/// Whether a server that does not look at case takes one name for the other, as those written in Go do (`encoding/json`
+/// folds these two signs too); the last one counts there.
+fn is_alike(key: &str, name: &str) -> bool {
+    let fold = |letter: char| match letter {
+        '\u{17f}' => 's',
+        '\u{212a}' => 'k',
+        letter => letter.to_ascii_lowercase(),
+    };
+    key != name && (name.len()..=3 * name.len()).contains(&key.len()) && key.chars().map(fold).eq(name.chars())
+}
+
 fn is_read(endpoint: Endpoint, name: &str) -> bool {
     match name {
         "model" | "stream" | "mai" | "metadata" => true,
@@ -47,9 +61,12 @@ impl<'a> Fields<'a> {
     /// `invalid_json`; `invalid_request` for a body that is no object, and for a doubled field.
     pub fn read(endpoint: Endpoint, body: &'a [u8]) -> Result<Self, Refusal> {
         let mut members: SmallVec<[Member<'a>; 8]> = SmallVec::new();
-        let mut doubled = None;
+        let (mut doubled, mut alike) = (None, None);
         let root = json::scan(body, |member| {
             if !is_read(endpoint, &member.key) {
+                if alike.is_none() {
+                    alike = RULING.into_iter().find(|name| is_alike(&member.key, name)).map(|name| (member.key, name));
+                }
                 return;
             }
             if members.iter().any(|known| known.key == member.key) {
@@ -67,6 +84,11 @@ impl<'a> Fields<'a> {
         }
         if let Some(key) = doubled {
             return Err(Refusal::field(key.to_string(), format!("the field '{key}' stands twice in the body")));
+        }
+        if let Some((key, name)) = alike {
+            let why =
+                format!("some servers would read '{key}' as '{name}', which the gateway rules by; write '{name}'");
+            return Err(Refusal::field(name, why));
         }
         Ok(Self { root: root.span(), members })
     }

@@ -184,11 +184,12 @@ impl Ask {
         boundary: &[u8],
         body: Bytes,
     ) -> Result<Self, Refusal> {
-        let at = multipart::find(&body, boundary, "model")
+        let part = |name| multipart::find(&body, boundary, name).map_err(|why| Refusal::field(name, why));
+        let at = part("model")?
             .ok_or_else(|| Refusal::field("model", "the form has no part named 'model': say which model to use"))?;
         let model = body.get(at.range()).and_then(|bytes| std::str::from_utf8(bytes).ok()).map(str::trim);
         let model = checked_model(model.map(Cow::Borrowed))?;
-        let stream = multipart::find(&body, boundary, "stream").and_then(|at| body.get(at.range()));
+        let stream = part("stream")?.and_then(|at| body.get(at.range()));
         Ok(Self {
             endpoint,
             content_type: Some(content_type.clone()),

@@ -14,13 +14,19 @@ fn refused(endpoint: Endpoint, body: &str) -> (Code, Option<String>) {
 
 /// JSON tells names by case: another spelling is a field like any that the gateway does not know.
 #[test]
-fn a_field_that_differs_from_model_by_case_is_not_the_model() {
-    let body = r#"{"Model":"other","model":"a","MODEL":1,"messages":[{}]}"#;
-    let ask = Ask::read(Endpoint::Chat, None, body.into()).unwrap();
-    assert_eq!((&*ask.model, &ask.body[..]), ("a", body.as_bytes()));
-    assert_eq!(ask.with_model("b"), body.replace("\"a\"", "\"b\""));
-    let alone = Ask::read(Endpoint::Chat, None, r#"{"Model":"a","messages":[{}]}"#.into()).unwrap_err();
-    assert_eq!(alone.param.as_deref(), Some("model"));
+fn a_field_that_some_servers_would_take_for_the_model_is_refused() {
+    for name in ["Model", "MODEL", "Messages", "Stream", "\u{17f}tream", "\\u017ftream", "N"] {
+        let body = format!(r#"{{"model":"a","messages":[{{}}],"{name}":1}}"#);
+        let refusal = Ask::read(Endpoint::Chat, None, body.into()).unwrap_err();
+        let param = refusal.param.unwrap();
+        assert!(param.eq_ignore_ascii_case(name) || param == "stream", "{param}");
+        assert!(refusal.message.contains("write '"), "{}", refusal.message);
+    }
+    for name in ["models", "streams", "Mode", "Nn", "mod\u{e9}l"] {
+        let body = format!(r#"{{"model":"a","messages":[{{}}],"{name}":1}}"#);
+        let ask = Ask::read(Endpoint::Chat, None, body.clone().into()).unwrap();
+        assert_eq!(ask.with_model("b"), body.replace("\"a\"", "\"b\""), "unknown fields pass");
+    }
 }
 
 #[test]

@@ -227,6 +227,22 @@ pub fn query(headers: &HeaderMap) -> Result<Option<String>, Refusal> {
     }
 }
 
+/// Whether what the caller says of side effects can be understood: to take it for nothing would run a call twice.
+///
+/// # Errors
+/// `invalid_request`.
+pub fn check_side_effects(headers: &HeaderMap) -> Result<(), Refusal> {
+    let mut said = headers.get_all(SIDE_EFFECTS).iter();
+    let is_word = |value: &HeaderValue| {
+        [b"true".as_slice(), b"false"].iter().any(|word| value.as_bytes().eq_ignore_ascii_case(word))
+    };
+    match (said.next(), said.next()) {
+        (None, _) => Ok(()),
+        (Some(value), None) if is_word(value) => Ok(()),
+        _ => Err(Refusal::field("x-mai-side-effects", "x-mai-side-effects must be `true` or `false`, once")),
+    }
+}
+
 /// Whether the caller marks the call as one that must not run twice.
 #[must_use]
 pub fn side_effects(headers: &HeaderMap) -> bool {

@@ -401,6 +401,40 @@ fn tries_are_bounded_counted_and_never_two_at_a_time() {
 }
 
 #[test]
+fn no_word_of_an_upstreams_error_tells_its_key_or_address() {
+    story(async {
+        let stage = Stage::usual();
+        let told = json!({"message": "no", "type": "at http://a/v1", "param": "http://a/v1/x", "code": "sk-a-secret"});
+        stage.host("a", error(400, told));
+        let answer = stage.ask(ask()).await;
+        assert_eq!(answer.status, 400);
+        let line = stage.last_line().await.to_string();
+        for text in [answer.text(), line] {
+            assert!(!text.contains("sk-a-secret") && !text.contains("//a/"), "{text}");
+        }
+    });
+}
+
+#[test]
+fn what_is_said_of_side_effects_must_be_understood() {
+    story(async {
+        let stage = Stage::usual();
+        let a = stage.host("a", Reply::say(["Hi"]));
+        for word in ["1", "yes", "", "true, true"] {
+            let answer = stage.ask(ask().header("x-mai-side-effects", word)).await;
+            assert_eq!((answer.status, answer.code().as_deref()), (400, Some("invalid_request")), "{word}");
+            assert!(answer.text().contains("x-mai-side-effects"), "{}", answer.text());
+        }
+        let twice = ask().header("x-mai-side-effects", "false").header("x-mai-side-effects", "true");
+        assert_eq!(stage.ask(twice).await.status, 400);
+        assert_eq!(a.calls().len(), 0);
+        for word in ["true", "TRUE", "false"] {
+            assert_eq!(stage.ask(ask().header("x-mai-side-effects", word)).await.status, 200, "{word}");
+        }
+    });
+}
+
+#[test]
 fn a_call_with_side_effects_is_not_sent_twice() {
     story(async {
         let once = ask().header("x-mai-side-effects", "true");
